@@ -117,13 +117,13 @@ class WaitingPolicy:
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Wait as for a server."""
         await asyncio.sleep(POLICY.draw(random.Random(prompt.seed)) * JOB["factor"])
-        told = Generation(
+        generation = Generation(
             prompt_token_digest=digest_tokens(self._tokens.prompt_ids(prompt.messages, [])),
             token_ids=self._answer,
             logprobs=(-1.0,) * len(self._answer),
             finish_reason="stop",
         )
-        return PolicyReply(text=CALL, generation=told)
+        return PolicyReply(text=CALL, generation=generation)
 
     def sampling(self, *, greedy: bool) -> Sampling:
         """Return a plain distribution."""
@@ -181,7 +181,9 @@ def measure(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     began = time.monotonic()
     asyncio.run(_loop(run, settings))
     makespan = time.monotonic() - began
-    stored = [found for number in run.list_iterations(Split.TRAIN) for found in scan(run, Split.TRAIN, number)]
+    stored = [
+        trajectory for number in run.list_iterations(Split.TRAIN) for trajectory in scan(run, Split.TRAIN, number)
+    ]
     batches = read_batches(run).values()
     used = {name for batch in batches for group in (*batch.groups, *batch.dropped) for name in group.trajectories}
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -189,10 +191,10 @@ def measure(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         "makespan": makespan,
         "cpu": sum(one.ru_utime + one.ru_stime for one in usage),
         "trained": sum(batch.episodes for batch in batches),
-        "unused": len({found.id for found in stored} - used),
+        "unused": len({trajectory.id for trajectory in stored} - used),
         "max_staleness": max(age for batch in batches for age in batch.staleness or {0: 0}),
         "trainer_idle": 1 - job["training"] * job["factor"] * job["updates"] / makespan,
-        "slots_idle": 1 - sum(found.seconds for found in stored) / (job["slots"] * makespan),
+        "slots_idle": 1 - sum(trajectory.seconds for trajectory in stored) / (job["slots"] * makespan),
     }
 
 

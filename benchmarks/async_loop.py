@@ -113,11 +113,11 @@ def _row(
     )
 
 
-def _facts(found: dict[str, Any]) -> str:
+def _facts(rows: dict[str, Any]) -> str:
     return (
-        f"{found['makespan']:.1f} s, CPU {found['cpu']:.0f} s, trained {found['trained']}, begun and unused "
-        f"{found['unused']}, trainer idle {found['trainer_idle']:.0%}, slots idle {found['slots_idle']:.0%}, "
-        f"staleness at most {found['max_staleness']}"
+        f"{rows['makespan']:.1f} s, CPU {rows['cpu']:.0f} s, trained {rows['trained']}, begun and unused "
+        f"{rows['unused']}, trainer idle {rows['trainer_idle']:.0%}, slots idle {rows['slots_idle']:.0%}, "
+        f"staleness at most {rows['max_staleness']}"
     )
 
 

@@ -127,8 +127,8 @@ class Page:
 
     async def _evaluate(self, function: str, argument: dict[str, Any]) -> None:
         expression = f"({function})({json.dumps(argument)})"
-        asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        answer = await self._call("Runtime.evaluate", asked)
+        fields = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        answer = await self._call("Runtime.evaluate", fields)
         shown = answer["result"].get("value", {})
         if "listed" not in shown:
             raise RuntimeError(f"the page did not go on: {answer}")

@@ -86,22 +86,22 @@ async def run(job: dict[str, Any]) -> dict[str, Any]:
         worker.start()
     with contextlib.suppress(threading.BrokenBarrierError):  # the worker that broke it says why
         await asyncio.to_thread(ready.wait, _LIMIT)
-    told = []
+    calls = []
     async with Meter() as meter:
         start = time.monotonic()
         for seed in [*job["seeds"], *[None] * len(workers)]:
             seeds.put(seed)
         for _ in workers:
-            told.append(await asyncio.to_thread(results.get, timeout=_LIMIT))
-            if isinstance(told[-1], str):
-                raise RuntimeError(told[-1])
+            calls.append(await asyncio.to_thread(results.get, timeout=_LIMIT))
+            if isinstance(calls[-1], str):
+                raise RuntimeError(calls[-1])
         seconds = time.monotonic() - start
     for worker in workers:
         worker.join(_LIMIT)
     return {
         **meter.figures(job["steps"] * len(job["seeds"]), seconds),
-        "reset_s": statistics.median(took for resets, _ in told for took in resets),
-        "step_s": statistics.median(took for _, times in told for took in times),
+        "reset_s": statistics.median(took for resets, _ in calls for took in resets),
+        "step_s": statistics.median(took for _, times in calls for took in times),
     }
 
 

@@ -181,11 +181,11 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
-    asked = _arguments(words)
-    sizes = QUICK if asked.quick else Sizes()
-    if asked.steps:
-        sizes = replace(sizes, steps=tuple(asked.steps))
-    return reported(NAME, lambda folder: measured(folder, sizes), asked.folder)
+    args = _arguments(words)
+    sizes = QUICK if args.quick else Sizes()
+    if args.steps:
+        sizes = replace(sizes, steps=tuple(args.steps))
+    return reported(NAME, lambda folder: measured(folder, sizes), args.folder)
 
 
 if __name__ == "__main__":

@@ -126,14 +126,14 @@ def _fill_iteration(run: RunDir, iteration: int, numbers: range, shots: list[Scr
     part = run.part(Split.TRAIN, iteration)
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("w", encoding="utf-8") as file:
-        file.writelines(f"{made.to_line()}\n" for made in trajectories(numbers, iteration, shots))
+        file.writelines(f"{trajectory.to_line()}\n" for trajectory in trajectories(numbers, iteration, shots))
 
 
 def fill_pickles(folder: Path, run: RunDir, steps: int, shots: list[Screenshot]) -> None:
     """Write the same trajectories as WebGym does."""
     folder.mkdir(parents=True)
     for iteration, numbers in enumerate(_numbers(steps)):
-        stored = [_webgym(run, made) for made in trajectories(numbers, iteration, shots)]
+        stored = [_webgym(run, trajectory) for trajectory in trajectories(numbers, iteration, shots)]
         with (folder / f"train_trajectories.pt.iteration{iteration + 1}").open("wb") as file:
             pickle.dump({"trajectories": stored, "metadata": {"iteration": iteration + 1}}, file)
 
@@ -194,21 +194,31 @@ def _response(index: int, url: str, call: str) -> str:
     )
 
 
-def _webgym(run: RunDir, made: Trajectory) -> list[dict[str, Any]]:
+def _webgym(run: RunDir, trajectory: Trajectory) -> list[dict[str, Any]]:
     """Return a trajectory as WebGym keeps it: a list of steps, each with its whole prompt as JSON."""
     store, stored = ScreenshotStore(run.screenshots), []
-    of = made.task
+    of = trajectory.task
     facts = list(of.rubric)
     task = WebGymTask(
-        made.instruction, "shopping", "prices", of.start_url, of.difficulty, facts, "42", 0, of.id, STEPS, made.seed
+        trajectory.instruction,
+        "shopping",
+        "prices",
+        of.start_url,
+        of.difficulty,
+        facts,
+        "42",
+        0,
+        of.id,
+        STEPS,
+        trajectory.seed,
     )
-    for index, step in enumerate(made.steps):
+    for index, step in enumerate(trajectory.steps):
         arguments = json.loads(step.action.model_dump_json()) if step.action else {}
         image = str(store.path(step.observation.screenshot.sha256))
         page = {"title": step.observation.title, "url": step.observation.url}
-        messages = json.dumps(_messages(render_step(made, index), store), indent=2)
-        last = index + 1 == len(made.steps)
-        reward = WebGymReward(int(last and made.outcome.success is True), facts if last else [], submit=last)
+        messages = json.dumps(_messages(render_step(trajectory, index), store), indent=2)
+        last = index + 1 == len(trajectory.steps)
+        reward = WebGymReward(int(last and trajectory.outcome.success is True), facts if last else [], submit=last)
         stored.append(
             {
                 "observation": WebGymObservation(task, image, page_metadata=page),

@@ -88,9 +88,9 @@ def view(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]
         opening = time.monotonic() - begun
         begun = time.monotonic()
         where, values = table.read_filter({"words": "article 1", "outcome": "solved"})
-        found = table.count(where, values)
+        count = table.count(where, values)
         table.list_page(where, values, 0)
-    return {"open": opening, "filter": time.monotonic() - begun, "episodes": table.total, "found": found}
+    return {"open": opening, "filter": time.monotonic() - begun, "episodes": table.total, "found": count}
 
 
 def report(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def main() -> int:
     try:
         run, settings = open_run(Path(job["run"]))
         begun = time.monotonic()
-        told = JOBS[job["what"]](run, settings, job)
+        result = JOBS[job["what"]](run, settings, job)
     except WebGymError as error:
         print(f"{error}; {error.hint}" if error.hint else error, file=sys.stderr)
         return error.exit_code
     seconds = time.monotonic() - begun
-    print(json.dumps({**told, "seconds": seconds, "peak_mb": peak_mb()}))
+    print(json.dumps({**result, "seconds": seconds, "peak_mb": peak_mb()}))
     return 0
 
 

@@ -79,8 +79,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
-    asked = _arguments(words)
-    return reported(NAME, lambda folder: measured(folder, asked.repeats or (5 if asked.quick else 21)))
+    args = _arguments(words)
+    return reported(NAME, lambda folder: measured(folder, args.repeats or (5 if args.quick else 21)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 import typer
 
 
-def made(commands: int) -> typer.Typer:
+def make_app(commands: int) -> typer.Typer:
     """Return an app with so many commands that take nothing and do nothing."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -21,4 +21,4 @@ def made(commands: int) -> typer.Typer:
 
 if __name__ == "__main__":
     count = int(sys.argv.pop(1))
-    made(count)()
+    make_app(count)()

@@ -59,13 +59,13 @@ class Job:
     mode: InteractionMode = InteractionMode.COORDINATES
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Job:
+    def of(cls, text: dict[str, Any]) -> Job:
         """Return the job from its JSON."""
         scripts = tuple(
-            Script(one["seed"], tuple(one["latencies"]), tuple(one["waits"]), one["page"]) for one in told["scripts"]
+            Script(one["seed"], tuple(one["latencies"]), tuple(one["waits"]), one["page"]) for one in text["scripts"]
         )
-        size = (told["size"][0], told["size"][1]) if told["size"] else None
-        return cls(**{**told, "scripts": scripts, "size": size, "mode": InteractionMode(told["mode"])})
+        size = (text["size"][0], text["size"][1]) if text["size"] else None
+        return cls(**{**text, "scripts": scripts, "size": size, "mode": InteractionMode(text["mode"])})
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as JSON has it."""

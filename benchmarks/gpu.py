@@ -35,7 +35,7 @@ def baseline_file(device: Device) -> Path:
     return BASELINES / f"{(device.name or 'cpu').lower().replace(' ', '-')}.json"
 
 
-def save(file: Path, found: Sequence[Row], device: Device) -> None:
+def save(file: Path, rows: Sequence[Row], device: Device) -> None:
     """Keep rows as the baseline, with date and commit."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     kept = [
@@ -46,25 +46,30 @@ def save(file: Path, found: Sequence[Row], device: Device) -> None:
             "spread": row.values.to_json(),
             "higher_is_better": row.higher_is_better,
         }
-        for row in found
+        for row in rows
     ]
-    told = {"gpu": device.name, "date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit.stdout.strip(), "rows": kept}
+    fields = {
+        "gpu": device.name,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit.stdout.strip(),
+        "rows": kept,
+    }
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
 
-def regressions(file: Path, found: Sequence[Row]) -> list[str]:
+def regressions(file: Path, rows: Sequence[Row]) -> list[str]:
     """Return a line for each figure that is worse than the baseline's; none without a baseline."""
     if not file.is_file():
         return []
-    told = json.loads(file.read_text(encoding="utf-8"))
-    before = {(row["case"], row["metric"]): row["value"] for row in told["rows"]}
+    record = json.loads(file.read_text(encoding="utf-8"))
+    before = {(row["case"], row["metric"]): row["value"] for row in record["rows"]}
     worse = []
-    for row in found:
+    for row in rows:
         was, now = before.get((row.case, row.metric)), row.values.median
         ratio = None if was is None else now / was if row.higher_is_better else was / now
         if ratio is not None and ratio < SLOWER:
-            worse.append(f"{row.case} {row.metric}: {now:.4g}, was {was:.4g} on {told['date']} ({told['commit']})")
+            worse.append(f"{row.case} {row.metric}: {now:.4g}, was {was:.4g} on {record['date']} ({record['commit']})")
     return worse
 
 
@@ -81,33 +86,33 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr; 1 where something is slower."""
-    asked, found, devices, failed = _arguments(words), list[Row](), list[Device](), list[str]()
-    until = time.monotonic() + asked.seconds if asked.seconds else None
-    sizes = QUICK if asked.quick else WHOLE
-    if asked.model and not asked.quick:
-        sizes = replace(sizes, models={name: sizes.models[name] for name in asked.model})
-    sizes = replace(sizes, repeats=asked.repeats or (1 if asked.seconds else sizes.repeats))
+    args, rows, devices, failed = _arguments(words), list[Row](), list[Device](), list[str]()
+    until = time.monotonic() + args.seconds if args.seconds else None
+    sizes = QUICK if args.quick else WHOLE
+    if args.model and not args.quick:
+        sizes = replace(sizes, models={name: sizes.models[name] for name in args.model})
+    sizes = replace(sizes, repeats=args.repeats or (1 if args.seconds else sizes.repeats))
 
     def measure(folder: Path) -> list[Row]:
         bench = Bench(folder, sizes.steps, sizes.repeats, until)
-        told = bench.job({"what": "models", "models": [], "dtype": "float32"}, gpu=True)
-        devices.append(Device(told["gpu"], told["memory"]))
-        if not told["gpu"] and not asked.quick:
+        result = bench.job({"what": "models", "models": [], "dtype": "float32"}, gpu=True)
+        devices.append(Device(result["gpu"], result["memory"]))
+        if not result["gpu"] and not args.quick:
             say("no GPU in the train role: --quick runs tiny shapes on the CPU")
             return []
         measurement = Measurement(bench, sizes, devices[0], failed)
-        found.extend(measurement.rows())
-        return found
+        rows.extend(measurement.rows())
+        return rows
 
-    status = reported(NAME, measure, asked.folder)
-    if status or not found or asked.quick:
+    status = reported(NAME, measure, args.folder)
+    if status or not rows or args.quick:
         return status or bool(failed)
     file = baseline_file(devices[0])
-    worse = regressions(file, found)
+    worse = regressions(file, rows)
     for line in worse:
         say(f"slower: {line}")
-    if asked.save:
-        save(file, found, devices[0])
+    if args.save:
+        save(file, rows, devices[0])
     return 1 if worse or failed else 0
 
 

@@ -104,18 +104,18 @@ class Measurement:
 
     def rows(self) -> list[Row]:
         """Return the rows of every case that fits on the GPU and into the time. One that fails costs no other."""
-        made: list[Row] = []
+        calls: list[Row] = []
         for label, case in self.cases():
             if self.bench.until is not None and time.monotonic() > self.bench.until:
                 say(f"{label}: left out: no time is left")
                 continue
             say(label)
             try:
-                made += case()
+                calls += case()
             except JobError as error:
                 say(f"{label}: {error}")
                 self.failed.append(label)
-        return made
+        return calls
 
     def cases(self) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
         """Yield the cases, most important first: an adapter on a model that sees, and a text model as a whole.
@@ -245,5 +245,5 @@ def throughput(
 
 
 def _inputs(sizes: Sizes, config: dict[str, Any], device: Device) -> dict[str, Any]:
-    told = {"batch": sizes.batch.to_json(), "model": config, "tokens_at_once": sizes.budget, "steps": sizes.steps}
-    return told | {"gpu": device.name}
+    fields = {"batch": sizes.batch.to_json(), "model": config, "tokens_at_once": sizes.budget, "steps": sizes.steps}
+    return fields | {"gpu": device.name}

@@ -102,7 +102,7 @@ class Row:
 
     def to_json(self, benchmark: str, about: dict[str, Any]) -> dict[str, Any]:
         """Return the row as it is printed. `about`: the machine."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "benchmark": benchmark,
             "case": self.case,
             "metric": self.metric,
@@ -112,14 +112,14 @@ class Row:
             "higher_is_better": self.higher_is_better,
         }
         if self.baseline_values is not None and self.ratios is not None:
-            told["baseline"] = self.baseline
-            told["baseline_value"] = rounded(self.baseline_values.median)
-            told["baseline_spread"] = self.baseline_values.to_json()
-            told["ratio"] = rounded(self.ratios.median)
-            told["ratio_spread"] = self.ratios.to_json()
+            fields["baseline"] = self.baseline
+            fields["baseline_value"] = rounded(self.baseline_values.median)
+            fields["baseline_spread"] = self.baseline_values.to_json()
+            fields["ratio"] = rounded(self.ratios.median)
+            fields["ratio_spread"] = self.ratios.to_json()
         if self.target is not None:
-            told["target"], told["met"] = self.target, self.met
-        return {**told, "inputs": self.inputs, "machine": about}
+            fields["target"], fields["met"] = self.target, self.met
+        return {**fields, "inputs": self.inputs, "machine": about}
 
 
 def emit(benchmark: str, rows: Sequence[Row]) -> None:

@@ -127,24 +127,24 @@ def compare(rows: Iterable[Line], baseline: Iterable[Line]) -> Iterator[str]:
         if "stopped" in row and (row["case"], row["seed"]) not in known:
             yield f"{row['case']}, seed {row['seed']}, stopped with exit status {row['stopped']}"
     now, before = _pool(rows), _pool(baseline)
-    for case, found in now.items():
+    for case, result in now.items():
         if case not in before:
             continue
-        delta, low, high = difference(before[case], found)
+        delta, low, high = difference(before[case], result)
         if high < 0:
             yield (
-                f"{case} unlearned: {_share(found)}, in the baseline {_share(before[case])}; "
+                f"{case} unlearned: {_share(result)}, in the baseline {_share(before[case])}; "
                 f"the difference is {delta:+.3f} ({low:+.3f} to {high:+.3f})"
             )
 
 
 def _pool(rows: Iterable[Line]) -> dict[str, tuple[int, int]]:
     """Return by case the successes and the episodes of the newest policies of all seeds."""
-    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    result: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for row in rows:
-        (successes, episodes), last = found[row["case"]], row["points"][-1]
-        found[row["case"]] = successes + last["successes"], episodes + last["episodes"]
-    return found
+        (successes, episodes), last = result[row["case"]], row["points"][-1]
+        result[row["case"]] = successes + last["successes"], episodes + last["episodes"]
+    return result
 
 
 def _share(counts: tuple[int, int]) -> str:

@@ -58,16 +58,16 @@ async def _count(environment: WebEnvironment, app: App, state: AppState, *, show
     """Compare the marks of a state with the truth."""
     session, counts = environment.session, Counter[str]()
     seen = await list_elements(session)
-    told = {"step": _STEP, "extra": app.extra, "points": [list(one.point) for one in seen]}
-    truth: dict[str, Any] = await session.page.evaluate(_TRUTH, told)
-    found = Counter(at for at in truth["at"] if at >= 0)
+    fields = {"step": _STEP, "extra": app.extra, "points": [list(one.point) for one in seen]}
+    truth: dict[str, Any] = await session.page.evaluate(_TRUTH, fields)
+    result = Counter(at for at in truth["at"] if at >= 0)
     pairs = list(zip(seen, truth["at"], strict=True))
     wrong = [one.element for one, at in pairs if at == -1]
-    missed = [name for number, name in enumerate(truth["controls"]) if number not in found]
-    twice = [f"{truth['controls'][at]} by {one.element}" for one, at in pairs if found[at] > 1]
+    missed = [name for number, name in enumerate(truth["controls"]) if number not in result]
+    twice = [f"{truth['controls'][at]} by {one.element}" for one, at in pairs if result[at] > 1]
     unnamed = [one for one in seen if not one.element.name]
     counts.update(marks=len(seen), controls=len(truth["controls"]), missed=len(missed), wrong=len(wrong))
-    counts.update(duplicates=sum(times - 1 for times in found.values()), unnamed=len(unnamed))
+    counts.update(duplicates=sum(times - 1 for times in result.values()), unnamed=len(unnamed))
     counts += await count_labels(session, [one.element for one in seen])
     if show:
         shown = (state.path, *state.clicks, *state.keys, state.menu)
@@ -141,16 +141,16 @@ def main() -> int:
     parser.add_argument("--apps", type=Path)
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--show", action="store_true")
-    told = parser.parse_args()
+    args = parser.parse_args()
 
     def measure(place: Path) -> list[Row]:
-        folder = (told.apps or place).resolve()
+        folder = (args.apps or place).resolve()
         install(folder, more=True)
-        if not told.only or {app.name for app in ASIDE} & set(told.only):
+        if not args.only or {app.name for app in ASIDE} & set(args.only):
             install_aside(folder / "venv" / "bin" / "python", folder)
-        if not told.only or {app.name for app in LIBRARIES} & set(told.only):
+        if not args.only or {app.name for app in LIBRARIES} & set(args.only):
             install_libraries(folder)
-        return asyncio.run(_measure(folder, told.only, show=told.show))
+        return asyncio.run(_measure(folder, args.only, show=args.show))
 
     return reported(NAME, measure)
 

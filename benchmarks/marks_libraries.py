@@ -30,11 +30,11 @@ def install_libraries(folder: Path) -> None:
         options = ("--silent", "--no-audit", "--no-fund", "--legacy-peer-deps", "--prefix", str(home))
         run_command(["npm", "install", *options, *PACKAGES])
     for source in sorted(_SOURCES.iterdir()):
-        copied, made = home / source.name, folder / f"{source.stem}.js"
+        copied, path = home / source.name, folder / f"{source.stem}.js"
         shutil.copy(source, copied)  # beside the packages that it imports
         flags = [*(f"--loader:.{loader}" for loader in _LOADERS), *(f"--define:{word}" for word in _DEFINED)]
-        run_command([str(bundler), str(copied), "--bundle", "--minify", "--jsx=transform", f"--outfile={made}", *flags])
-        style = f"<link rel=stylesheet href={source.stem}.css>" if made.with_suffix(".css").exists() else ""
+        run_command([str(bundler), str(copied), "--bundle", "--minify", "--jsx=transform", f"--outfile={path}", *flags])
+        style = f"<link rel=stylesheet href={source.stem}.css>" if path.with_suffix(".css").exists() else ""
         html = f"<!doctype html><meta charset=utf-8><title>{source.stem}</title>{style}<div id=app></div>"
         (folder / f"{source.stem}.html").write_text(f"{html}<script src={source.stem}.js></script>", encoding="utf-8")
 

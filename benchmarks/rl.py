@@ -106,7 +106,7 @@ def against_trl(bench: Bench, sizes: Sizes) -> list[Row]:
 
 
 def beside_trl(
-    bench: Bench, model: Path, batch: Conversations, told: dict[str, Any], *, case: str = "", gpu: bool = False
+    bench: Bench, model: Path, batch: Conversations, text: dict[str, Any], *, case: str = "", gpu: bool = False
 ) -> list[Row]:
     """Compare the update of a model with TRL's, on a batch of one response a row.
 
@@ -134,7 +134,7 @@ def beside_trl(
     cosine = min(one["cosine"] for one in alike)
     if cosine < _ALIKE and not gpu:
         raise JobError(f"TRL's gradient is not ours (cosine {cosine:.4f}): the two can't be compared")
-    inputs = {**told, "batch": batch.to_json(), "tokens_at_once": budget, "gradients": alike[0]}
+    inputs = {**text, "batch": batch.to_json(), "tokens_at_once": budget, "gradients": alike[0]}
     return [row for name in ours for row in _beside_trl(f"{case} {name}".strip(), name, results, inputs)]
 
 
@@ -177,13 +177,13 @@ PARTS: dict[str, Callable[[Bench, Sizes], list[Row]]] = {
 
 def measured(folder: Path, sizes: Sizes, only: Sequence[str] = ()) -> list[Row]:
     """Run the parts that are asked for, all of them without a word."""
-    found = []
+    calls = []
     for name in only or PARTS:
         say(name)
         place = folder / name
         place.mkdir()
-        found += PARTS[name](Bench(place, sizes.steps, sizes.repeats), sizes)
-    return found
+        calls += PARTS[name](Bench(place, sizes.steps, sizes.repeats), sizes)
+    return calls
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -197,11 +197,11 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
-    asked = _arguments(words)
-    sizes = QUICK if asked.quick else WHOLE
-    if asked.repeats:
-        sizes = replace(sizes, repeats=asked.repeats)
-    return reported(NAME, lambda folder: measured(folder, sizes, asked.only or ()), asked.folder)
+    args = _arguments(words)
+    sizes = QUICK if args.quick else WHOLE
+    if args.repeats:
+        sizes = replace(sizes, repeats=args.repeats)
+    return reported(NAME, lambda folder: measured(folder, sizes, args.only or ()), args.folder)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,9 @@ class Bench:
         run = {"output_dir": str(place / "out"), "save_freq": 0}
         config.write_text(json.dumps({**given, "actor": actor, "trainer": run}), encoding="utf-8")
         job = {"what": "update", "config": str(config), "steps": self.steps}
-        told = self.job({**job, "gradient": str(gradient) if gradient else ""}, gpu=gpu)
+        result = self.job({**job, "gradient": str(gradient) if gradient else ""}, gpu=gpu)
         shutil.rmtree(place)
-        return told
+        return result
 
     def by_turns(self, sides: dict[str, Callable[[], Result]]) -> dict[str, list[Result]]:
         """Run every side once a repeat, one after another, and return what each gave."""

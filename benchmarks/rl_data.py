@@ -57,7 +57,7 @@ class Conversations:
 def rows(given: Conversations) -> list[dict[str, Any]]:
     """Return the sequences, as `rows.jsonl` holds them, each a trajectory; the same from the same seed."""
     chance = random.Random(given.seed)
-    made = []
+    result = []
     for number in range(given.groups * given.size):
         if number % given.size == 0:
             prompt = _tokens(chance, _length(chance, given.prompt, 0.3, given.longest // 2), given.vocabulary)
@@ -68,8 +68,8 @@ def rows(given: Conversations) -> list[dict[str, Any]]:
         row = {"number": number, "step": 0, "input_ids": ids, "mask": mask, "logprobs": [-1.0] * sum(mask)}
         if given.picture:
             row |= {"images": ["picture.png"], "sizes": [given.picture[:2]]}
-        made.append(row)
-    return made
+        result.append(row)
+    return result
 
 
 def _picture_tokens(given: Conversations) -> list[int]:

@@ -48,8 +48,8 @@ def write_model(folder: Path, sizes: dict[str, Any], dtype: torch.dtype) -> None
     kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
     kind.from_config(config, dtype=dtype).save_pretrained(folder)
     if sees:
-        told = {**preprocessor(65_536), "image_processor_type": "Qwen2VLImageProcessorFast"}
-        (folder / "preprocessor_config.json").write_text(json.dumps(told), encoding="utf-8")
+        fields = {**preprocessor(65_536), "image_processor_type": "Qwen2VLImageProcessorFast"}
+        (folder / "preprocessor_config.json").write_text(json.dumps(fields), encoding="utf-8")
 
 
 def update(job: dict[str, Any]) -> dict[str, Any]:
@@ -61,18 +61,18 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
         def step(self, *given: Any) -> Any:
             with watched(self.engines["actor"].module.network, gradient if meter.first else None):
                 meter.begin()
-                made = super().step(*given)
+                result = super().step(*given)
                 meter.end()
             if meter.enough:
                 raise Enough
-            return made
+            return result
 
     training = Measured(read_options(Path(job["config"])), init(grouped=False))
     try:
         training.run()
     except Enough:
         about = {name: training.metrics[f"timing_s/{name}"] for name in ("old_log_prob", "adv")}
-        return {**meter.told(), **about, "attention": training.factory.attention}
+        return {**meter.report(), **about, "attention": training.factory.attention}
     raise TrainingError(f"{job['config']}: it ended before {job['steps']} steps were measured")
 
 
@@ -93,11 +93,11 @@ def main() -> int:
     """Read a job from stdin, do it and print the figures."""
     job = json.load(sys.stdin)
     try:
-        told = JOBS[job["what"]](job)
+        result = JOBS[job["what"]](job)
     except TrainingError as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps(told))
+    print(json.dumps(result))
     return 0
 
 

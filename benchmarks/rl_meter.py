@@ -55,7 +55,7 @@ class Meter:
         _synchronize()
         self._seconds.append(time.perf_counter() - self._began - self._apart)
 
-    def told(self, *packages: str) -> dict[str, Any]:
+    def report(self, *packages: str) -> dict[str, Any]:
         """Return what the steps took: their median; and the fullest moment above what was held before them, in MB.
 
         `loaded_mb`: the process with its libraries and the model. `held_mb`: with the optimizer's moments, too. On a
@@ -72,8 +72,8 @@ class Meter:
 
 def write_gradient(network: Any, path: Path) -> None:
     """Write the gradient of a model into a file."""
-    found = {name: value.grad.contiguous() for name, value in network.named_parameters() if value.grad is not None}
-    save_file(found, path)
+    by_name = {name: value.grad.contiguous() for name, value in network.named_parameters() if value.grad is not None}
+    save_file(by_name, path)
 
 
 def likeness(path: Path, other: Path) -> dict[str, float]:
@@ -82,7 +82,7 @@ def likeness(path: Path, other: Path) -> dict[str, float]:
     if one.keys() != two.keys():
         raise ValueError(f"gradients of other weights: {sorted(one.keys() ^ two.keys())[:3]}")
     dot = sum(float((value.double() * two[name].double()).sum()) for name, value in one.items())
-    lengths = [math.sqrt(sum(float(value.double().square().sum()) for value in found.values())) for found in (one, two)]
+    lengths = [math.sqrt(sum(float(value.double().square().sum()) for value in item.values())) for item in (one, two)]
     return {"cosine": dot / (lengths[0] * lengths[1]), "length_ratio": lengths[0] / lengths[1]}
 
 

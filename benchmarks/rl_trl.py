@@ -47,9 +47,9 @@ class Scored(GRPOTrainer):  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         began = time.perf_counter()
-        made = super()._generate_and_score_completions(inputs)
+        result = super()._generate_and_score_completions(inputs)
         self.meter.leave_out(time.perf_counter() - began)
-        return made
+        return result
 
 
 def rollout(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
     )
     trainer.meter = meter
     trainer.train()
-    return {**meter.told("trl"), "gradients": [likeness(Path(ours), gradient) for ours in job["gradients"]]}
+    return {**meter.report("trl"), "gradients": [likeness(Path(ours), gradient) for ours in job["gradients"]]}
 
 
 def _tokenizer() -> Any:

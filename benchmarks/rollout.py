@@ -200,7 +200,7 @@ def matched(sizes: Sizes) -> list[Row]:
 
     encodings = {"bare CDP": {"format": "png"}, "bare CDP, our PNG encoding": SCREENSHOT}
     results = alternated(
-        sizes.matched_repeats, {"ours": engine} | {name: bare(name, told) for name, told in encodings.items()}
+        sizes.matched_repeats, {"ours": engine} | {name: bare(name, result) for name, result in encodings.items()}
     )
     ours = results["ours"]
     shared = {
@@ -271,8 +271,8 @@ def experts(sizes: Sizes) -> list[Row]:
     rows = []
     for mode in InteractionMode:
         say(f"{len(pages)} MiniWoB pages, {mode}")
-        told = Distributions(NOTHING, NOTHING, Lognormal(1.0, 0.0)).scripts(len(pages) * sizes.expert_seeds, 7)
-        scripts = tuple(replace(script, page=pages[number % len(pages)]) for number, script in enumerate(told))
+        outcome = Distributions(NOTHING, NOTHING, Lognormal(1.0, 0.0)).scripts(len(pages) * sizes.expert_seeds, 7)
+        scripts = tuple(replace(script, page=pages[number % len(pages)]) for number, script in enumerate(outcome))
         result = program("engine", Job(scripts, SESSIONS, expert=True, mode=mode).to_json())
         inputs = {
             "pages": len(pages),
@@ -361,19 +361,19 @@ def _positive(word: str) -> int:
 
 def main(words: Sequence[str] | None = None, quick: Sizes = QUICK) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
-    asked = _arguments(words)
-    sizes = (quick if asked.quick else Sizes()).repeated(asked.repeats)
-    parts = asked.only or [name for name in PARTS if not (asked.quick and name == "peers")]
+    args = _arguments(words)
+    sizes = (quick if args.quick else Sizes()).repeated(args.repeats)
+    parts = args.only or [name for name in PARTS if not (args.quick and name == "peers")]
     about = machine() | {"chromium": chromium_version(find_chromium(load().browser))}
     say(", ".join(f"{name} {value}" for name, value in about.items()))
     rows: list[Row] = []
     try:
-        if asked.peers:
+        if args.peers:
             peers.BROWSERGYM.install()
         for name in parts:
-            found = PARTS[name](sizes)
-            emit(NAME, found)
-            rows += found
+            result = PARTS[name](sizes)
+            emit(NAME, result)
+            rows += result
     except WebGymError as error:
         say(f"error: {error}" + (f"\n  next: {error.hint}" if error.hint else ""))
         return error.exit_code

@@ -126,24 +126,24 @@ async def observe(pool: WebPool, url: str, observations: int) -> Counter[str]:
 async def run(observations: int, concurrency: int) -> tuple[dict[str, Counter[str]], float]:
     """Return the counts of `judge` by how the page changes, and the seconds."""
     settings = load(overrides=["browser.private_hosts=[127.0.0.1]"])
-    found: dict[str, Counter[str]] = {filling: Counter() for filling in FILLINGS}
+    by_filling: dict[str, Counter[str]] = {filling: Counter() for filling in FILLINGS}
     turns, start = asyncio.Semaphore(concurrency), time.monotonic()
     async with served() as address, WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
 
         async def visit(filling: str) -> None:
             async with turns:
-                found[filling] += await observe(pool, f"{address}/{filling}", _OBSERVATIONS_PER_EPISODE)
+                by_filling[filling] += await observe(pool, f"{address}/{filling}", _OBSERVATIONS_PER_EPISODE)
 
         episodes = -(-observations // _OBSERVATIONS_PER_EPISODE)
         await asyncio.gather(*(visit(FILLINGS[number % len(FILLINGS)]) for number in range(episodes)))
-    return found, time.monotonic() - start
+    return by_filling, time.monotonic() - start
 
 
 def measured(observations: int, concurrency: int) -> list[Row]:
     """Return the rows."""
-    found, seconds = asyncio.run(run(observations, concurrency))
+    result, seconds = asyncio.run(run(observations, concurrency))
     rows = []
-    for filling, seen in found.items():
+    for filling, seen in result.items():
         inputs: dict[str, Any] = {
             "concurrency": concurrency,
             "observations": seen.total(),
@@ -151,7 +151,7 @@ def measured(observations: int, concurrency: int) -> list[Row]:
         }
         wrong = sum(count for kind, count in seen.items() if "mismatch" in kind)
         rows.append(Row(filling, "mismatches", Series((wrong,)), target=0, inputs=inputs))
-    total = sum(seen.total() for seen in found.values())
+    total = sum(seen.total() for seen in result.values())
     return [*rows, Row("all", "observations_per_s", Series((total / seconds,)), higher_is_better=True)]
 
 
@@ -160,10 +160,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--observations", type=int, default=1000)
     parser.add_argument("--concurrency", type=int, default=16)
-    told = parser.parse_args()
+    args = parser.parse_args()
 
     def measure(_: Path) -> list[Row]:
-        return measured(told.observations, told.concurrency)
+        return measured(args.observations, args.concurrency)
 
     return reported(NAME, measure)
 

@@ -125,12 +125,12 @@ def refused(command: Command | Ended) -> tuple[str, str]:
     """Return message and hint of a command that failed: one line each on stderr, and no traceback."""
     lines = command.err.read_text().splitlines()
     assert not [line for line in lines if "Traceback" in line], command.err.read_text()
-    found = [number for number, line in enumerate(lines) if line.startswith("webgym: ")]
-    assert len(found) == 1, command.err.read_text()
-    after = lines[found[0] + 1 :]
+    numbers = [number for number, line in enumerate(lines) if line.startswith("webgym: ")]
+    assert len(numbers) == 1, command.err.read_text()
+    after = lines[numbers[0] + 1 :]
     assert len(after) == 1, command.err.read_text()
     assert after[0].startswith("  next: "), command.err.read_text()
-    return lines[found[0]].removeprefix("webgym: "), after[0].removeprefix("  next: ")
+    return lines[numbers[0]].removeprefix("webgym: "), after[0].removeprefix("  next: ")
 
 
 def parts(run: Path, split: str = "train", iteration: int = 0) -> Path:
@@ -150,31 +150,35 @@ def trajectories(run: Path, split: str = "train", iteration: int = 0) -> list[di
 
 def finished(run: Path, split: str = "train", iteration: int = 0) -> list[str]:
     """Return the episodes that ended without a failure of infrastructure, in the order of writing."""
-    return [found["episode"] for found in trajectories(run, split, iteration) if not found["outcome"]["failure"]]
+    return [
+        trajectory["episode"]
+        for trajectory in trajectories(run, split, iteration)
+        if not trajectory["outcome"]["failure"]
+    ]
 
 
 def failures(run: Path) -> list[str]:
-    return [found["outcome"]["failure"] for found in trajectories(run) if found["outcome"]["failure"]]
+    return [trajectory["outcome"]["failure"] for trajectory in trajectories(run) if trajectory["outcome"]["failure"]]
 
 
 def content(run: Path) -> dict[str, tuple]:
     """Return what each finished episode holds, times left out."""
     return {
-        found["episode"]: (
-            found["task"],
-            found["seed"],
-            found["instruction"],
-            found["outcome"]["reward"],
-            [(step["action"], step["response"]) for step in found["steps"]],
+        trajectory["episode"]: (
+            trajectory["task"],
+            trajectory["seed"],
+            trajectory["instruction"],
+            trajectory["outcome"]["reward"],
+            [(step["action"], step["response"]) for step in trajectory["steps"]],
         )
-        for found in trajectories(run)
-        if not found["outcome"]["failure"]
+        for trajectory in trajectories(run)
+        if not trajectory["outcome"]["failure"]
     }
 
 
 def events(run: Path, name: str) -> list[dict]:
-    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [event for event in found if event["event"] == name]
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [event for event in records if event["event"] == name]
 
 
 def needs_chromium() -> str:

@@ -66,15 +66,15 @@ def trees() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.Module) -> set[str]:
-    found: set[str] = set()
+    texts: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            texts |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add("." * node.level + (node.module or ""))
+            texts.add("." * node.level + (node.module or ""))
             if node.module == "webgym_cli":
-                found |= {f"webgym_cli.{alias.name}" for alias in node.names}
-    return found
+                texts |= {f"webgym_cli.{alias.name}" for alias in node.names}
+    return texts
 
 
 @cache
@@ -88,7 +88,7 @@ def room(file: str) -> str:
 
 
 def rooms_imported(file: str) -> set[str]:
-    parts = (found.split(".") for found in all_imports()[file])
+    parts = (text.split(".") for text in all_imports()[file])
     return {part[1] for part in parts if part[0] == "webgym_cli" and len(part) > 1}
 
 
@@ -137,14 +137,14 @@ def test_no_two_rooms_import_each_other():
 def imported_files(file: str) -> set[str]:
     """Return the files that a file imports anywhere in it, for types and within functions too."""
     names = {module: other for other in trees() for module in modules([other])}
-    found = set()
+    texts = set()
     for node in ast.walk(trees()[file]):
         if isinstance(node, ast.Import):
-            found |= {names[alias.name] for alias in node.names if alias.name in names}
+            texts |= {names[alias.name] for alias in node.names if alias.name in names}
         elif isinstance(node, ast.ImportFrom):
             parts = [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
-            found |= {names[next(part for part in of if part in names)] for of in parts if set(of) & names.keys()}
-    return found - {file}
+            texts |= {names[next(part for part in of if part in names)] for of in parts if set(of) & names.keys()}
+    return texts - {file}
 
 
 FILE_CIRCLES = {"environments/web/environment.py", "environments/web/pool.py"}
@@ -157,7 +157,7 @@ def test_no_file_imports_itself_by_way_of_others():
     while ends := {
         file for file in left if not left[file] & left.keys() or not any(file in other for other in left.values())
     }:
-        left = {file: found for file, found in left.items() if file not in ends}
+        left = {file: texts for file, texts in left.items() if file not in ends}
     assert set(left) <= FILE_CIRCLES, sorted(left)
 
 
@@ -166,7 +166,7 @@ def test_no_two_folders_import_each_other():
     for file in trees():
         mine = file.rpartition("/")[0]
         if Path(file).stem not in {"__init__", "__main__"}:
-            others = {found.rpartition("/")[0] for found in imported_files(file)} - {mine}
+            others = {text.rpartition("/")[0] for text in imported_files(file)} - {mine}
             pairs |= {(mine, other): file for other in others}
     both = {pair for pair in pairs if pair[0] < pair[1] and pair[::-1] in pairs}
     assert not both, {pair: (pairs[pair], pairs[pair[::-1]]) for pair in both}
@@ -180,7 +180,7 @@ def test_only_the_commands_that_need_a_tiny_model_or_sites_import_testing():
 def test_only_the_fixture_sites_import_themselves():
     """They register as an environment and as WebArena's fixture, each by its location."""
     folder = "environments/fixture_sites"
-    users = {file for file in trees() if any(found.startswith(folder) for found in imported_files(file))}
+    users = {file for file in trees() if any(text.startswith(folder) for text in imported_files(file))}
     assert not {file for file in users if not file.startswith(folder)}
 
 
@@ -243,23 +243,23 @@ def test_no_file_switches_on_a_kind_of_training_data():
 
 
 def test_no_import_is_relative():
-    assert not [file for file, found in all_imports().items() if any(module.startswith(".") for module in found)]
+    assert not [file for file, texts in all_imports().items() if any(module.startswith(".") for module in texts)]
 
 
 @pytest.mark.parametrize("file", ALONE)
 def test_what_runs_elsewhere_imports_nothing_of_ours(file):
-    assert not {found for found in all_imports()[file] if found.startswith("webgym")}
+    assert not {text for text in all_imports()[file] if text.startswith("webgym")}
 
 
 def reached(start: set[str]) -> set[str]:
     """Return the files of ours that these files import, directly or not."""
     names = {module: file for file in trees() for module in modules([file])}
-    found, left = set(start), list(start)
+    texts, left = set(start), list(start)
     while left:
         imported = {names[module] for module in all_imports()[left.pop()] if module in names}
-        left += imported - found
-        found |= imported
-    return found
+        left += imported - texts
+        texts |= imported
+    return texts
 
 
 TRAINER = {name(file) for file in FILES if room(name(file)) == "trainer"}
@@ -279,7 +279,7 @@ def test_nobody_imports_the_trainer():
 
 @pytest.mark.parametrize("file", STANDARD_ONLY)
 def test_what_must_start_at_once_imports_only_the_standard_library(file):
-    assert {found.split(".")[0] for found in all_imports()[file]} <= sys.stdlib_module_names
+    assert {text.split(".")[0] for text in all_imports()[file]} <= sys.stdlib_module_names
 
 
 def test_only_the_output_prints():
@@ -288,7 +288,7 @@ def test_only_the_output_prints():
 
 def test_nobody_pickles_and_one_file_reads_pickles_as_data():
     banned = {"pickle", "dill", "cloudpickle", "shelve", "marshal"}
-    users = {file for file, found in all_imports().items() if {module.split(".")[0] for module in found} & banned}
+    users = {file for file, texts in all_imports().items() if {module.split(".")[0] for module in texts} & banned}
     assert users == {"imports/pickled.py"}
     # what loads, and what makes an unpickler that would import what it is told to
     for function in ("pickle.load", "pickle.loads", "pickle.Unpickler", "pickle._Unpickler"):

@@ -1,6 +1,6 @@
 """Prompts of the version `vanilla`, pinned: the digests were made by the release that stored the first trajectories."""
 
-from tests.records.made import shot, step
+from tests.records.builders import shot, step
 from webgym_cli.agent.prompt import render
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, PromptSpec, Step

@@ -5,7 +5,7 @@ import os
 
 from aiohttp import web
 
-from tests.records.made import png, shot
+from tests.records.builders import png, shot
 from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.load_balancer import BalancedPolicy
 from webgym_cli.agent.client.policy import ChatPolicy
@@ -36,7 +36,7 @@ class Host:
         self.gate.set()
         self.pace = None
         """Awaited before each answer."""
-        self.asked = self.answered = self.probed = 0
+        self.received = self.answered = self.probed = 0
         self.log = []
         """Names of hosts in the order of the requests; several hosts may share one."""
         self._news = asyncio.Condition()
@@ -74,7 +74,7 @@ class Host:
         self.body = await request.json()
         if self.body["max_tokens"] == 1:
             return await self._probe()
-        self.asked += 1
+        self.received += 1
         self.log.append(self.name)
         await self.tell()
         await self.gate.wait()

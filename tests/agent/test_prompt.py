@@ -1,7 +1,7 @@
 import pytest
 
 from tests.agent.golden import DIGESTS, digests
-from tests.records.made import digested, shot, step, trajectory
+from tests.records.builders import digested, shot, step, trajectory
 from webgym_cli.agent.prompt import (
     NO_IMAGE,
     render,
@@ -37,33 +37,33 @@ def prompt(past, spec=SPEC, instruction="Do it.", current=None):
 
 
 def test_the_first_prompt_holds_the_task_and_one_image():
-    made = prompt([])
-    assert [message.role for message in made.messages] == ["system", "user"]
-    assert made.messages[1].content == f"{IMAGE}Task: Do it.\nStart page: http://start/\n"
-    assert made.images == (shot(0).sha256,)
-    assert '"name": "computer_use"' in made.messages[0].content
+    rendered = prompt([])
+    assert [message.role for message in rendered.messages] == ["system", "user"]
+    assert rendered.messages[1].content == f"{IMAGE}Task: Do it.\nStart page: http://start/\n"
+    assert rendered.images == (shot(0).sha256,)
+    assert '"name": "computer_use"' in rendered.messages[0].content
 
 
 def test_four_rounds_and_the_current_page_are_sent_in_full():
     past = [step(index, page_changed=index != 1) for index in range(6)]
-    made = prompt(past)
-    assert [message.role for message in made.messages] == ["system", *["user", "assistant"] * 4, "user"]
-    assert made.images == tuple(shot(number).sha256 for number in (2, 3, 4, 5, 6))
-    assert made.messages[1].content == (
+    rendered = prompt(past)
+    assert [message.role for message in rendered.messages] == ["system", *["user", "assistant"] * 4, "user"]
+    assert rendered.images == tuple(shot(number).sha256 for number in (2, 3, 4, 5, 6))
+    assert rendered.messages[1].content == (
         f"{IMAGE}Task: Do it.\nStart page: http://start/\nEarlier steps:\n"
         "Step 1 on [Page 0]: click (10, 20) -> page changed\n"
         "Step 2 on [Page 1]: click (10, 20) -> page unchanged\n"
     )
-    assert made.messages[3].content == IMAGE
-    assert made.messages[2].content == past[2].response
+    assert rendered.messages[3].content == IMAGE
+    assert rendered.messages[2].content == past[2].response
 
 
 @pytest.mark.parametrize(("rounds", "window", "images"), [(0, 4, 1), (4, 4, 5), (5, 4, 5), (3, 0, 1), (3, 1, 2)])
 def test_the_window_bounds_the_images(rounds, window, images):
-    made = prompt([step(index) for index in range(rounds)], PromptSpec(history_window=window))
-    assert len(made.images) == images
-    assert sum(message.content.count(IMAGE) for message in made.messages) == images
-    assert sum(message.content.count("Task:") for message in made.messages) == 1
+    rendered = prompt([step(index) for index in range(rounds)], PromptSpec(history_window=window))
+    assert len(rendered.images) == images
+    assert sum(message.content.count(IMAGE) for message in rendered.messages) == images
+    assert sum(message.content.count("Task:") for message in rendered.messages) == 1
 
 
 @pytest.mark.parametrize(("mode", "window"), DIGESTS)
@@ -78,22 +78,22 @@ def test_vanilla_prompts_stay_what_they_were(mode, window):
 def test_only_the_newest_images_are_sent(version, window, limit, shown):
     spec = PromptSpec(version=version, history_window=window, max_images=limit)
     past = [step(index, response=f"reply {index}") for index in range(6)]
-    made = prompt(past, spec)
-    assert made.images == tuple(shot(number).sha256 for number in range(7 - shown, 7))
-    users = [message.content for message in made.messages if message.role == "user"]
+    rendered = prompt(past, spec)
+    assert rendered.images == tuple(shot(number).sha256 for number in range(7 - shown, 7))
+    users = [message.content for message in rendered.messages if message.role == "user"]
     assert [text.startswith(IMAGE) for text in users] == [False] * (window + 1 - shown) + [True] * shown
     assert [text.startswith(NO_IMAGE) for text in users] == [True] * (window + 1 - shown) + [False] * shown
     assert ["Task: Do it." in text for text in users] == [True] + [False] * window
-    replies = [message.content for message in made.messages if message.role == "assistant"]
+    replies = [message.content for message in rendered.messages if message.role == "assistant"]
     assert replies == [f"reply {number}" for number in range(6 - window, 6)]
 
 
 def test_what_went_wrong_stands_under_the_next_page():
     wrong = step(0, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL, response="hm")
     failed = step(1, action_error="no such element")
-    made = prompt([wrong, failed])
-    assert made.messages[3].content.endswith("The last reply was no action: no_tool_call.")
-    assert made.messages[5].content.endswith("The last action failed: no such element.")
+    rendered = prompt([wrong, failed])
+    assert rendered.messages[3].content.endswith("The last reply was no action: no_tool_call.")
+    assert rendered.messages[5].content.endswith("The last action failed: no such element.")
     summed = prompt([wrong, failed, *[step(index) for index in range(2, 6)]])
     assert "Step 1 on [Page 0]: no action (no_tool_call) -> page changed" in summed.messages[1].content
 
@@ -103,9 +103,9 @@ def test_elements_are_listed_with_their_marks():
         Element(id=0, role="button", name='OK "now"', box=(0, 0, 1, 1)),
         Element(id=1, role="textbox", value="Zoë\n", box=(0, 0, 1, 1)),
     )
-    made = prompt([], MARKS, current=seen(0).model_copy(update={"elements": elements}))
-    assert made.messages[1].content.endswith('Elements:\n[0] button "OK \\"now\\""\n[1] textbox "" = "Zoë\\n"')
-    assert '"name": "web_interaction"' in made.messages[0].content
+    rendered = prompt([], MARKS, current=seen(0).model_copy(update={"elements": elements}))
+    assert rendered.messages[1].content.endswith('Elements:\n[0] button "OK \\"now\\""\n[1] textbox "" = "Zoë\\n"')
+    assert '"name": "web_interaction"' in rendered.messages[0].content
 
 
 @pytest.mark.parametrize(
@@ -113,21 +113,21 @@ def test_elements_are_listed_with_their_marks():
 )
 @pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_no_form_of_a_thinking_models_thoughts_is_sent_again(version, response):
-    made = prompt([step(0, response=response)], PromptSpec(version=version, thinking=True))
-    assert made.messages[2].content == "Then this."
+    rendered = prompt([step(0, response=response)], PromptSpec(version=version, thinking=True))
+    assert rendered.messages[2].content == "Then this."
 
 
 @pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_of_a_thought_that_was_cut_nothing_is_sent_again(version):
     cut = step(0, response="I might", action=None, parse_error=ParseErrorKind.TRUNCATED, page_changed=False)
-    made = prompt([cut], PromptSpec(version=version, thinking=True))
-    assert made.messages[2].content == ""
-    assert "truncated" in made.messages[3].content
+    rendered = prompt([cut], PromptSpec(version=version, thinking=True))
+    assert rendered.messages[2].content == ""
+    assert "truncated" in rendered.messages[3].content
 
 
 def test_pieces_are_texts_and_images_in_order():
-    made = prompt([]).messages[1].model_copy(update={"content": f"a{IMAGE}{IMAGE}b"})
-    assert list(split_at_images(made)) == ["a", None, None, "b"]
+    changed = prompt([]).messages[1].model_copy(update={"content": f"a{IMAGE}{IMAGE}b"})
+    assert list(split_at_images(changed)) == ["a", None, None, "b"]
 
 
 def test_the_digest_is_of_texts_roles_and_images():
@@ -140,7 +140,7 @@ def test_the_digest_is_of_texts_roles_and_images():
         prompt([step(0)], PromptSpec(history_window=0)),
         prompt([step(0)], MARKS),
     ]
-    assert len({made.digest for made in [base, *others]}) == 6
+    assert len({item.digest for item in [base, *others]}) == 6
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
@@ -159,14 +159,14 @@ def test_a_stored_trajectory_gives_its_prompts_again(window):
     steps = [step(index, response=f"<think>{HOSTILE}</think>{HOSTILE}{index}") for index in range(7)]
     steps[2] = step(2, action=None, parse_error=ParseErrorKind.INVALID_JSON, page_changed=False)
     steps[3] = step(3, action_error="covered", page_changed=None)
-    made = digested(trajectory(prompt=PromptSpec(history_window=window), steps=0, instruction=HOSTILE).model_copy(
+    episode = digested(trajectory(prompt=PromptSpec(history_window=window), steps=0, instruction=HOSTILE).model_copy(
         update={"steps": tuple(steps)}
     ))  # fmt: skip
-    stored = Trajectory.model_validate_json(made.to_line())
-    assert [render_step(stored, index).digest for index in range(7)] == [found.prompt_digest for found in made.steps]
+    stored = Trajectory.model_validate_json(episode.to_line())
+    assert [render_step(stored, index).digest for index in range(7)] == [item.prompt_digest for item in episode.steps]
 
 
 def test_a_stored_trajectory_can_be_rendered_with_a_smaller_window():
-    made = digested(trajectory(steps=5))
-    assert len(render_step(made, 4, window=1).images) == 2
-    assert render_step(made, 4, window=4).digest == made.steps[4].prompt_digest
+    episode = digested(trajectory(steps=5))
+    assert len(render_step(episode, 4, window=1).images) == 2
+    assert render_step(episode, 4, window=4).digest == episode.steps[4].prompt_digest

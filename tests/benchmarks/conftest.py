@@ -14,12 +14,12 @@ class Jobs:
 
     def __init__(self, gpu="", cosine=1.0):
         self.gpu, self.cosine, self.seconds, self.failing_rank = gpu, cosine, 2.0, None
-        self.asked, self.configs, self.limits, self.pythons = [], [], [], []
+        self.requests, self.configs, self.limits, self.pythons = [], [], [], []
 
     def __call__(self, module, job, python, *, limit=None, **environment):
         self.limits.append(limit)
         self.pythons.append((module, python))
-        self.asked.append((module, job, environment))
+        self.requests.append((module, job, environment))
         if job.get("what") == "models":
             return {"gpu": self.gpu, "memory": 141 * 10**9 if self.gpu else 0}
         figures = {"seconds": self.seconds, "peak_mb": 1024.0, "loaded_mb": 300.0, "held_mb": 512.0}
@@ -36,10 +36,10 @@ class Jobs:
 @pytest.fixture
 def jobs(monkeypatch):
     def install(**given):
-        made = Jobs(**given)
-        monkeypatch.setattr(rl_bench, "program", made)
+        result = Jobs(**given)
+        monkeypatch.setattr(rl_bench, "program", result)
         monkeypatch.setattr(rl_bench, "_role_python", lambda: "python")
         monkeypatch.setattr(rl_bench, "_peer_python", lambda: "python of TRL")
-        return made
+        return result
 
     return install

@@ -14,7 +14,7 @@ JOB = {
     ("mode", "sliced", "staleness"), [("sync", False, 0), ("async", True, 1)], ids=["in turns", "time-sliced"]
 )
 def test_an_arm_trains_on_as_many_episodes_as_were_asked_for(tiny_model_dir, mode, sliced, staleness):
-    found = program("async_job", JOB | {"model": str(tiny_model_dir), "mode": mode, "sliced": sliced})
-    assert found["trained"] == 8
-    assert found["max_staleness"] <= staleness
-    assert found["makespan"] > 0.02
+    result = program("async_job", JOB | {"model": str(tiny_model_dir), "mode": mode, "sliced": sliced})
+    assert result["trained"] == 8
+    assert result["max_staleness"] <= staleness
+    assert result["makespan"] > 0.02

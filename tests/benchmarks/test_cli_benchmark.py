@@ -9,8 +9,8 @@ from webgym_cli.errors import JobError
 
 
 def test_the_bare_app_has_as_many_commands_as_webgym():
-    said = CliRunner().invoke(cli_bare.made(cli.commands()), ["--help"])
-    assert said.stdout.count("  command-") == cli.commands() > 20
+    result = CliRunner().invoke(cli_bare.environments(cli.commands()), ["--help"])
+    assert result.stdout.count("  command-") == cli.commands() > 20
 
 
 @pytest.mark.parametrize(("command", "times"), [("--help", 2), ("status", 3), ("inspect-buffer", 8)])

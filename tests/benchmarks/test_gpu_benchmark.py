@@ -79,7 +79,7 @@ def test_the_weights_that_count_are_those_of_the_published_models():
 
 
 def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
-    asked = jobs(gpu="NVIDIA H200")
+    result = jobs(gpu="NVIDIA H200")
     rows = by_metric(measured(tmp_path, QUICK, H200))
     drawn = rl_data.rows(QUICK.batch)
     lengths, trained = [len(row["input_ids"]) for row in drawn], sum(sum(row["mask"]) for row in drawn)
@@ -91,19 +91,22 @@ def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
         share = step_flops(TINY, lengths, trained, adapter=adapter) / 2.0 / 989e12
         assert rows[case, "mfu"].values.values == pytest.approx((share,))
     # the adapter of the model that sees, the whole text model, its logits, pictures, TRL, and what is left
-    assert [config["model"]["lora_rank"] for config in asked.configs] == [16, 16, 0, 0, 16, 16, 16, 16] + [0, 0] * 2 + [
+    assert [config["model"]["lora_rank"] for config in result.configs] == [16, 16, 0, 0, 16, 16, 16, 16] + [
+        0,
+        0,
+    ] * 2 + [
         16,
         16,
     ]
-    assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in asked.asked if job.get("what") == "update")
-    assert [job["gpu"] for module, job, _ in asked.asked if module == "rl_trl"] == [True]
+    assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in result.requests if job.get("what") == "update")
+    assert [job["gpu"] for module, job, _ in result.requests if module == "rl_trl"] == [True]
     assert rows["tiny packed update", "update_s"].baseline == "TRL"
 
 
 def test_pictures_have_their_tokens_and_a_file(tmp_path, jobs):
-    asked = jobs(gpu="NVIDIA H200")
+    result = jobs(gpu="NVIDIA H200")
     measured(tmp_path, QUICK, H200)
-    (folder,) = {config["data"] for config in asked.configs if config["data"].endswith("pictures")}
+    (folder,) = {config["data"] for config in result.configs if config["data"].endswith("pictures")}
     lines = [json.loads(line) for line in (tmp_path / "pictures/rows.jsonl").read_text().splitlines()]
     assert folder == str(tmp_path / "pictures")
     for line in lines:
@@ -115,17 +118,17 @@ def test_pictures_have_their_tokens_and_a_file(tmp_path, jobs):
 def test_a_case_that_fails_costs_no_other_and_the_status_tells(tmp_path, jobs, monkeypatch, capsys):
     jobs(gpu="NVIDIA H200").failing_rank = 0
     assert gpu.main(["--quick"]) == 1
-    said = capsys.readouterr()
-    assert {json.loads(line)["case"].split()[-1] for line in said.out.splitlines()} == {"LoRA", "logits", "pictures"}
-    assert "tiny full: benchmarks.rl_job failed" in said.err
+    output = capsys.readouterr()
+    assert {json.loads(line)["case"].split()[-1] for line in output.out.splitlines()} == {"LoRA", "logits", "pictures"}
+    assert "tiny full: benchmarks.rl_job failed" in output.err
 
 
 def test_what_does_not_fit_into_the_time_is_left_out(tmp_path, jobs, capsys):
-    asked = jobs(gpu="NVIDIA H200")
+    result = jobs(gpu="NVIDIA H200")
     assert measure(tmp_path, QUICK, H200, until=0.0).rows() == []
     assert "tiny-VL LoRA: left out: no time is left" in capsys.readouterr().err
     assert gpu.main(["--quick", "--seconds", "500"]) == 0
-    assert all(0 < limit <= 500 for limit in asked.limits)
+    assert all(0 < limit <= 500 for limit in result.limits)
 
 
 def test_an_unknown_gpu_has_no_share(tmp_path, jobs):
@@ -163,9 +166,9 @@ def test_what_became_slower_is_named_with_when_it_was_faster(tmp_path):
 def test_a_run_that_is_slower_than_the_baseline_fails(tmp_path, jobs, monkeypatch, capsys, now, status):
     monkeypatch.setattr(gpu, "BASELINES", tmp_path / "baselines")
     monkeypatch.setattr(gpu, "WHOLE", QUICK)
-    made = jobs(gpu="NVIDIA H200")
+    result = jobs(gpu="NVIDIA H200")
     assert gpu.main(["--save"]) == 0
-    made.seconds = now
+    result.seconds = now
     assert gpu.main([]) == status
     assert ("slower: tiny full tokens_per_s" in capsys.readouterr().err) == bool(status)
 
@@ -205,9 +208,9 @@ def test_a_bare_gpu_machine_has_all_that_is_imported():
 def test_without_a_gpu_nothing_is_measured(jobs, capsys):
     jobs()
     assert gpu.main([]) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "no GPU in the train role" in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "no GPU in the train role" in output.err
 
 
 @pytest.mark.stack

@@ -11,13 +11,13 @@ def point(version, successes, episodes=100):
 
 
 def row(case, seed, *successes):
-    return {"case": case, "seed": seed, "points": [point(n, found) for n, found in enumerate(successes)]}
+    return {"case": case, "seed": seed, "points": [point(n, result) for n, result in enumerate(successes)]}
 
 
-def events(folder, *found):
+def events(folder, *rows):
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"created_at": "2026-01-02T00:00:00.000+00:00"}))
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in found))
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in rows))
     return folder
 
 
@@ -38,9 +38,9 @@ def evaluation(version, minute, rate):
 
 
 def test_a_point_knows_what_was_rolled_out_for_training_until_then(tmp_path):
-    told = (rollout(60), evaluation(1, 2, 0.25), rollout(30, event="survey"))
-    told += (rollout(60, iteration=1), rollout(80, iteration=1), rollout(40, "test"))
-    run = events(tmp_path / "run", *told, evaluation(2, 9, 0.7))
+    result = (rollout(60), evaluation(1, 2, 0.25), rollout(30, event="survey"))
+    result += (rollout(60, iteration=1), rollout(80, iteration=1), rollout(40, "test"))
+    run = events(tmp_path / "run", *result, evaluation(2, 9, 0.7))
     first, second = learning.read_row(run, "demo", 7)["points"]
     assert (first["rollout_episodes"], first["minutes"], first["successes"]) == (60, 2.5, 10)
     assert (second["version"], second["rollout_episodes"], second["minutes"], second["successes"]) == (2, 170, 9.5, 28)
@@ -84,9 +84,9 @@ def test_the_exit_status_tells_and_the_rows_are_json(tmp_path, monkeypatch, caps
     baseline.write_text(json.dumps(row("sums", 7, 0, 90)) + "\n")
     monkeypatch.setattr(learning, "read_baseline", lambda: [json.loads(baseline.read_text())])
     for successes, status in ((91, 0), (40, 1)):
-        found = row("sums", 7, 0, successes)
-        found["points"] = [of | {"interval": [0, 1], "rollout_episodes": 1, "minutes": 1.0} for of in found["points"]]
-        monkeypatch.setattr(learning, "measure", lambda runs, case, seed, found=found: found)
+        result = row("sums", 7, 0, successes)
+        result["points"] = [of | {"interval": [0, 1], "rollout_episodes": 1, "minutes": 1.0} for of in result["points"]]
+        monkeypatch.setattr(learning, "measure", lambda runs, case, seed, rows=result: rows)
         assert learning.main([str(tmp_path), "--case", "sums", "--seed", "7"]) == status
         assert json.loads(capsys.readouterr().out)["points"][-1]["successes"] == successes
 
@@ -100,4 +100,4 @@ def test_each_case_has_settings_that_are_valid(case):
 
 
 def test_the_committed_rows_are_of_cases_that_there_are():
-    assert {found["case"] for found in learning.read_baseline()} <= set(learning.CASES)
+    assert {item["case"] for item in learning.read_baseline()} <= set(learning.CASES)

@@ -18,7 +18,7 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def run_commands(monkeypatch):
     """The commands that were run."""
     commands, run = [], Peer._run
     monkeypatch.setattr(Peer, "_run", lambda self, command: (commands.append(command), run(self, command)))
@@ -29,14 +29,14 @@ def peer(*packages, works="import json"):
     return Peer("Nothing", "1.0", packages, works)
 
 
-def test_an_environment_of_its_own_is_made_once_whoever_comes_meanwhile(cache, made):
+def test_an_environment_of_its_own_is_made_once_whoever_comes_meanwhile(cache, run_commands):
     nothing = peer()
     assert (nothing.home, nothing.installed) == (cache / "nothing-1.0", False)
     with ThreadPoolExecutor() as both:
         list(both.map(lambda _: nothing.install(), range(2)))
     nothing.install()
     assert nothing.installed
-    assert [command[0] for command in made] == [sys.executable, str(nothing.python)]
+    assert [command[0] for command in run_commands] == [sys.executable, str(nothing.python)]
     prefix = check_output([nothing.python, "-c", "import json, sys; print(json.dumps(sys.prefix))"])
     assert json.loads(prefix) == str(nothing.home)
 

@@ -31,14 +31,14 @@ def test_a_batch_follows_from_its_seed():
 
 
 def test_a_group_begins_with_one_prompt_and_has_its_own_rewards():
-    drawn, told = rl_data.rows(SMALL), rl_data.trajectories(SMALL)
-    assert [row["number"] for row in drawn] == [entry["number"] for entry in told] == list(range(8))
+    drawn, result = rl_data.rows(SMALL), rl_data.trajectories(SMALL)
+    assert [row["number"] for row in drawn] == [entry["number"] for entry in result] == list(range(8))
     for group in range(2):
         own = drawn[4 * group : 4 * group + 4]
         assert len({tuple(row["input_ids"][: row["mask"].index(1)]) for row in own}) == 1
-    assert [entry["group"] for entry in told] == [0] * 4 + [1] * 4
-    assert len({entry["reward"] for entry in told}) == 8
-    assert all(0 <= entry["reward"] < 1 for entry in told)
+    assert [entry["group"] for entry in result] == [0] * 4 + [1] * 4
+    assert len({entry["reward"] for entry in result}) == 8
+    assert all(0 <= entry["reward"] < 1 for entry in result)
 
 
 def test_most_conversations_are_short_and_some_are_long():
@@ -60,9 +60,9 @@ def test_the_files_name_their_own_digest(tmp_path):
     content = (folder / "rows.jsonl").read_bytes()
     assert json.loads((folder / "rl.json").read_text())["digest"] == hashlib.sha256(content).hexdigest()
     assert len(content.splitlines()) == 8
-    told = SMALL.to_json()
-    assert told["sequences"] == 8
-    assert told["tokens"] == sum(len(json.loads(line)["input_ids"]) for line in content.splitlines())
+    record = SMALL.to_json()
+    assert record["sequences"] == 8
+    assert record["tokens"] == sum(len(json.loads(line)["input_ids"]) for line in content.splitlines())
 
 
 def test_the_sides_take_turns(tmp_path):
@@ -74,10 +74,10 @@ def test_the_sides_take_turns(tmp_path):
 
 
 def test_sides_differ_in_what_is_compared_and_in_nothing_else(tmp_path, jobs):
-    asked = jobs()
+    result = jobs()
     rl.measured(tmp_path, TINY, ["packing", "logits"])
-    packed, padded, chunked, full = asked.configs
-    for one in asked.configs:
+    packed, padded, chunked, full = result.configs
+    for one in result.configs:
         one["trainer"].pop("output_dir")
     assert packed["model"].pop("use_remove_padding") and not padded["model"].pop("use_remove_padding")
     assert packed == padded
@@ -88,9 +88,9 @@ def test_sides_differ_in_what_is_compared_and_in_nothing_else(tmp_path, jobs):
 
 
 def test_a_cpus_part_sees_no_gpu_and_has_one_thread(tmp_path, jobs):
-    asked = jobs()
+    result = jobs()
     rl.measured(tmp_path, TINY, ["packing"])
-    assert all(env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1" for _, _, env in asked.asked)
+    assert all(env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1" for _, _, env in result.requests)
 
 
 def test_trl_is_compared_with_both_ways(tmp_path, jobs):
@@ -103,10 +103,10 @@ def test_trl_is_compared_with_both_ways(tmp_path, jobs):
 
 
 def test_each_row_has_the_versions_of_both_sides_and_trl_an_interpreter_of_its_own(tmp_path, jobs):
-    asked = jobs(cosine=0.99999)
+    result = jobs(cosine=0.99999)
     for row in rl.measured(tmp_path, TINY, ["trl"])[:2]:
         assert row.inputs["versions"] == {"packed": {"torch": "2.11.0"}, "TRL": {"torch": "2.11.0"}}
-    assert {python for module, python in asked.pythons if module == "rl_trl"} == {"python of TRL"}
+    assert {python for module, python in result.pythons if module == "rl_trl"} == {"python of TRL"}
 
 
 def test_what_does_something_else_is_not_compared(tmp_path, jobs):

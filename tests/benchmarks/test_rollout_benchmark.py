@@ -115,10 +115,10 @@ def test_draws_have_the_median_that_they_say():
 
 def test_a_ratio_above_1_means_that_ours_is_better():
     slow = Row("case", "makespan_s", Series((2.0, 4.0, 3.0)), "naive", Series((8.0, 4.0, 9.0)), target=3.0)
-    told = slow.to_json("rollout", {"cores": 2})
-    assert (told["value"], told["baseline_value"]) == (3.0, 8.0)
-    assert (told["ratio"], told["ratio_spread"]) == (3.0, [1.0, 4.0])  # of 8/2, 4/4 and 9/3
-    assert told["met"] is True
+    record = slow.to_json("rollout", {"cores": 2})
+    assert (record["value"], record["baseline_value"]) == (3.0, 8.0)
+    assert (record["ratio"], record["ratio_spread"]) == (3.0, [1.0, 4.0])  # of 8/2, 4/4 and 9/3
+    assert record["met"] is True
     speed = Row("case", "steps_per_s", Series((30.0,)), "bare", Series((40.0,)), higher_is_better=True, target=0.9)
     assert speed.to_json("rollout", {})["ratio"] == 0.75
     assert speed.met is False

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.records.made import SOLVED, UNSOLVED, trajectory
+from tests.records.builders import SOLVED, UNSOLVED, trajectory
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.prepare.buffer import fill
-from tests.records.made import CRASHED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -56,5 +56,5 @@ def filled(folder: Path, *more: str) -> RunDir:
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:
     """Return every file and folder below a folder with its size and its time of change."""
-    found = ((str(path.relative_to(folder)), path.lstat()) for path in folder.rglob("*"))
-    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in found}
+    rows = ((str(path.relative_to(folder)), path.lstat()) for path in folder.rglob("*"))
+    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in rows}

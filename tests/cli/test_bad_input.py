@@ -25,16 +25,16 @@ def run(tmp_path):
 
 def refused(code, *arguments, cwd):
     """Run webgym, which must end with a code; return the message and the hint: a line each, the last ones."""
-    said = webgym(*arguments, cwd=cwd)
-    assert said.returncode == code, said.stderr
-    message, hint = said.stderr.splitlines()[-2:]
+    result = webgym(*arguments, cwd=cwd)
+    assert result.returncode == code, result.stderr
+    message, hint = result.stderr.splitlines()[-2:]
     assert message.startswith("webgym: ")
     assert hint.startswith("  next: ")
     return message, hint.removeprefix("  next: ")
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "reply"),
     [
         (None, "tasks.jsonl: the task file can't be read: No such file or directory"),
         ("", "tasks.jsonl: no task in the file"),
@@ -51,17 +51,17 @@ def refused(code, *arguments, cwd):
         ),
     ],
 )
-def test_a_task_file(tmp_path, run, lines, said):
+def test_a_task_file(tmp_path, run, lines, reply):
     file = tmp_path / "tasks.jsonl"
     if lines is not None:
         file.write_text(lines)
     message, _ = refused(2, "rollout", run, *ORACLE, "-s", f"tasks.train={file}", cwd=tmp_path)
-    assert said in message
+    assert reply in message
     assert not run.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reply"),
     [
         (("-s", "rollout.epsiodes=4"), "unknown setting 'rollout.epsiodes'; did you mean 'rollout.episodes'?"),
         (("-s", "rollout.episodes=many"), "rollout.episodes: "),
@@ -77,9 +77,9 @@ def test_a_task_file(tmp_path, run, lines, said):
         ((*ORACLE, "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
     ],
 )
-def test_settings_and_options(tmp_path, run, arguments, said):
+def test_settings_and_options(tmp_path, run, arguments, reply):
     message, _ = refused(2, "rollout", run, *arguments, cwd=tmp_path)
-    assert said in message
+    assert reply in message
     assert not (run / "train_trajectories").exists()
 
 
@@ -127,9 +127,9 @@ def test_settings_without_a_floor(tmp_path, name, text, words):
     ],
 )
 def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):
-    said = webgym(*arguments, cwd=tmp_path, **variables)
-    assert said.returncode == 2
-    message, hint = said.stderr.splitlines()[-2:]
+    result = webgym(*arguments, cwd=tmp_path, **variables)
+    assert result.returncode == 2
+    message, hint = result.stderr.splitlines()[-2:]
     assert message.startswith("webgym: ")
     assert hint.startswith(f"  next: {wanted}")
     assert len(hint) < 300
@@ -171,9 +171,9 @@ def test_a_file_is_no_run(tmp_path, command):
     "words", [("rollout", ""), ("status", " "), ("train", ""), ("compare", "", "b"), ("compare", "a", "")]
 )
 def test_a_run_without_a_name_is_not_the_current_folder(tmp_path, words):
-    said = webgym(*words, cwd=tmp_path)
-    assert said.returncode == 2
-    assert "empty: name the run's folder" in " ".join(said.stderr.split())
+    result = webgym(*words, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "empty: name the run's folder" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
 
 
@@ -199,8 +199,8 @@ def test_what_is_no_file_in_the_place_of_trajectories(tmp_path, command, kind):
 
 def test_names_that_are_not_utf_8(tmp_path):
     for arguments in (["status", b"run\xff"], ["config", "show", "-s", b"tasks.train=\xff"]):
-        said = subprocess.run([*WEBGYM, *arguments], cwd=tmp_path, capture_output=True, text=True)
-        assert said.returncode == 2 and "is not UTF-8" in said.stderr and "Traceback" not in said.stderr
+        result = subprocess.run([*WEBGYM, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 2 and "is not UTF-8" in result.stderr and "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -223,12 +223,14 @@ def test_a_mistyped_model_stops_a_dry_run_too(tmp_path):
 
 
 def test_without_docstrings_there_is_help(tmp_path):
-    said = subprocess.run([*WEBGYM, "--help"], env=os.environ | {"PYTHONOPTIMIZE": "2"}, capture_output=True, text=True)
-    assert said.returncode == 0 and "Run the pending episodes" in said.stdout
+    result = subprocess.run(
+        [*WEBGYM, "--help"], env=os.environ | {"PYTHONOPTIMIZE": "2"}, capture_output=True, text=True
+    )
+    assert result.returncode == 0 and "Run the pending episodes" in result.stdout
 
 
 def test_a_current_folder_that_was_removed(tmp_path):
     (tmp_path / "gone").mkdir()
     command = ["sh", "-c", 'rmdir ../gone; "$@"', "sh", *WEBGYM, "status", str(tmp_path)]
-    said = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True)
-    assert said.returncode == 2 and said.stderr.splitlines()[0] == "webgym: the current folder was removed"
+    result = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True)
+    assert result.returncode == 2 and result.stderr.splitlines()[0] == "webgym: the current folder was removed"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import rest, terminal
-from tests.records.made import CRASHED, store_images, trajectory
+from tests.records.builders import CRASHED, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
@@ -26,12 +26,12 @@ TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'
 @pytest.fixture
 def run(tmp_path):
     """A run with three stored trajectories."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    for found in (trajectory(0), trajectory(1), trajectory(2, outcome=CRASHED)):
-        store_images(made, found)
-        append(made, found)
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
+    for episode in (trajectory(0), trajectory(1), trajectory(2, outcome=CRASHED)):
+        store_images(run_dir, episode)
+        append(run_dir, episode)
+    return run_dir
 
 
 def test_ids_can_be_piped_on(webgym, run):
@@ -46,16 +46,16 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(run):
     for number in range(3, 300):  # more than a pipe's buffer
         append(run, trajectory(number, steps=0, id=f"{number}" + "x" * 1000))
     command = f"{' '.join(WEBGYM)} inspect-buffer {run.root} -q | head -1; echo ${{PIPESTATUS[0]}}"
-    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert said.stdout == "train-0000-00000\n0\n"
-    assert said.stderr == ""
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert result.stdout == "train-0000-00000\n0\n"
+    assert result.stderr == ""
 
 
 @pytest.mark.parametrize("text", ['{"id": ', "{}", "nosuch"], ids=repr)
 def test_bad_ids_on_stdin_are_2(webgym, run, text):
-    said = webgym("export-sharegpt", run.root, "-", stdin=text)
-    assert said.returncode == 2
-    assert "Traceback" not in said.stderr
+    result = webgym("export-sharegpt", run.root, "-", stdin=text)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
 
 
 def test_json_is_json_lines(webgym, run):
@@ -93,15 +93,15 @@ def test_a_signal_has_its_code_and_a_word(run, number, code):
     )
     reading(child.pid)
     child.send_signal(number)
-    said = child.communicate(timeout=120)[1]
+    text = child.communicate(timeout=120)[1]
     assert child.returncode == code
-    assert "  next: the same command again" in said
+    assert "  next: the same command again" in text
 
 
 def test_nothing_to_resume_is_no_error(webgym, run):
-    said = webgym("resume", run.root)
-    assert (said.returncode, said.stdout) == (0, "")
-    assert "nothing was interrupted" in said.stderr
+    result = webgym("resume", run.root)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "nothing was interrupted" in result.stderr
 
 
 def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path):

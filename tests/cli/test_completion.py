@@ -38,14 +38,14 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def asked(shell, *words):
+def complete_in_shell(shell, *words):
     """Ask as a shell's script does."""
     environment = {"_WEBGYM_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     environment |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     environment["_TYPER_COMPLETE_ARGS"] = " ".join(words)
-    said = webgym(cwd=Path.cwd(), **environment)
-    assert said.returncode == 0, said.stderr
-    return [line for line in said.stdout.splitlines() if line]
+    result = webgym(cwd=Path.cwd(), **environment)
+    assert result.returncode == 0, result.stderr
+    return [line for line in result.stdout.splitlines() if line]
 
 
 def test_settings_files_are_offered(place):
@@ -92,11 +92,11 @@ def test_settings_are_offered_and_their_values(place):
 )
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
 def test_each_shell_is_answered(place, shell, words, offered):
-    said = asked(shell, *words)
+    result = complete_in_shell(shell, *words)
     if shell == "zsh":
-        found = re.findall(r'"([^"]+)"(?::"[^"]*")?', "\n".join(said))
-        said = [name.replace("\\\\:", ":") for name in found]
-    assert [line.partition("\t")[0] for line in said] == offered
+        matches = re.findall(r'"([^"]+)"(?::"[^"]*")?', "\n".join(result))
+        result = [name.replace("\\\\:", ":") for name in matches]
+    assert [line.partition("\t")[0] for line in result] == offered
 
 
 def typed(keys, *shell):
@@ -139,13 +139,13 @@ def test_it_works_in_fish(place):
     script = "source (_WEBGYM_COMPLETE=source_fish webgym | psub)\n" + "\n".join(
         f'complete -C "webgym {words}"' for words in ("comp", "rollout gamma -s venvs.device=", "rollout x --split ")
     )
-    said = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    offered = [line.partition("\t")[0] for line in said.stdout.splitlines()]
+    result = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    offered = [line.partition("\t")[0] for line in result.stdout.splitlines()]
     values = [f"venvs.device={value}" for value in ("", "auto", "cpu", "cuda")]
     assert offered == ["compare", *values, "test", "train"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_can_be_had_by_name(place, shell):
-    said = webgym(cwd=place, _WEBGYM_COMPLETE=f"source_{shell}")
-    assert f"_WEBGYM_COMPLETE=complete_{shell}" in said.stdout
+    result = webgym(cwd=place, _WEBGYM_COMPLETE=f"source_{shell}")
+    assert f"_WEBGYM_COMPLETE=complete_{shell}" in result.stdout

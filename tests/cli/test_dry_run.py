@@ -64,8 +64,8 @@ def test_what_writes_or_runs_something_has_a_dry_run():
 
 
 def test_the_page_names_them():
-    told = (ROOT / "docs/shell.md").read_text().split("## Dry runs")[1].split("The")[0]
-    assert sorted(re.findall(r"`([a-z][a-z-]*)`", told)) == able()
+    part = (ROOT / "docs/shell.md").read_text().split("## Dry runs")[1].split("The")[0]
+    assert sorted(re.findall(r"`([a-z][a-z-]*)`", part)) == able()
 
 
 @pytest.mark.parametrize("name", [name for name in able() if name != "train"])
@@ -73,14 +73,14 @@ def test_a_dry_run_prints_a_plan_and_writes_nothing(place, name):
     arguments, stage = PLANS[name]
     words = [word.format(model=place / "other", python=place / "python") for word in arguments]
     before = tree(place)
-    said = webgym(*words, "--dry-run", cwd=place, WEBGYM_HOME=str(place / "home"))
-    assert said.returncode == 0, said.stderr
+    result = webgym(*words, "--dry-run", cwd=place, WEBGYM_HOME=str(place / "home"))
+    assert result.returncode == 0, result.stderr
     assert tree(place) == before
     if name == "report" or stage is None or "--json" in words:
-        plans = [json.loads(line) for line in said.stdout.splitlines()]
+        plans = [json.loads(line) for line in result.stdout.splitlines()]
         assert plans
     else:
-        plans = said.stdout.splitlines()
+        plans = result.stdout.splitlines()
     if stage:
         assert stage in str(plans[0])
 
@@ -89,10 +89,10 @@ def test_a_dry_training_writes_nothing(place):
     """Its plan reads what `prepare` wrote."""
     assert webgym("prepare", "run", cwd=place).returncode == 0
     before = tree(place)
-    said = webgym("train", "run", "-s", f"venvs.train={place / 'python'}", "--dry-run", cwd=place)
-    assert said.returncode == 0, said.stderr
+    result = webgym("train", "run", "-s", f"venvs.train={place / 'python'}", "--dry-run", cwd=place)
+    assert result.returncode == 0, result.stderr
     assert tree(place) == before
-    (plan,) = map(json.loads, said.stdout.splitlines())
+    (plan,) = map(json.loads, result.stdout.splitlines())
     assert (plan["event"], plan["stage"], plan["iteration"]) == ("plan", "train", 0)
 
 

@@ -79,8 +79,8 @@ def signalled(number):
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         child.stdout.readline()
         child.send_signal(number)
-        said = child.communicate(timeout=60)[1]
-        return subprocess.CompletedProcess([], child.returncode, "", said)
+        text = child.communicate(timeout=60)[1]
+        return subprocess.CompletedProcess([], child.returncode, "", text)
 
     return call
 
@@ -107,7 +107,7 @@ def test_every_code_has_its_case():
 @pytest.mark.parametrize("code", CASES)
 def test_a_code_is_what_a_command_ends_with(run, code):
     call, words = CASES[code]
-    said = call(run)
-    assert said.returncode == code, said.stderr
-    assert words.format(run=run.root) in said.stderr
-    assert "Traceback" not in said.stderr
+    result = call(run)
+    assert result.returncode == code, result.stderr
+    assert words.format(run=run.root) in result.stderr
+    assert "Traceback" not in result.stderr

@@ -28,15 +28,15 @@ READERS = [
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> RunDir:
+def own_run(tmp_path_factory) -> RunDir:
     """A run that was made here."""
     return filled(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
-def stranger(made, tmp_path) -> RunDir:
+def stranger(own_run, tmp_path) -> RunDir:
     """A copy of it."""
-    return RunDir(Path(shutil.copytree(made.root, tmp_path / "run", symlinks=True)))
+    return RunDir(Path(shutil.copytree(own_run.root, tmp_path / "run", symlinks=True)))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cli.made_rollout import rollout
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.build import update
@@ -33,7 +33,7 @@ except SystemExit as ended:
 
 def modules(*arguments, **environment):
     """Return what stdout got, and the names of all modules that were imported."""
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,
         text=True,
@@ -41,28 +41,32 @@ def modules(*arguments, **environment):
         check=True,
         env={**os.environ, **environment},
     )
-    return said.stdout, set(said.stderr.split())
+    return result.stdout, set(result.stderr.split())
 
 
 def completed(*words):
-    asked = {"_WEBGYM_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return modules(**asked)
+    environment = {
+        "_WEBGYM_COMPLETE": "complete_bash",
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    return modules(**environment)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
 def test_help_imports_nothing_heavy(arguments):
-    said, found = modules(*arguments)
-    assert "webgym" in said
-    assert "typer" in found
-    assert not found & {*HEAVY, "pydantic"}
+    output, result = modules(*arguments)
+    assert "webgym" in output
+    assert "typer" in result
+    assert not result & {*HEAVY, "pydantic"}
 
 
 @pytest.mark.parametrize("arguments", [["rollout", "--help"], ["tasks", "check", "-h"], ["--version"]])
 def test_a_commands_help_imports_only_what_typer_does(arguments):
     """Typer's own parser of arguments wants pydantic."""
-    said, found = modules(*arguments)
-    assert "webgym" in said
-    assert not found & set(HEAVY)
+    output, result = modules(*arguments)
+    assert "webgym" in output
+    assert not result & set(HEAVY)
 
 
 @pytest.mark.parametrize(
@@ -79,31 +83,31 @@ def test_a_commands_help_imports_only_what_typer_does(arguments):
 )
 def test_completion_imports_nothing_heavy(words, offered):
     """Only pydantic comes, with Typer's own parser of arguments."""
-    said, found = completed(*words)
-    assert said.strip() == offered
-    assert not found & set(HEAVY)
+    output, result = completed(*words)
+    assert output.strip() == offered
+    assert not result & set(HEAVY)
 
 
 def test_a_command_that_does_something_imports_what_it_needs():
     """So the names above can be found at all."""
-    _, found = modules("config", "show", WEBGYM_SEED="1")
-    assert found >= {"pydantic", "pydantic_settings", "webgym_cli.config.model"}
+    _, result = modules("config", "show", WEBGYM_SEED="1")
+    assert result >= {"pydantic", "pydantic_settings", "webgym_cli.config.model"}
 
 
 def test_the_status_of_a_run_needs_no_settings_no_index_and_no_policy(run):
     create_or_open(run, load())
     write_status(run, rollout().snapshot())
-    said, found = modules("status", str(run.root), "--json")
-    status = json.loads(said)
+    output, result = modules("status", str(run.root), "--json")
+    status = json.loads(output)
     assert (status["policy"], bool(status["rollout"])) == (load().policy_config.base_model, True)
-    assert not found & {*HEAVY, "jinja2"}
+    assert not result & {*HEAVY, "jinja2"}
 
 
 def test_looking_at_an_indexed_buffer_needs_no_arrow(run):
     create_or_open(run, load())
     append(run, trajectory(0))
     update(run)
-    said, found = modules("inspect-buffer", str(run.root), "--json")
-    assert json.loads(said)["trajectories"] == 1
-    assert "duckdb" in found
-    assert not found & {"pyarrow", "numpy", "yaml", "asyncio", "filelock", "rich", "playwright"}
+    output, result = modules("inspect-buffer", str(run.root), "--json")
+    assert json.loads(output)["trajectories"] == 1
+    assert "duckdb" in result
+    assert not result & {"pyarrow", "numpy", "yaml", "asyncio", "filelock", "rich", "playwright"}

@@ -40,7 +40,7 @@ def shown(command):
 
 
 def test_a_docstring_is_read_as_a_page():
-    told = parse_docstring(
+    help_page = parse_docstring(
         """Do it.
 
         At length,
@@ -55,10 +55,10 @@ def test_a_docstring_is_read_as_a_page():
         See also: webgym undo, webgym do not.
         """
     )
-    assert (told.summary, told.prose) == ("Do it.", ("At length,\nand well.",))
-    assert told.examples == ("webgym do it", "webgym do --all | head")
-    assert told.exit_codes == (0, 1, 2, 3, 5, 130, 143)
-    assert told.see_also == ("webgym undo", "webgym do not")
+    assert (help_page.summary, help_page.prose) == ("Do it.", ("At length,\nand well.",))
+    assert help_page.examples == ("webgym do it", "webgym do --all | head")
+    assert help_page.exit_codes == (0, 1, 2, 3, 5, 130, 143)
+    assert help_page.see_also == ("webgym undo", "webgym do not")
     assert parse_docstring("Do it.").exit_codes == GENERAL
 
 
@@ -110,12 +110,12 @@ def test_shared_options_come_last_in_one_order(name, command):
 
 @every
 def test_related_commands_and_exit_codes_are_there(name, command):
-    told = parse_docstring(command.help)
-    assert told.see_also
-    assert {known.removeprefix("webgym ") for known in told.see_also} <= set(COMMANDS) - {name}
-    assert set(told.exit_codes) <= set(EXIT_CODES)
+    help_page = parse_docstring(command.help)
+    assert help_page.see_also
+    assert {known.removeprefix("webgym ") for known in help_page.see_also} <= set(COMMANDS) - {name}
+    assert set(help_page.exit_codes) <= set(EXIT_CODES)
     help_ = shown(command)
-    for code in told.exit_codes:
+    for code in help_page.exit_codes:
         assert re.search(rf"^  {code} +{re.escape(EXIT_CODES[code])}$", help_, re.MULTILINE)
 
 
@@ -123,9 +123,9 @@ def test_related_commands_and_exit_codes_are_there(name, command):
 def test_a_command_that_wants_a_run_says_what_happens_without(name, command):
     """3, but for those that make one; and 75 for those that hold it."""
     source = inspect.getsource(inspect.unwrap(command.callback))
-    told = parse_docstring(command.help).exit_codes
-    assert not any(word in source for word in ("open_run(", "required=True", "MissingStage")) or 3 in told
-    assert (75 in told) == any(word in source for word in HOLDING)
+    exit_codes = parse_docstring(command.help).exit_codes
+    assert not any(word in source for word in ("open_run(", "required=True", "MissingStage")) or 3 in exit_codes
+    assert (75 in exit_codes) == any(word in source for word in HOLDING)
 
 
 def test_the_whole_is_listed_by_what_it_is_for():

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
-from tests.records.made import shot
+from tests.records.builders import shot
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.store.state import read_running_command
 
@@ -64,9 +64,9 @@ def ended(child, number):
     """Send a signal, and return the exit code and what was said once the process and all of its own are gone."""
     family = psutil.Process(child.pid).children(recursive=True)
     child.send_signal(number)
-    said = child.communicate(timeout=LIMIT)[1]
+    result = child.communicate(timeout=LIMIT)[1]
     assert psutil.wait_procs(family, timeout=LIMIT)[1] == []
-    return child.returncode, said
+    return child.returncode, result
 
 
 @SIGNALS
@@ -74,9 +74,9 @@ def test_prepare_is_taken_up_again(run, number, code):
     with stuck_picture(run) as read_by:
         child = begun(run, "prepare", run.root)
         read_by(child)
-        left, said = ended(child, number)
-    assert (left, "Traceback" in said) == (code, False), said
-    assert "what was finished is stored" in said
+        left, output = ended(child, number)
+    assert (left, "Traceback" in output) == (code, False), output
+    assert "what was finished is stored" in output
     assert read_running_command(run).command == "prepare"
     again = webgym("resume", run.root, cwd=run.root.parent)
     assert again.returncode == 0, again.stderr
@@ -93,8 +93,8 @@ def test_an_export_leaves_nothing_half_written(run, number, code, form):
     with stuck_picture(run) as read_by:
         child = begun(run, *arguments)
         read_by(child)
-        left, said = ended(child, number)
-    assert (left, "Traceback" in said) == (code, False), said
+        left, output = ended(child, number)
+    assert (left, "Traceback" in output) == (code, False), output
     assert not [path for path in run.root.parent.iterdir() if "sft" in path.name]
     assert webgym(*arguments, cwd=run.root.parent).returncode == 0
     assert out.exists()
@@ -105,8 +105,8 @@ def test_a_report_is_whole_or_not_there(run):
     with stuck_file(run.metrics) as read_by:
         child = begun(run, "report", run.root)
         read_by(child)
-        left, said = ended(child, signal.SIGINT)
-    assert (left, "Traceback" in said) == (130, False), said
+        left, output = ended(child, signal.SIGINT)
+    assert (left, "Traceback" in output) == (130, False), output
     assert not list(run.root.glob("*.html*"))
     assert webgym("report", run.root, cwd=run.root.parent).returncode == 0
 
@@ -115,8 +115,8 @@ def test_a_page_of_an_episode_is_whole_or_not_there(run):
     with stuck_picture(run) as read_by:
         child = begun(run, "show", run.root, "train-0000-00000", "--html", "x.html")
         read_by(child)
-        left, said = ended(child, signal.SIGTERM)
-    assert (left, "Traceback" in said, (run.root.parent / "x.html").exists()) == (143, False, False), said
+        left, output = ended(child, signal.SIGTERM)
+    assert (left, "Traceback" in output, (run.root.parent / "x.html").exists()) == (143, False, False), output
 
 
 @SIGNALS
@@ -125,14 +125,14 @@ def test_serve_ends_its_server(run, number, code):
     os.mkfifo(fifo)
     python.write_text(f"#!/bin/sh\necho $$ > {fifo}\nexec sleep 600\n")
     python.chmod(0o755)
-    told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    count = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     child = begun(run, "serve", run.root, "-s", f"venvs.serve={python}", "-s", "serve.port=0")
-    assert select.select([told], [], [], LIMIT)[0], "no server was started"
-    server = int(os.read(told, 100))
-    os.close(told)
-    left, said = ended(child, number)
-    assert (left, "Traceback" in said) == (code, False), said
-    assert "vLLM is stopped" in said
-    assert "stored" not in said
+    assert select.select([count], [], [], LIMIT)[0], "no server was started"
+    server = int(os.read(count, 100))
+    os.close(count)
+    left, output = ended(child, number)
+    assert (left, "Traceback" in output) == (code, False), output
+    assert "vLLM is stopped" in output
+    assert "stored" not in output
     assert not psutil.pid_exists(server)
     assert read_running_command(run) is None

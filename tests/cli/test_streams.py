@@ -79,13 +79,13 @@ def test_whatever_the_streams_are_nothing_ends_in_a_traceback_and_stdout_is_for_
         assert "No space left on device" in full.stderr.splitlines()[-2]
         assert full.stderr.splitlines()[-1].startswith("  next: ")
     assert webgym(*command, cwd=place, streams={1: "-", 2: "-"}, **more).returncode in right
-    said = webgym(*command, cwd=place, streams={2: "/dev/full"}, PYTHONIOENCODING="latin-1", **more)
-    assert said.returncode in right
-    assert bool(said.stdout) is (name != "resume")
+    result = webgym(*command, cwd=place, streams={2: "/dev/full"}, PYTHONIOENCODING="latin-1", **more)
+    assert result.returncode in right
+    assert bool(result.stdout) is (name != "resume")
     if group == "json":
-        assert all(isinstance(json.loads(line), dict) for line in said.stdout.splitlines())
+        assert all(isinstance(json.loads(line), dict) for line in result.stdout.splitlines())
     if group == "plain":
-        assert not re.search(r"[\x1b\u2500-\u257f]", said.stdout)
+        assert not re.search(r"[\x1b\u2500-\u257f]", result.stdout)
 
 
 @pytest.mark.parametrize("name", ["prepare", "judge"])
@@ -105,9 +105,9 @@ def test_tables_in_a_pipe_are_told_apart(place):
 
 @pytest.mark.parametrize("more", [(), ("-q",), ("--json",)])
 def test_a_choice_that_matches_nothing_is_told(place, more):
-    said = webgym("inspect-buffer", "run", "--task", "nope", *more, cwd=place)
-    assert said.returncode == 0
-    assert ("no trajectory matches" in said.stderr) is ("-q" not in more)
+    result = webgym("inspect-buffer", "run", "--task", "nope", *more, cwd=place)
+    assert result.returncode == 0
+    assert ("no trajectory matches" in result.stderr) is ("-q" not in more)
 
 
 def test_a_terminal_that_is_too_narrow_keeps_numbers_whole(capsys, monkeypatch):
@@ -124,9 +124,9 @@ def test_json_keeps_its_value_where_the_stream_is_not_utf8(place):
     value = "\x9b31m ≥ 😀"
     question = ["inspect-buffer", "run", "--sql", f"select '{value}' as a", "--json"]
     for coding in ("utf-8", "latin-1", "ascii"):
-        said = webgym(*question, cwd=place, PYTHONIOENCODING=coding)
-        assert "\x9b" not in said.stdout
-        assert json.loads(said.stdout) == {"a": value}, said.stderr
+        result = webgym(*question, cwd=place, PYTHONIOENCODING=coding)
+        assert "\x9b" not in result.stdout
+        assert json.loads(result.stdout) == {"a": value}, result.stderr
 
 
 def test_a_moment_with_a_time_zone_needs_no_other_package(place):
@@ -137,8 +137,8 @@ def test_a_moment_with_a_time_zone_needs_no_other_package(place):
 
 
 def test_what_is_longer_than_the_terminal_stays_whole(tmp_path):
-    said = webgym("config", "show", "-s", f"policy_config.base_model={'x' * 200}", cwd=tmp_path, COLUMNS="40")
-    assert f"policy_config.base_model\t{'x' * 200}\t-s policy_config.base_model\t" in said.stdout
+    result = webgym("config", "show", "-s", f"policy_config.base_model={'x' * 200}", cwd=tmp_path, COLUMNS="40")
+    assert f"policy_config.base_model\t{'x' * 200}\t-s policy_config.base_model\t" in result.stdout
 
 
 def test_a_dumb_terminal_gets_no_bars_and_no_colours(place):
@@ -163,10 +163,10 @@ def test_a_dumb_terminal_gets_no_bars_and_no_colours(place):
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
 def test_what_is_nearly_right_is_told_what_it_may_mean(place, arguments, words):
-    said = webgym(*arguments, cwd=place)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert words in said.stderr
-    assert "Traceback" not in said.stderr
+    result = webgym(*arguments, cwd=place)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_what_is_nearly_right_is_told_what_it_may_mean(place, arguments, words):
     ],
 )
 def test_a_run_that_is_none_names_those_nearby(place, name, words):
-    for made in ("one", "two"):
-        (place / "runs" / made).mkdir(parents=True)
-        (place / "runs" / made / "run.json").write_text("{}")
-    said = webgym("status", name, cwd=place)
-    assert (said.returncode, said.stdout) == (3, "")
-    assert said.stderr.splitlines()[0] == f"webgym: {words}"
+    for literal in ("one", "two"):
+        (place / "runs" / literal).mkdir(parents=True)
+        (place / "runs" / literal / "run.json").write_text("{}")
+    result = webgym("status", name, cwd=place)
+    assert (result.returncode, result.stdout) == (3, "")
+    assert result.stderr.splitlines()[0] == f"webgym: {words}"

@@ -39,18 +39,18 @@ def write(folder, name, results, **conditions):
 def test_tasks_are_paired_by_the_majority_of_their_repeats(tmp_path):
     one = write(tmp_path, "one", {"a": [U, U, S], "b": [S, S, U], "c": [U, U, U], "only": [S]})
     two = write(tmp_path, "two", {"a": [S, S, U], "b": [S, U, U], "c": [U, U, U]})
-    (found,) = compare_records([one, two], across=False)["others"]
-    assert found["overall"]["counts"] == {"gained": 1, "lost": 1, "kept": 0, "failed": 1}
-    assert (found["overall"]["pairs"], found["overall"]["p_value"], found["overall"]["significant"]) == (3, 1.0, False)
-    assert found["overall"]["tasks"] == {"gained": ["a"], "lost": ["b"]}
+    (other,) = compare_records([one, two], across=False)["others"]
+    assert other["overall"]["counts"] == {"gained": 1, "lost": 1, "kept": 0, "failed": 1}
+    assert (other["overall"]["pairs"], other["overall"]["p_value"], other["overall"]["significant"]) == (3, 1.0, False)
+    assert other["overall"]["tasks"] == {"gained": ["a"], "lost": ["b"]}
 
 
 def test_blocked_episodes_count_overall_and_are_left_out_of_the_valid(tmp_path):
     one = write(tmp_path, "one", {"a": [S, B, B], "b": [B, B, B]})
     two = write(tmp_path, "two", {"a": [S, S, S], "b": [S, S, S]})
-    (found,) = compare_records([one, two], across=False)["others"]
-    assert (found["overall"]["counts"]["gained"], found["overall"]["difference"]) == (2, round((2 / 3 + 1) / 2, 4))
-    assert (found["valid_only"]["pairs"], found["valid_only"]["counts"]["kept"]) == (1, 1)
+    (other,) = compare_records([one, two], across=False)["others"]
+    assert (other["overall"]["counts"]["gained"], other["overall"]["difference"]) == (2, round((2 / 3 + 1) / 2, 4))
+    assert (other["valid_only"]["pairs"], other["valid_only"]["counts"]["kept"]) == (1, 1)
 
 
 def test_several_comparisons_are_adjusted_by_holm(tmp_path):
@@ -89,8 +89,8 @@ def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
     with pytest.raises(UsageError, match=named):
         compare_records([one, two], across=False)
-    (found,) = compare_records([one, two], across=True)["others"]
-    assert any(line.startswith(named) for line in found["different"])
+    (other,) = compare_records([one, two], across=True)["others"]
+    assert any(line.startswith(named) for line in other["different"])
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed
 )
 def test_what_is_compared_may_differ(tmp_path, changed):
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
-    (found,) = compare_records([one, two], across=False)["others"]
-    assert len(found["different"]) >= 1
+    (other,) = compare_records([one, two], across=False)["others"]
+    assert len(other["different"]) >= 1
 
 
 def test_no_common_task_is_no_comparison(tmp_path):

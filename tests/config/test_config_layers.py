@@ -39,14 +39,14 @@ def test_later_layers_win_and_each_value_knows_its_source(written, monkeypatch):
     monkeypatch.setenv("WEBGYM_ROLLOUT__POLICY_RETRIES", "4")
     monkeypatch.setenv("WEBGYM_ROLLOUT__POLICY_TIMEOUT", "4")
     settings, sources = load_with_sources([first, second], ["rollout.policy_timeout=5"], run_config=run)
-    found = {
+    by_name = {
         name: (getattr(settings.rollout, name), sources[f"rollout.{name}"])
         for name in (
             "episode_timeout", "episodes", "concurrency", "max_attempts", "test_episodes", "policy_retries",
             "policy_timeout",
         )
     }  # fmt: skip
-    assert found == {
+    assert by_name == {
         "episode_timeout": (1800.0, "default"),
         "episodes": (1, f"run {run}"),
         "concurrency": (2, f"file {first}"),
@@ -216,8 +216,8 @@ def test_loading_leaves_the_machine_learning_stack_alone():
         "import sys, webgym_cli.config.load as c; c.load();"
         "print([m for m in ('torch', 'vllm', 'playwright', 'pydantic_settings', 'jsonlines') if m in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 OLD_NAMES = {
@@ -347,8 +347,8 @@ def test_a_file_of_webgyms_is_read_and_its_lines_without_effect_are_named(writte
     assert (algorithm.positive_samples_to_train, algorithm.learning_rate, algorithm.do_eval) == (900, 1e-6, False)
     assert (algorithm.warmup_steps, algorithm.disable_gradient_checkpointing) == (0.1, False)
     assert (settings.train.nodes, settings.context_config.prompt_version) == (2, "vanilla")
-    told = [str(note.message).partition("update_online.yaml: ")[2].split()[0] for note in noted]
-    assert sorted(told) == [
+    rows = [str(note.message).partition("update_online.yaml: ")[2].split()[0] for note in noted]
+    assert sorted(rows) == [
         *(f"algorithm_config.{name}" for name in ("gradient_checkpointing=false", "num_nodes", "warmup_ratio")),
         *("data_path", "defaults", "hydra", "model_config.model_type", "model_config.prompt_version", "num_nodes"),
         *("save_path", "vllm_server_url"),
@@ -427,8 +427,8 @@ def test_a_run_keeps_its_settings_whatever_they_are_called():
 
 
 def test_the_note_comes_once_and_on_stderr():
-    told = [sys.executable, "-m", "webgym_cli", "config", "show", "--json"]
-    done = subprocess.run([*told, "-s", "roles.device=cpu"], capture_output=True, text=True, check=True)
+    texts = [sys.executable, "-m", "webgym_cli", "config", "show", "--json"]
+    done = subprocess.run([*texts, "-s", "roles.device=cpu"], capture_output=True, text=True, check=True)
     assert done.stderr == "note: -s roles.device: roles.device is called venvs.device now (the old name still works)\n"
     assert '"venvs.device", "value": "cpu"' in done.stdout
 
@@ -467,8 +467,8 @@ def test_the_path_of_a_model_means_the_same_from_every_folder(tmp_path, monkeypa
 def test_what_followed_from_the_model_before_follows_from_the_next(written):
     saved = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"])
     run = written("config.json", json.dumps(saved.model_dump(mode="json")))
-    found = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"], run_config=run)
-    assert found == load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])
+    settings = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"], run_config=run)
+    assert settings == load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])
 
 
 def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
@@ -479,9 +479,9 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     site = 'sites.desk={"url": "http://127.0.0.1:1", "accounts": {"admin": {"storage_state": "admin.json"}}}'
     given = ("policy_config.base_model=model", "tasks.train=tasks.jsonl", "tasks.test=sites:all", "venvs.train=env")
-    found = load([], [*given, "browser.auth_folder=logins", 'rollout.file_folders=["files", "none"]', site])
-    assert found.policy_config.base_model == str(tmp_path / "model")
-    assert (found.tasks.train, found.tasks.test) == (str(tmp_path / "tasks.jsonl"), "sites:all")
-    assert (found.browser.auth_folder, found.venvs.train) == (str(tmp_path / "logins"), str(tmp_path / "env"))
-    assert found.rollout.file_folders == (str(tmp_path / "files"), "none")
-    assert found.sites["desk"].accounts["admin"].storage_state == str(tmp_path / "admin.json")
+    settings = load([], [*given, "browser.auth_folder=logins", 'rollout.file_folders=["files", "none"]', site])
+    assert settings.policy_config.base_model == str(tmp_path / "model")
+    assert (settings.tasks.train, settings.tasks.test) == (str(tmp_path / "tasks.jsonl"), "sites:all")
+    assert (settings.browser.auth_folder, settings.venvs.train) == (str(tmp_path / "logins"), str(tmp_path / "env"))
+    assert settings.rollout.file_folders == (str(tmp_path / "files"), "none")
+    assert settings.sites["desk"].accounts["admin"].storage_state == str(tmp_path / "admin.json")

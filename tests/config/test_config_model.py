@@ -55,20 +55,22 @@ SEED_DOCUMENT = {
 
 
 def test_algorithm_config_has_the_defaults_of_webgym():
-    made = AlgorithmSettings().model_dump()
+    record = AlgorithmSettings().model_dump()
     passed_on = {key.removeprefix("algorithm_config."): removed.value for key, removed in REMOVED.items()}
-    made |= {name: passed_on[name] for name in SEED_DOCUMENT.keys() & passed_on.keys()}
-    assert {name: made.get(name, "missing") for name in SEED_DOCUMENT} == SEED_DOCUMENT
-    assert made["disable_gradient_checkpointing"] is False
+    record |= {name: passed_on[name] for name in SEED_DOCUMENT.keys() & passed_on.keys()}
+    assert {name: record.get(name, "missing") for name in SEED_DOCUMENT} == SEED_DOCUMENT
+    assert record["disable_gradient_checkpointing"] is False
 
 
 def test_the_rest_of_the_page_holds_too():
-    made = Settings()
-    assert made.algorithm_config.last_n_iterations == 4
-    assert made.algorithm_config.filter_successful_only is True
-    assert made.algorithm_config.filter_same_screenshot is True
-    assert made.algorithm_config.min_trajectory_steps == 2
-    assert made.log_config.model_dump(exclude={"run_id", "tracking", "sample_trajectories", "wait_seconds"}) == {
+    loaded_settings = Settings()
+    assert loaded_settings.algorithm_config.last_n_iterations == 4
+    assert loaded_settings.algorithm_config.filter_successful_only is True
+    assert loaded_settings.algorithm_config.filter_same_screenshot is True
+    assert loaded_settings.algorithm_config.min_trajectory_steps == 2
+    assert loaded_settings.log_config.model_dump(
+        exclude={"run_id", "tracking", "sample_trajectories", "wait_seconds"}
+    ) == {
         "run_name": "webgym-",
         "wandb_key_env_var": "WANDB_API_KEY",
         "entity_name": "",
@@ -97,12 +99,12 @@ def test_a_shipped_deepspeed_file_is_what_its_name_says(file):
 
 
 def test_each_host_has_every_stage_with_and_without_offload():
-    found = {file.name for file in shipped_root().glob("deepspeed/*.json")}
+    names = {file.name for file in shipped_root().glob("deepspeed/*.json")}
     hosts = [f"ds_config_{host}_zero{stage}" for host in ("h100", "h200", "b200") for stage in (1, 2, 3)]
     wanted = {f"{name}{offload}.json" for name in hosts for offload in ("", "_offload")}
     wanted |= {f"ds_config_cpu_zero{stage}.json" for stage in (1, 2, 3)}
-    assert {find_deepspeed_file(name).name for name in wanted} == found
-    assert find_deepspeed_file(str(AlgorithmSettings().deepspeed_config_filename)).name in found
+    assert {find_deepspeed_file(name).name for name in wanted} == names
+    assert find_deepspeed_file(str(AlgorithmSettings().deepspeed_config_filename)).name in names
     assert find_deepspeed_file("ds_config_b200_zero1.json").name == "ds_config_h200_zero1.json"
     contents = [file.read_text() for file in shipped_root().glob("deepspeed/*.json")]
     assert len(set(contents)) == len(contents) == 13
@@ -189,10 +191,10 @@ def test_a_model_can_be_corrected_before_the_first_episode(tmp_path):
 def test_a_run_of_a_newer_version_is_said_to_be_that(tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load())
-    made = read_json(run.provenance)
-    write_json(run.provenance, made | {"webgym": "0.1.99"})
+    record = read_json(run.provenance)
+    write_json(run.provenance, record | {"webgym": "0.1.99"})
     open_run(run.root)
-    write_json(run.provenance, made | {"webgym": "99.0.0"})
+    write_json(run.provenance, record | {"webgym": "99.0.0"})
     for opened in (lambda: open_run(run.root), lambda: resolve(run.root, SettingsOptions())):
         with pytest.raises(StoreError, match=r"a run of webgym 99\.0\.0"):
             opened()
@@ -224,8 +226,8 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sample
 @settings(max_examples=30)
 @given(name=text, args=st.lists(text, max_size=2), extra=st.dictionaries(text, text | st.integers(), max_size=2))
 def test_settings_survive_the_run_directory(name, args, extra, tmp_path_factory):
-    told = {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
-    made = resolve_model_defaults(Settings.model_validate(told))
+    fields = {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
+    loaded_settings = resolve_model_defaults(Settings.model_validate(fields))
     run = RunDir(Path(tmp_path_factory.mktemp("run")))
-    create_or_open(run, made)
-    assert open_run(run.root)[1] == made
+    create_or_open(run, loaded_settings)
+    assert open_run(run.root)[1] == loaded_settings

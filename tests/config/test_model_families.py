@@ -82,12 +82,12 @@ def folder(tmp_path):
     """Returns how to make a model's folder without weights."""
 
     def make(config, chat="", name="model", file="chat_template.jinja"):
-        made = tmp_path / name
-        made.mkdir(parents=True)
-        (made / "config.json").write_text(json.dumps(config))
+        result = tmp_path / name
+        result.mkdir(parents=True)
+        (result / "config.json").write_text(json.dumps(config))
         if chat:
-            (made / file).write_text(chat if file.endswith("jinja") else json.dumps({"chat_template": chat}))
-        return made
+            (result / file).write_text(chat if file.endswith("jinja") else json.dumps({"chat_template": chat}))
+        return result
 
     return make
 
@@ -98,8 +98,8 @@ def policy(model, *overrides):
 
 @pytest.mark.parametrize(("model", "template", "thinking"), HUB)
 def test_a_model_on_the_hub_is_told_by_its_name(model, template, thinking):
-    found = policy(model)
-    assert (found.template, found.thinking) == (template, thinking)
+    result = policy(model)
+    assert (result.template, result.thinking) == (template, thinking)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_llamas_chat_template_is_told_its_date(folder):
 
 @pytest.mark.parametrize("file", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
 def test_a_chat_template_that_opens_the_thought_makes_a_thinking_model(folder, file):
-    found = policy(folder({"model_type": "qwen3_vl"}, TURN + THINKS, file=file))
-    assert (found.template, found.thinking) == ("qwen3_vl", True)
-    found = policy(folder({"model_type": "qwen3_vl"}, TURN + ASKS, name="other", file=file))
-    assert (found.template, found.thinking) == ("qwen3_vl_nothink", False)
+    result = policy(folder({"model_type": "qwen3_vl"}, TURN + THINKS, file=file))
+    assert (result.template, result.thinking) == ("qwen3_vl", True)
+    result = policy(folder({"model_type": "qwen3_vl"}, TURN + ASKS, name="other", file=file))
+    assert (result.template, result.thinking) == ("qwen3_vl_nothink", False)
 
 
 def test_two_families_of_one_type_are_told_by_the_folders_name(folder):
@@ -165,8 +165,8 @@ def test_a_model_that_was_loaded_before_is_told_by_its_files(folder, tmp_path):
     folder({"model_type": "qwen3_vl"}, TURN + THINKS, name=f"{home}/snapshots/abc")
     (tmp_path / home / "refs").mkdir()
     (tmp_path / home / "refs" / "main").write_text("abc\n")
-    found = policy("owner/model")
-    assert (found.template, found.thinking) == ("qwen3_vl", True)
+    result = policy("owner/model")
+    assert (result.template, result.thinking) == ("qwen3_vl", True)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_whether_a_chat_template_opens_the_thought(template, opens):
 
 
 def test_a_template_tells_what_the_model_does_not_and_what_is_said_wins(folder):
-    found = policy("Qwen/Qwen3-VL-8B-Instruct", "policy_config.template=mine", "policy_config.thinking=true")
-    assert (found.template, found.thinking) == ("mine", True)
-    found = policy(folder({"model_type": "qwen3_vl"}), "policy_config.template=qwen3_vl")
-    assert (found.template, found.thinking) == ("qwen3_vl", True)
+    result = policy("Qwen/Qwen3-VL-8B-Instruct", "policy_config.template=mine", "policy_config.thinking=true")
+    assert (result.template, result.thinking) == ("mine", True)
+    result = policy(folder({"model_type": "qwen3_vl"}), "policy_config.template=qwen3_vl")
+    assert (result.template, result.thinking) == ("qwen3_vl", True)
 
 
 @pytest.mark.parametrize(

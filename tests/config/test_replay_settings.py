@@ -22,13 +22,13 @@ def test_an_open_window_survives_its_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "reply"),
     [
         ("rl.replay.window=[2, 1.5]", "no perplexity is from 2 on and below 1.5"),
         ("rl.replay.window=[0.5, 0.95]", "greater than or equal to 1"),
         ("rl.replay.ratio=-1", "greater than or equal to 0"),
     ],
 )
-def test_wrong_ones_are_named(override, said):
-    with pytest.raises(SettingsError, match=said):
+def test_wrong_ones_are_named(override, reply):
+    with pytest.raises(SettingsError, match=reply):
         load(overrides=[override])

@@ -14,11 +14,17 @@ def test_a_run_sets_them_like_all_others(tmp_path, monkeypatch):
     file = tmp_path / "rl.yaml"
     file.write_text("rl:\n  data: {group_by: start}\n  critic: {optim: {weight_decay: 0}}\n")
     monkeypatch.setenv("WEBGYM_RL__ACTOR__OPTIM__BETAS", "[0.8, 0.9]")
-    made = load([file], ["train.algorithm=gae", "rl.algorithm.kl_ctrl.type=adaptive", "rl.trainer.deepspeed=x.json"])
-    assert (made.train.algorithm, made.rl.data.group_by, made.rl.trainer.deepspeed) == ("gae", "start", "x.json")
-    assert made.rl.critic.optim == CriticOptimSettings(lr=1e-5, weight_decay=0)
-    assert made.rl.actor.optim.betas == (0.8, 0.9)
-    assert made.rl.algorithm.kl_ctrl.type == "adaptive"
+    settings = load(
+        [file], ["train.algorithm=gae", "rl.algorithm.kl_ctrl.type=adaptive", "rl.trainer.deepspeed=x.json"]
+    )
+    assert (settings.train.algorithm, settings.rl.data.group_by, settings.rl.trainer.deepspeed) == (
+        "gae",
+        "start",
+        "x.json",
+    )
+    assert settings.rl.critic.optim == CriticOptimSettings(lr=1e-5, weight_decay=0)
+    assert settings.rl.actor.optim.betas == (0.8, 0.9)
+    assert settings.rl.algorithm.kl_ctrl.type == "adaptive"
 
 
 def test_a_run_imitates_as_it_comes():
@@ -110,5 +116,5 @@ def test_the_trainer_s_interpreter_needs_nothing_but_pydantic():
         "import sys, webgym_cli.trainer.options;"
         "print([name for name in ('pydantic_settings', 'typer', 'yaml', 'torch') if name in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

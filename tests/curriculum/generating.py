@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.records.made import SOLVED, UNSOLVED, trajectory
+from tests.records.builders import SOLVED, UNSOLVED, trajectory
 from tests.rewards.cases import seen
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Task
@@ -22,8 +22,10 @@ def task(instruction: str, url: str = SHOP) -> Task:
 
 def episode(number: int, instruction: str, outcome: Outcome = UNSOLVED, url: str = SHOP, **changes: Any) -> Trajectory:
     """Return an episode of such a task, with its first page."""
-    made = trajectory(number, steps=0, outcome=outcome, task=task(instruction, url), instruction=instruction, **changes)
-    return made.model_copy(update={"steps": (seen(0, 0, title="The shop"),)})
+    attempt = trajectory(
+        number, steps=0, outcome=outcome, task=task(instruction, url), instruction=instruction, **changes
+    )
+    return attempt.model_copy(update={"steps": (seen(0, 0, title="The shop"),)})
 
 
 def failed_run(folder: Path, *overrides: str) -> RunDir:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.curriculum.generating import FAILED, SHOP, failed_run
-from tests.records.made import UNSOLVED, trajectory
+from tests.records.builders import UNSOLVED, trajectory
 from tests.rewards.orm_server import MODEL, OrmServer
 from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.config.load import load
@@ -40,8 +40,8 @@ def generation(run, tmp_path, server):
     """Make a command at work on the run, one request at a time and about the shop alone."""
 
     def make(*overrides, file="asked.jsonl", sink=lambda event: None, values=None):
-        told = ["generate.retries=0", "generate.concurrency=1", "generate.requests_per_site=1", "orm.retries=0"]
-        settings = load(overrides=[*told, f"generate.base_url={server.base_url}", *overrides], run_config=run.config)
+        texts = ["generate.retries=0", "generate.concurrency=1", "generate.requests_per_site=1", "orm.retries=0"]
+        settings = load(overrides=[*texts, f"generate.base_url={server.base_url}", *overrides], run_config=run.config)
         with open_index(run) as index:
             plan = plan_generation(run, settings, index, has_critic=values is not None)
         return TaskGeneration(plan, settings.generate, settings.orm, AnswerJournal(tmp_path / file), sink, values)
@@ -72,7 +72,7 @@ async def test_known_and_repeated_tasks_go_and_the_others_are_asked_about(genera
     }
     assert (summary["proposed"], summary["kept"], summary["rejected"]["known_task"]) == (7, 2, 2)
     assert summary["kept_by_site"] == {"museum.test": 1, "shop.test:7770": 1}
-    assert [asked.job for asked in server.asked] == ["generate", "generate", "feasible", "feasible"]
+    assert [request.job for request in server.requests] == ["generate", "generate", "feasible", "feasible"]
     assert "2 new tasks of 7 proposed (2 malformed, 2 known_task, 1 repeated)" in format_generation_summary(summary)
 
 
@@ -85,7 +85,7 @@ async def test_on_a_site_with_checks_a_task_without_one_goes(generation, server,
     await work.execute()
     assert reasons(work) == {"Delete Ben.": None, "Delete Ann.": "known_task", "Look around.": "no_check"}
     (kept,) = work.kept
-    assert (kept.task.check, kept.task.extra["user"], server.asked[0].data["forms"]) == (
+    assert (kept.task.check, kept.task.extra["user"], server.requests[0].data["forms"]) == (
         "gone",
         "Ben",
         ["Delete {user}."],
@@ -94,11 +94,11 @@ async def test_on_a_site_with_checks_a_task_without_one_goes(generation, server,
 
 async def test_a_request_shows_the_seeds_and_samples_as_it_is_told(generation, server):
     await generation("generate.top_p=0.9", "generate.tasks_per_request=4").execute()
-    museum, shop = (asked for asked in server.asked if asked.job == "generate")
+    museum, shop = (request for request in server.requests if request.job == "generate")
     assert (museum.data["tasks"], sorted(shop.data["tasks"])) == (["Name the oldest picture"], sorted(FAILED))
     assert (shop.data["count"], shop.request["temperature"], shop.request["top_p"]) == (4, 1.0, 0.9)
     assert shop.request["response_format"]["json_schema"]["name"] == "generate"
-    assert next(asked for asked in server.asked if asked.job == "feasible").request["temperature"] == 0.0
+    assert next(request for request in server.requests if request.job == "feasible").request["temperature"] == 0.0
 
 
 async def test_the_critic_sees_task_and_first_page_and_keeps_what_is_neither_hard_nor_easy(generation, server):
@@ -114,25 +114,25 @@ async def test_the_critic_sees_task_and_first_page_and_keeps_what_is_neither_har
         assert work.candidates[0].probability == pytest.approx(0.25)
         assert "The User Intent:\nTwo\n\nAction History:\n\n" in orm.prompts[2]
         assert "title: The shop" in orm.prompts[2]
-        before = len(orm.asked)
+        before = len(orm.requests)
         again = generation(f"orm.base_url={orm.base_url}", f"orm.model={MODEL}", "generate.critic_window=[0,0.5]")
         await again.execute()
-        assert len(orm.asked) == before + 1  # only what it gave no answer to
+        assert len(orm.requests) == before + 1  # only what it gave no answer to
         assert list(reasons(again).values()) == [None, None, None, "too_easy", "too_easy", "too_easy"]
-    asked = [asked.data["task"] for asked in server.asked if asked.job == "feasible"]
-    assert asked == ["Which museum is this?", "Two", "Three", "One"]
+    tasks = [request.data["task"] for request in server.requests if request.job == "feasible"]
+    assert tasks == ["Which museum is this?", "Two", "Three", "One"]
 
 
 async def test_the_policy_s_own_critic_is_asked_about_a_round_at_once(generation, server):
     server.script(proposed("Which museum is this?"), proposed("One", "Two", FAILED[0]), job="generate")
-    asked = []
+    calls = []
 
     async def values(candidates):
-        asked.append([one.instruction for one in candidates])
+        calls.append([one.instruction for one in candidates])
         return [(0.04, 0.8), (0.9, 0.05), (0.76, 0.8)]  # by two heads: one within the window is enough
 
     work = generation("orm.model=an-orm", values=values)
-    assert (asked, (await work.execute())["critic"]) == ([["Which museum is this?", "One", "Two"]], "critic")
+    assert (calls, (await work.execute())["critic"]) == ([["Which museum is this?", "One", "Two"]], "critic")
     assert list(reasons(work).values()) == ["too_hard", None, "too_easy", "known_task"]
 
 
@@ -159,12 +159,12 @@ async def test_only_a_yes_that_can_be_read_lets_a_task_pass(generation, server, 
     await again.execute()
     silent = expected is Rejection.FEASIBILITY_SILENT
     assert [one.rejection for one in again.candidates] == [None, None if silent else expected, None]
-    assert sum(asked.job == "generate" for asked in server.asked) == 2
+    assert sum(request.job == "generate" for request in server.requests) == 2
 
 
 async def test_without_the_question_nothing_is_asked(generation, server):
     await generation("generate.feasibility=false").execute()
-    assert {asked.job for asked in server.asked} == {"generate"}
+    assert {request.job for request in server.requests} == {"generate"}
 
 
 async def test_what_was_answered_before_an_end_is_not_asked_again(generation, server):

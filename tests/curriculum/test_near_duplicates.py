@@ -9,10 +9,10 @@ HISTORY = "Show me the order history of Emma Lopez in March 2023"
 
 @pytest.fixture
 def seen():
-    made = SeenTexts(0.8)
-    made.add(HISTORY)
-    made.add("Open the wish list")
-    return made
+    seen_texts = SeenTexts(0.8)
+    seen_texts.add(HISTORY)
+    seen_texts.add("Open the wish list")
+    return seen_texts
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_text_without_words_is_like_no_other(seen):
 def test_looking_at_the_rarest_words_finds_what_looking_at_all_texts_finds(share):
     generator = random.Random(share)
     texts = [" ".join(generator.choices("abcdefghij", k=generator.randint(1, 9))) for _ in range(300)]
-    made = SeenTexts(share)
+    seen_texts = SeenTexts(share)
     for text in texts[:200]:
-        made.add(text)
+        seen_texts.add(text)
     for text in texts[200:]:
         mine = set(normalize_words(text))
         shares = [
             len(mine & set(normalize_words(other))) / len(mine | set(normalize_words(other))) for other in texts[:200]
         ]
-        assert (made.find_similar(text) is not None) == (max(shares) >= share)
+        assert (seen_texts.find_similar(text) is not None) == (max(shares) >= share)

@@ -39,7 +39,7 @@ def work(tmp_path, server):
         settings = load(
             overrides=["generate.retries=0", "generate.concurrency=1", f"generate.base_url={server.base_url}"]
         )
-        journal = AnswerJournal(tmp_path / "tasks.jsonl.asked.jsonl")
+        journal = AnswerJournal(tmp_path / "tasks.jsonl.requests.jsonl")
         return Paraphrasing(TaskTemplates.model_validate(GIVEN), count, settings.generate, journal)
 
     return make
@@ -65,8 +65,8 @@ async def test_a_paraphrase_without_a_value_is_dropped_and_the_others_become_tem
     server.script(proposed(without, good, good.upper(), "Close it for {user}.", invented, f" {good}  "), job="rephrase")
     server.script(proposed('"{title}": open it.', 'Open "{title}" now.', 'A third "{title}" to open.'), job="rephrase")
     doing = work()
-    made = await doing.execute()
-    assert [(one["id"], one["instruction"]) for one in made.templates] == [
+    result = await doing.execute()
+    assert [(one["id"], one["instruction"]) for one in result.templates] == [
         ("close", CLOSE["instruction"]),
         ("close-p1", good),
         ("open-{title}", OPEN["instruction"]),
@@ -74,8 +74,8 @@ async def test_a_paraphrase_without_a_value_is_dropped_and_the_others_become_tem
         ("open-{title}-p2", 'Open "{title}" now.'),
     ]
     assert len(doing.dropped) == 5 and all("template close:" in line for line in doing.dropped)
-    assert [question.data["keep"] for question in server.asked] == [list_fixed_texts(one) for one in (CLOSE, OPEN)]
-    expanded = expand_templates(tmp_path / "templates.yaml", made)
+    assert [question.data["keep"] for question in server.requests] == [list_fixed_texts(one) for one in (CLOSE, OPEN)]
+    expanded = expand_templates(tmp_path / "templates.yaml", result)
     assert {task.id for task in expanded.train} == {
         "close-a-b-ada",
         "close-p1-a-b-ada",
@@ -92,8 +92,8 @@ async def test_only_what_was_not_answered_is_asked_again(work, server):
     with pytest.raises(WebGymError, match=r"template open-\{title\}"):
         await work().execute()
     server.script(proposed('Open the "{title}".'), job="rephrase")
-    made = await work().execute()
-    assert (len(server.asked), len(made.templates)) == (3, 4)
+    result = await work().execute()
+    assert (len(server.requests), len(result.templates)) == (3, 4)
 
 
 def test_the_command_writes_the_tasks_of_the_paraphrases_too(tmp_path):

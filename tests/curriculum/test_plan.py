@@ -3,7 +3,7 @@
 import pytest
 
 from tests.curriculum.generating import FAILED, episode, failed_run, task
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import by_orm, judgement
 from webgym_cli.config.load import load
 from webgym_cli.curriculum.plan import plan_generation
@@ -36,8 +36,8 @@ def test_failed_tasks_are_seeds_by_site(run):
     plan = planned(run)
     assert seeds(plan) == {"museum.test": ["Name the oldest picture"], "shop.test:7770": sorted(FAILED)}
     assert [seed.page.title for group in plan.groups for seed in group.seeds] == ["The shop"] * 4
-    told = plan.to_json()
-    assert (told["seeds"], told["requests"], told["critic"]) == (4, 4, "none")
+    record = plan.to_json()
+    assert (record["seeds"], record["requests"], record["critic"]) == (4, 4, "none")
     assert "-s orm.model=FOLDER" in plan.notes[0]
 
 
@@ -68,8 +68,8 @@ def test_where_no_task_always_failed_those_that_failed_at_times_are_seeds(tmp_pa
 def test_what_a_demonstration_failed_at_is_no_failure_of_the_policy(run):
     append(run, episode(0, FAILED[0], UNSOLVED, iteration=1))
     append(run, episode(1, "Log in as Emma", UNSOLVED, iteration=1))
-    found = seeds(planned(run, "loop.demonstration_iterations=1"))
-    assert found == {"shop.test:7770": sorted([FAILED[0], "Log in as Emma"])}
+    result = seeds(planned(run, "loop.demonstration_iterations=1"))
+    assert result == {"shop.test:7770": sorted([FAILED[0], "Log in as Emma"])}
     with pytest.raises(MissingStageError, match="no failed task"):
         planned(run, "loop.demonstration_iterations=2")
 
@@ -103,8 +103,8 @@ def test_the_settings_decide_how_often_is_asked_and_who_is_the_critic(run):
 
 
 def test_the_policy_s_own_critic_goes_before_the_outcome_reward_model(run):
-    told = planned(run, "orm.model=an-orm", has_critic=True)
-    assert (told.critic, told.notes) == ("critic", ())
+    result = planned(run, "orm.model=an-orm", has_critic=True)
+    assert (result.critic, result.notes) == ("critic", ())
     assert planned(run, "orm.model=an-orm", "generate.critic=orm", has_critic=True).critic == "orm"
     with pytest.raises(SettingsError, match="has no critic that tells success"):
         planned(run, "generate.critic=critic")

@@ -26,9 +26,9 @@ def test_foreign_words_stay_within_their_fence():
     ("site", "lack"), [("map", "weather"), ("shopping", "means of payment"), ("shopping_admin", "e-mail")]
 )
 def test_what_a_site_can_not_do_is_told(site, lack):
-    told = data(build_feasibility_chat(Task(id="t", instruction="Do it", start_url="http://x.test"), site))
-    assert any(lack in one for one in told["lacks"])
-    assert (len(told["offers"]), told["task"]) == (1, "Do it")
+    result = data(build_feasibility_chat(Task(id="t", instruction="Do it", start_url="http://x.test"), site))
+    assert any(lack in one for one in result["lacks"])
+    assert (len(result["offers"]), result["task"]) == (1, "Do it")
 
 
 def test_of_several_sites_all_is_told_and_of_an_unknown_one_nothing():

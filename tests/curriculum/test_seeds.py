@@ -52,7 +52,9 @@ def test_every_seed_is_shown_before_any_is_shown_again_and_the_seed_decides_when
 def test_a_site_s_requests_do_not_depend_on_the_other_sites():
     alone = plan_requests(group_by_site(web(number) for number in range(6)), 2, 3, 7)
     both = plan_requests(group_by_site([*(web(number) for number in range(6)), arena(1)]), 2, 3, 7)
-    assert [(len(found), found[0]) for found in both] == [(2, found[0]) for found in alone]
+    assert [(len(seed_requests), seed_requests[0]) for seed_requests in both] == [
+        (2, seed_requests[0]) for seed_requests in alone
+    ]
 
 
 def test_few_seeds_are_all_shown():
@@ -140,11 +142,11 @@ def failed(tmp_path):
 )
 def test_a_new_task_has_the_check_of_the_template_whose_form_it_has(failed, instruction, check, fields):
     ((request,),) = plan_requests(group_by_site(failed), 1, 2, 0)
-    made = build_task(instruction, request)
-    assert (made.instruction, made.check, made.site) == (instruction, check, "desk")
-    assert made.id.startswith("generated-") and made.extra["generated"]
-    assert made.extra.items() >= fields.items()
-    again = build_task(instruction, plan_requests(group_by_site([FailedTask(made, instruction, None)]), 1, 1, 0)[0][0])
+    task = build_task(instruction, request)
+    assert (task.instruction, task.check, task.site) == (instruction, check, "desk")
+    assert task.id.startswith("generated-") and task.extra["generated"]
+    assert task.extra.items() >= fields.items()
+    again = build_task(instruction, plan_requests(group_by_site([FailedTask(task, instruction, None)]), 1, 1, 0)[0][0])
     assert again.check == check, "a generated task can be a seed of others"
 
 

@@ -78,7 +78,7 @@ _MARK = re.compile(r"(<!-- fields (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def documents() -> dict[Path, str]:
     """What each page has to be."""
-    formats = _MARK.sub(lambda found: found[1] + fields_table(RECORDS[found[2]]) + "\n" + found[3], FORMATS.read_text())
+    formats = _MARK.sub(lambda match: match[1] + fields_table(RECORDS[match[2]]) + "\n" + match[3], FORMATS.read_text())
     return {SETTINGS: settings_reference() + "\n", FORMATS: formats}
 
 

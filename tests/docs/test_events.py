@@ -30,7 +30,7 @@ SAME = "the same"
 
 def documented():
     """Return the keys of each event; of one name that stands several times, all of them."""
-    found, before = defaultdict(set), set()
+    facts, before = defaultdict(set), set()
     for line in PAGE.read_text().split("\n## Rows\n")[0].splitlines():
         cells = [cell.strip() for cell in line.split(" | ")]
         names = re.findall(r"`(\w+)`", cells[0]) if line.startswith("| `") else []
@@ -41,14 +41,14 @@ def documented():
             keys |= set(RECORDS[record].model_fields)
         before = keys
         for name in names:
-            found[name] |= keys
-    return dict(found)
+            facts[name] |= keys
+    return dict(facts)
 
 
 def constants(node, names):
     """Return what a class sets these attributes to: a scorer names its events so, the scoring engine sends them."""
-    made = [part for part in node.body if isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant)]
-    return [part.value.value for part in made if part.targets[0].id in names]
+    assigns = [part for part in node.body if isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant)]
+    return [part.value.value for part in assigns if part.targets[0].id in names]
 
 
 @cache
@@ -106,9 +106,9 @@ def test_every_event_of_the_page_is_sent():
 def test_the_events_of_a_command_have_the_keys_of_the_page(tmp_path):
     page, run = documented(), filled(tmp_path)
     for arguments in (["prepare", run.root], ["judge", run.root, "--all", "-s", "judge.base_url=scripted"]):
-        said = webgym(*arguments, cwd=tmp_path)
-        events = [json.loads(line) for line in said.stdout.splitlines()]
-        assert (said.returncode, bool(events)) == (0, True), said.stderr
+        result = webgym(*arguments, cwd=tmp_path)
+        events = [json.loads(line) for line in result.stdout.splitlines()]
+        assert (result.returncode, bool(events)) == (0, True), result.stderr
         for event in events:
             unknown = set(event) - EVERYWHERE - page[event["event"]]
             assert not {key for key in unknown if not key.startswith("skipped_")}, event["event"]

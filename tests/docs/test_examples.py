@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT, shell_lines, webgym_commands
 from tests.docs.test_pages import parsed
 from tests.forked import webgym
 from tests.prepare.buffer import fill
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.records.task import Split
 
 RL = {"train.algorithm=rloo", "train.algorithm=webrl"}

@@ -19,15 +19,15 @@ GAP = "…"
 
 def templates() -> list[str]:
     """Every text in the package's code, with a gap for each value that is put into it."""
-    found = []
+    values = []
     for file in (ROOT / "webgym_cli").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.JoinedStr):
                 parts = [part.value if isinstance(part, ast.Constant) else GAP for part in node.values]
-                found.append("".join(map(str, parts)))
+                values.append("".join(map(str, parts)))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return found
+                values.append(node.value)
+    return values
 
 
 def sections() -> list[str]:
@@ -41,7 +41,7 @@ def messages() -> list[str]:
     return [message for cell in own for message in re.findall(r"`([^`]{12,})`", cell)]
 
 
-def said(message: str, texts: list[str]) -> bool:
+def occurs(message: str, texts: list[str]) -> bool:
     pieces = [re.escape(piece) for piece in message.split(GAP) if piece.strip(" :;")]
     pattern = re.compile(".*".join(pieces), re.DOTALL)
     return any(pattern.search(text) for text in texts)
@@ -49,12 +49,12 @@ def said(message: str, texts: list[str]) -> bool:
 
 def test_every_message_is_one_that_the_code_can_say():
     texts = templates()
-    assert [message for message in messages() if not said(message, texts)] == []
+    assert [message for message in messages() if not occurs(message, texts)] == []
     assert len(messages()) > 50
 
 
 def test_a_message_that_nobody_says_is_found_out():
-    assert not said("…: no such message in the …", templates())
+    assert not occurs("…: no such message in the …", templates())
 
 
 @pytest.mark.parametrize(("key", "value"), [(row[1].strip("`"), row[2].strip("`")) for row in RECIPE])

@@ -54,7 +54,7 @@ def test_there_are_commands_in_blocks():
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "values"),
     [
         ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
         ("A=1 .venv/bin/webgym config schema > x.md && ls", [["config", "schema"]]),
@@ -66,8 +66,8 @@ def test_there_are_commands_in_blocks():
         ("echo webgym", []),
     ],
 )
-def test_commands_are_found_in_shell_lines(line, found):
-    assert list(webgym_commands(line)) == found
+def test_commands_are_found_in_shell_lines(line, values):
+    assert list(webgym_commands(line)) == values
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_a_command_that_is_none_is_refused(args, says):
 def test_a_command_in_the_text_is_one(page):
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for code in inline_code(page):
-        if found := re.match(r"webgym ([a-z][a-z-]*)", code):
-            assert found[1] in known, code
+        if match := re.match(r"webgym ([a-z][a-z-]*)", code):
+            assert match[1] in known, code
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_setting_in_the_text_is_one(page):
     keys = {*known_keys(), *(RENAMED if name(page) == "docs/settings.md" else ())}
     for code in inline_code(page):
-        found = SETTING.match(code)
-        if not found or found[1].split(".")[0] not in Settings.model_fields or found[1].endswith(FILE_ENDS):
+        match = SETTING.match(code)
+        if not match or match[1].split(".")[0] not in Settings.model_fields or match[1].endswith(FILE_ENDS):
             continue
-        key = found[1]
+        key = match[1]
         assert key in keys or any(known.startswith(f"{key}.") or key.startswith(f"{known}.") for known in keys), code
 
 
@@ -116,8 +116,8 @@ def test_a_link_leads_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_file_under_configs_is_there(page):
-    for found in re.findall(r"configs/[\w./-]*\w", page.read_text()):
-        assert (ROOT / found).exists(), found
+    for match in re.findall(r"configs/[\w./-]*\w", page.read_text()):
+        assert (ROOT / match).exists(), match
 
 
 def test_the_index_has_every_page():

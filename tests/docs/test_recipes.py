@@ -22,10 +22,10 @@ TABLES = [
 
 
 def rows(page, heading):
-    found = table_rows(ROOT / f"docs/recipes/{page}.md", f"## {heading}")
+    texts = table_rows(ROOT / f"docs/recipes/{page}.md", f"## {heading}")
     return [
         (theirs.strip("`"), value.strip("`"), key.strip("`"), ours.strip("`"), why)
-        for theirs, value, key, ours, why in found
+        for theirs, value, key, ours, why in texts
     ]
 
 
@@ -44,13 +44,13 @@ def test_a_table_has_the_files_values_and_says_why_they_differ(page, heading, fi
 @pytest.mark.parametrize("page", dict.fromkeys(page for page, _, _ in TABLES))
 def test_a_page_has_all_names_of_its_source_with_their_values(page):
     several = sum(one == page for one, _, _ in TABLES) > 1
-    found = {
+    by_name = {
         f"{heading}: {theirs}" if several else theirs: json.loads(value)
         for one, heading, _ in TABLES
         if one == page
         for theirs, value, _, _, _ in rows(page, heading)
     }
-    assert found == SOURCES[page]
+    assert by_name == SOURCES[page]
 
 
 @pytest.mark.parametrize(("key", "theirs"), SOURCES["webgym"].items())

@@ -61,8 +61,8 @@ def test_every_record_of_the_page_is_listed_once():
 
 
 def test_the_command_prints_values_and_meanings():
-    told = CliRunner().invoke(app, ["config", "show", "-s", "rollout.episodes=7"])
-    rows = dict(line.split("\t", 1) for line in told.stdout.splitlines())
+    result = CliRunner().invoke(app, ["config", "show", "-s", "rollout.episodes=7"])
+    rows = dict(line.split("\t", 1) for line in result.stdout.splitlines())
     assert rows["rollout.episodes"].startswith("7\t-s rollout.episodes\t")
     assert rows.keys() >= known_keys().keys() - {"sites"}
     assert all(len(row.split("\t")) == 3 for row in rows.values())

@@ -93,7 +93,7 @@ async def test_no_more_episodes_start_at_once_than_a_rollout_would_run():
     may_start.set()
     ends = await asyncio.gather(*resets, return_exceptions=True)
     assert [isinstance(end, UsageError) for end in ends] == [False] * 4 + [True]
-    assert len(starting) == len(pool.made) == 4
+    assert len(starting) == len(pool.environments) == 4
     for session in sessions:
         await session.stop()
 

@@ -40,7 +40,7 @@ async def test_a_client_plays_episode_after_episode(session):
         assert (last.outcome.reward, last.outcome.stop) == (1.0, Stop.TERMINATED)
         with pytest.raises(UsageError, match="reset"):
             await session.step(CALL)
-    assert [environment.closed for environment in pool.made] == [1, 1]
+    assert [environment.closed for environment in pool.environments] == [1, 1]
 
 
 @pytest.mark.parametrize("score", [Score(source="environment", value=0.0), None])
@@ -87,7 +87,7 @@ async def test_a_reset_drops_the_running_episode(session):
     pool = ScriptedPool(Script())
     await session.reset(EPISODE, pool)
     await session.reset(EPISODE, pool)
-    assert [environment.closed for environment in pool.made] == [1, 0]
+    assert [environment.closed for environment in pool.environments] == [1, 0]
     assert pool.most == 1
     await session.stop()
 
@@ -118,4 +118,4 @@ async def test_a_closed_session_ends_its_action_and_never_plays_again(session):
     for later in (session.reset(EPISODE, pool), session.step(CALL)):
         with pytest.raises(UsageError, match="connect again"):
             await later
-    assert len(pool.made) == 1
+    assert len(pool.environments) == 1

@@ -52,6 +52,6 @@ async def visit(local_web: SmallWeb) -> AsyncIterator[Visit]:
     local_web.private.hits.clear()
     local_web.pool.gate._refused.clear()
     yield local_web.visit()
-    for made in local_web.visits:
-        await made.environment.close()
+    for item in local_web.visits:
+        await item.environment.close()
     local_web.visits.clear()

@@ -22,7 +22,7 @@ def test_known_and_unknown_names():
         find_environment("gym").make_pool(Settings())
 
 
-def asked(environment: str, **extra: object) -> list[Task]:
+def one_task(environment: str, **extra: object) -> list[Task]:
     return [Task(id="t", environment=environment, start_url="http://a.test/", extra=extra)]
 
 
@@ -30,16 +30,16 @@ WEBRL = "context_config.prompt_version=webrl"
 
 
 def test_pages_as_text_and_pictures_are_not_mixed():
-    check_tasks(load(overrides=[WEBRL]), asked("webarena"))
-    check_tasks(load(overrides=[WEBRL]), asked("tools", answer="1"))
-    check_tasks(Settings(), [*asked("web"), *asked("miniwob"), *asked("tools", answer="1")])
-    check_tasks(load(overrides=[WEBRL]), asked("web"))
+    check_tasks(load(overrides=[WEBRL]), one_task("webarena"))
+    check_tasks(load(overrides=[WEBRL]), one_task("tools", answer="1"))
+    check_tasks(Settings(), [*one_task("web"), *one_task("miniwob"), *one_task("tools", answer="1")])
+    check_tasks(load(overrides=[WEBRL]), one_task("web"))
     for environment in ("miniwob", "sites"):
         with pytest.raises(SettingsError, match="no prompt version webrl") as caught:
-            check_tasks(load(overrides=[WEBRL]), asked(environment))
+            check_tasks(load(overrides=[WEBRL]), one_task(environment))
         assert caught.value.hint == "-s context_config.prompt_version=complete"
     with pytest.raises(SettingsError, match="no prompt version") as caught:
-        check_tasks(Settings(), asked("webarena"))
+        check_tasks(Settings(), one_task("webarena"))
     assert caught.value.hint == f"-s {WEBRL}"
 
 
@@ -49,9 +49,9 @@ FUZZY = {"eval_types": ["string_match"], "reference_answers": {"fuzzy_match": ["
 @pytest.mark.parametrize("judge", ["", "scripted"])
 def test_a_fuzzy_match_needs_a_model_as_its_judge(judge):
     with pytest.raises(SettingsError, match=r"task t: .* fuzzy_match") as caught:
-        check_tasks(load(overrides=[WEBRL, f"judge.base_url={judge}"]), asked("webarena", eval=FUZZY))
+        check_tasks(load(overrides=[WEBRL, f"judge.base_url={judge}"]), one_task("webarena", eval=FUZZY))
     assert "judge.base_url=" in caught.value.hint
-    check_tasks(load(overrides=[WEBRL, "judge.base_url=http://127.0.0.1:1/v1"]), asked("webarena", eval=FUZZY))
+    check_tasks(load(overrides=[WEBRL, "judge.base_url=http://127.0.0.1:1/v1"]), one_task("webarena", eval=FUZZY))
 
 
 def place(locator: str) -> dict[str, object]:
@@ -62,25 +62,25 @@ def place(locator: str) -> dict[str, object]:
 def test_what_an_evaluation_asks_of_the_shop_is_looked_for_before(monkeypatch):
     review = place("func:shopping_get_sku_latest_review_author('B1')")
     with pytest.raises(SettingsError, match=r"sites\.shopping\.url is empty"):
-        check_tasks(load(overrides=[WEBRL]), asked("webarena", eval=review))
+        check_tasks(load(overrides=[WEBRL]), one_task("webarena", eval=review))
     known = [f"sites.{site}.url=http://shop.test" for site in ("shopping", "shopping_admin")]
     monkeypatch.delenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", raising=False)
     with pytest.raises(UsageError, match="WEBARENA_SHOPPING_ADMIN_PASSWORD"):
-        check_tasks(load(["webarena"], [WEBRL, *known]), asked("webarena", eval=review))
+        check_tasks(load(["webarena"], [WEBRL, *known]), one_task("webarena", eval=review))
     monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "x")
-    check_tasks(load(["webarena"], [WEBRL, *known]), asked("webarena", eval=review))
+    check_tasks(load(["webarena"], [WEBRL, *known]), one_task("webarena", eval=review))
 
 
 def test_an_evaluation_that_can_not_be_read_is_refused():
     with pytest.raises(UsageError, match=r"task t: eval\."):
-        check_tasks(load(overrides=[WEBRL]), asked("webarena", eval=place("page.title()")))
+        check_tasks(load(overrides=[WEBRL]), one_task("webarena", eval=place("page.title()")))
 
 
 def test_only_the_fixture_of_webarena_has_an_expert():
     tasks = open_tasks("webarena:fixture")
     require_experts(Settings(), tasks.read(range(len(tasks))))
     with pytest.raises(UsageError, match="no expert") as caught:
-        require_experts(Settings(), asked("webarena"))
+        require_experts(Settings(), one_task("webarena"))
     assert "webarena:fixture" in caught.value.hint
 
 

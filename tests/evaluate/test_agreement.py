@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.forked import webgym
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.evaluate.agreement import measure_agreement
@@ -29,14 +29,14 @@ WHEN = "2026-01-02T03:04:05.000+00:00"
 def judged(number, verdict, *, votes=(), probability=None, **changes):
     """Return an episode and its judgements: by a judge, and by a reward model if there is a probability."""
     given = {"outcome": Outcome(stop=Stop.ANSWERED, answer="x"), "task": Task(id=f"t{number}", environment="web")}
-    made = trajectory(number, **{**given, **changes})
-    facts = {"trajectory": made.id, "models": {}, "settings_digest": "d", "judged_at": WHEN}
+    episode = trajectory(number, **{**given, **changes})
+    facts = {"trajectory": episode.id, "models": {}, "settings_digest": "d", "judged_at": WHEN}
     failure = FailureKind.JUDGE_FAILED if verdict is None else None
-    asked = (Verdict(question="q", passed=bool(verdict), votes=votes),)
-    judgements = [Judgement(success=verdict, failure=failure, facts=asked, **facts)]
+    result = (Verdict(question="q", passed=bool(verdict), votes=votes),)
+    judgements = [Judgement(success=verdict, failure=failure, facts=result, **facts)]
     if probability is not None:
         judgements.append(Judgement(source="orm", probability=probability, success=probability >= 0.5, **facts))
-    return made, judgements
+    return episode, judgements
 
 
 def label(one, success, who="anna", **more):
@@ -182,7 +182,7 @@ def test_the_formats_of_labels(tmp_path, name, records, labels):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_two_annotators_of_cuaverifierbench_by_hand(tmp_path, suffix):
-    said = {
+    fields = {
         "t0": (1, 1),
         "t1": (1, 1),
         "t2": (0, 0),
@@ -192,9 +192,9 @@ def test_two_annotators_of_cuaverifierbench_by_hand(tmp_path, suffix):
         "t6": (0,),
         "t7": (1, 1),
     }
-    said |= {"t99": (1,)}  # no episode
+    fields |= {"t99": (1,)}  # no episode
     given = [("t0", "Judge1", 0)]  # labelled again below
-    given += [(task, f"Judge{number}", answer) for task, of in said.items() for number, answer in enumerate(of, 1)]
+    given += [(task, f"Judge{number}", answer) for task, of in fields.items() for number, answer in enumerate(of, 1)]
     records = [
         {"task_id": a, "annotator": b, "human_judgement_outcome": c, "human_process_score": 0.5} for a, b, c in given
     ]
@@ -252,15 +252,15 @@ def test_the_command_measures_what_is_stored(tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load())
     for number, verdict in enumerate((True, True, False)):
-        made, judgements = judged(number, verdict, split=Split.TEST)
-        append(run, made)
+        result, judgements = judged(number, verdict, split=Split.TEST)
+        append(run, result)
         append_judgement(run, Split.TEST, 0, judgements[0])
     (tmp_path / "labels.jsonl").write_text(
         "".join(json.dumps({"trajectory": f"test-0000-{n:05d}", "label": n == 0, "who": "a"}) + "\n" for n in range(3))
     )
-    told = webgym("judge", "run", "--against", "labels.jsonl", "--json", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    (row,) = json.loads(told.stdout)["rows"]
+    outcome = webgym("judge", "run", "--against", "labels.jsonl", "--json", cwd=tmp_path)
+    assert outcome.returncode == 0, outcome.stderr
+    (row,) = json.loads(outcome.stdout)["rows"]
     assert [row[cell] for cell in ("tp", "fp", "fn", "tn")] == [1, 1, 0, 1]
 
 

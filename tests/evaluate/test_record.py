@@ -19,7 +19,7 @@ TASKS = {"a": (S, S, U), "b": (U, S, B), "c": (U, U, F)}
 
 
 def results(tasks=TASKS, **changes):
-    made = []
+    episode_results = []
     for name, ends in tasks.items():
         task = Task(id=name, start_url=f"http://{name}.com/", environment="web", difficulty=ord(name) - 96)
         for repeat, end in enumerate(ends):
@@ -27,8 +27,10 @@ def results(tasks=TASKS, **changes):
                 id=f"{name}{repeat}", split=Split.TEST, iteration=0, task=task, seed=1, max_steps=9, repeat=repeat
             )
             failure = {B: "site_blocked", F: "browser_crashed"}.get(end, "")
-            made.append(EpisodeResult(episode, end, failure=failure, steps=repeat + 1, seconds=2.0, **changes))
-    return made
+            episode_results.append(
+                EpisodeResult(episode, end, failure=failure, steps=repeat + 1, seconds=2.0, **changes)
+            )
+    return episode_results
 
 
 def test_both_denominators_with_mean_and_deviation_of_the_repeats():
@@ -85,13 +87,13 @@ def test_nothing_valid_is_no_rate():
     ],
 )
 def test_tokens_cost_what_the_price_table_says(prices, costs):
-    made = results(
+    result = results(
         {"a": (S,)},
         policy_tokens=TokenUsage(prompt=40, cached=20, completion=10),
         judge_tokens=TokenUsage(prompt=10, completion=7),
         judge_calls=3,
     )
-    spent = build_record(CONDITIONS, made, CostSettings.model_validate({"prices": prices}))["spent"]
+    spent = build_record(CONDITIONS, result, CostSettings.model_validate({"prices": prices}))["spent"]
     assert tuple(spent[name] for name in ("policy_cost", "judge_cost", "cost")) == costs
     assert (spent["judge_calls"], spent["policy_tokens"]["cached"], spent["steps"]) == (3, 20, 1)
 

@@ -16,7 +16,7 @@ from tests import forked
 from tests.docs.pages import ROOT
 from tests.extending.dial_policy import serve_policy
 from tests.imports.foreign import ANSWER
-from tests.records.made import png
+from tests.records.builders import png
 
 PLUGINS = Path(__file__).parent
 
@@ -123,7 +123,7 @@ def test_the_import_format_of_the_page_brings_episodes(webgym, tmp_path):
     write_example("IMPORT_FORMATS", tmp_path / "my_logs.py")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "1.png").write_bytes(png())
-    told = {
+    fields = {
         "id": "a",
         "goal": "Find it.",
         "url": "https://a.example/",
@@ -133,7 +133,7 @@ def test_the_import_format_of_the_page_brings_episodes(webgym, tmp_path):
     steps = [{"response": ANSWER, "screenshot": "1.png"}]
     for number, changes in enumerate(({}, {"reward": 0.0}, {"steps": [{"response": ANSWER}]}, {"goal": 3})):
         file = tmp_path / "logs" / f"{number}.episode.json"
-        file.write_text(json.dumps({**told, "steps": steps, **changes}))
+        file.write_text(json.dumps({**fields, "steps": steps, **changes}))
     own = settings('plugins=["my_logs.py"]')
     for form, imported in (("my-logs", 2), ("auto", 0)):
         summary = json.loads(webgym("import", form, "logs", "run", *own).splitlines()[-1])

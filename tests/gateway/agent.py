@@ -63,6 +63,6 @@ if mode.startswith("cut"):  # an agent that can't go on with an answer that was 
         ask(1)
     sys.exit("cut off")
 for number in range({"idle": 0, "long": 3, "helped": 3}.get(mode, 2)):
-    said = ask(number)["choices"][0]["message"]["content"]
+    content = ask(number)["choices"][0]["message"]["content"]
 if mode != "idle":
-    Path(os.environ["AGENT_ANSWER_FILE"]).write_text(said)
+    Path(os.environ["AGENT_ANSWER_FILE"]).write_text(content)

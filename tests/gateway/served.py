@@ -12,7 +12,7 @@ import httpx
 from aiohttp import web
 from PIL import Image
 
-from tests.prepare.rl_made import sampled
+from tests.prepare.rl_builders import sampled
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -44,7 +44,7 @@ class Upstream(LocalServer):
         """Number of tokens that it leaves out of each prompt, as a server that cuts a picture off."""
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     async def _version(self, request):
         return web.json_response({"version": "0"})
@@ -52,7 +52,7 @@ class Upstream(LocalServer):
     async def _complete(self, request):
         body = await request.json()
         self.bodies.append(body)
-        self.asked.set()
+        self.requested.set()
         await self.may_answer.wait()
         messages, sizes = read_messages(body["messages"])
         prompt = self.tokens.prompt_ids(messages, sizes)[self.lost_images :]

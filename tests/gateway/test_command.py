@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.served import LIMITS, Upstream
-from tests.prepare.rl_made import build_model
+from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -64,10 +64,10 @@ async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, sha
 @pytest.mark.browser
 @pytest.mark.parametrize(("right", "reward"), [(True, 1.0), (False, 0.0)])
 async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model, right, reward):
-    (made,), _, tokens = await roll_out(tmp_path, model, "answer", right=right)
-    assert (made.outcome.reward, made.outcome.stop, len(made.steps)) == (reward, Stop.ANSWERED, 2)
-    assert made.id == made.episode == "train-0000-00000" and made.instruction
-    assert isinstance(read_turns(made, tokens), list)
+    (result,), _, tokens = await roll_out(tmp_path, model, "answer", right=right)
+    assert (result.outcome.reward, result.outcome.stop, len(result.steps)) == (reward, Stop.ANSWERED, 2)
+    assert result.id == result.episode == "train-0000-00000" and result.instruction
+    assert isinstance(read_turns(result, tokens), list)
 
 
 @pytest.mark.browser
@@ -82,20 +82,20 @@ async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model
     ],
 )
 async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, model, mode, override, failure, attempts):
-    made, run, _ = await roll_out(tmp_path, model, mode, override, cut=mode.startswith("cut"))
-    assert [(one.outcome.failure, one.outcome.reward) for one in made] == [(failure, None)] * attempts
+    summary, run, _ = await roll_out(tmp_path, model, mode, override, cut=mode.startswith("cut"))
+    assert [(one.outcome.failure, one.outcome.reward) for one in summary] == [(failure, None)] * attempts
     if mode == "crash":
-        assert "I break" in made[0].outcome.failure_detail
+        assert "I break" in summary[0].outcome.failure_detail
     if mode == "hang":
-        assert len(made[0].steps) == 1
-    assert (run.logs / "agents" / f"{made[0].id}.log").is_file()
+        assert len(summary[0].steps) == 1
+    assert (run.logs / "agents" / f"{summary[0].id}.log").is_file()
 
 
 @pytest.mark.browser
 async def test_an_agent_that_gives_up_at_an_answer_that_was_cut_off_is_a_result_of_the_policy(tmp_path, model):
-    (made,), *_ = await roll_out(tmp_path, model, "cut", cut=True)
-    assert (made.outcome.stop, made.outcome.reward, made.outcome.failure) == (Stop.STUCK, 0.0, None)
-    assert [step.parse_error for step in made.steps] == [ParseErrorKind.TRUNCATED]
+    (result,), *_ = await roll_out(tmp_path, model, "cut", cut=True)
+    assert (result.outcome.stop, result.outcome.reward, result.outcome.failure) == (Stop.STUCK, 0.0, None)
+    assert [step.parse_error for step in result.steps] == [ParseErrorKind.TRUNCATED]
 
 
 @pytest.mark.browser
@@ -115,8 +115,8 @@ async def test_an_agent_s_time_limit_is_paused_while_the_policy_s_weights_change
             while not gate.held:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert episodes[0]._deadline.when() is None
-    (made,), *_ = await rolling
-    assert (made.outcome.reward, episodes[0]._deadline.when() is None) == (1.0, False)
+    (result,), *_ = await rolling
+    assert (result.outcome.reward, episodes[0]._deadline.when() is None) == (1.0, False)
 
 
 @pytest.mark.browser
@@ -126,27 +126,27 @@ async def test_every_call_is_counted_and_written_and_a_helper_s_is_not_trained(t
     before = RunDir(tmp_path / "run").sessions / "train-0000-00000.jsonl"
     before.parent.mkdir(parents=True)
     before.write_text('{"event": "open"}\n')  # of an attempt that was killed
-    (made,), run, _ = await roll_out(tmp_path, model, "helped")
-    lines = [json.loads(line) for line in (run.sessions / f"{made.id}.jsonl").read_text().splitlines()]
+    (result,), run, _ = await roll_out(tmp_path, model, "helped")
+    lines = [json.loads(line) for line in (run.sessions / f"{result.id}.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["open", "open", "call", "call", "call"]
     assert [line["call"].get("helper", False) for line in lines[2:]] == [False, True, False]
-    assert [step.response for step in made.steps] == [lines[2]["call"]["step"]["response"]] * 2
-    assert [(name, number, limit) for name, number, limit, _ in counted] == [(made.id, n, 10) for n in (1, 2, 3)]
+    assert [step.response for step in result.steps] == [lines[2]["call"]["step"]["response"]] * 2
+    assert [(name, number, limit) for name, number, limit, _ in counted] == [(result.id, n, 10) for n in (1, 2, 3)]
     assert not list(recover_sessions(run.sessions))  # a gateway must not store the episode again
 
 
 @pytest.mark.browser
 async def test_an_agent_gets_as_many_calls_as_its_episode_has_steps(tmp_path, model):
-    (made,), *_ = await roll_out(tmp_path, model, "long", "rollout.train_max_steps.easy=2")
-    assert (made.outcome.stop, made.outcome.reward, len(made.steps)) == (Stop.STEP_LIMIT, 0.0, 2)
+    (result,), *_ = await roll_out(tmp_path, model, "long", "rollout.train_max_steps.easy=2")
+    assert (result.outcome.stop, result.outcome.reward, len(result.steps)) == (Stop.STEP_LIMIT, 0.0, 2)
 
 
 @pytest.mark.browser
 async def test_an_agent_reaches_no_private_address_and_no_reward(tmp_path, model):
-    (made,), run, _ = await roll_out(tmp_path, model, "stray")
-    assert made.outcome.reward == 1
-    said = (run.logs / "agents" / f"{made.id}.log").read_text()
-    assert said.split() == ["refused", "403", "refused", "404"]
+    (result,), run, _ = await roll_out(tmp_path, model, "stray")
+    assert result.outcome.reward == 1
+    text = (run.logs / "agents" / f"{result.id}.log").read_text()
+    assert text.split() == ["refused", "403", "refused", "404"]
 
 
 def test_a_command_that_no_shell_could_read_is_refused():

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
-from tests.prepare.rl_made import build_model
+from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -64,15 +64,20 @@ async def test_a_session_becomes_one_trajectory_whose_calls_train_one_by_one(wor
         reply = await world.chat(session["key"], ask(f"Step {number}", image))
         assert reply.json()["choices"][0]["message"]["content"] == "It is done."
     assert (await end(world, session, reward=0.5, answer="42"))["calls"] == 3
-    (made,) = stored(world.run)
-    assert (made.id, made.seed, made.outcome.reward, made.outcome.answer) == (session["id"], 7, 0.5, "42")
-    turns = read_turns(made, world.upstream.tokens)
+    (trajectory,) = stored(world.run)
+    assert (trajectory.id, trajectory.seed, trajectory.outcome.reward, trajectory.outcome.answer) == (
+        session["id"],
+        7,
+        0.5,
+        "42",
+    )
+    turns = read_turns(trajectory, world.upstream.tokens)
     assert isinstance(turns, list)
     rows = build_trained_rows(turns, load().rl.data)
     assert [row.steps for row in rows] == [[0], [1], [2]]
     sent = [body["messages"] for body in world.upstream.bodies]
     store = ScreenshotStore(world.run.screenshots)
-    for row, step, messages in zip(rows, made.steps, sent, strict=True):
+    for row, step, messages in zip(rows, trajectory.steps, sent, strict=True):
         assert sum(row.mask) == len(step.generation.token_ids) == len(step.generation.logprobs)
         assert row.input_ids[-sum(row.mask) :] == list(step.generation.token_ids)
         (shown,) = [part["image_url"]["url"] for part in messages[0]["content"] if part["type"] == "image_url"]
@@ -124,9 +129,9 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
     assert json.loads(final.output[1].arguments) == {"index": 3}
     await client.close()
     await end(world, session, reward=1)
-    (made,) = stored(world.run)
-    assert [step.action.calls[0].name for step in made.steps] == ["click"] * 4
-    assert isinstance(read_turns(made, world.upstream.tokens), list)
+    (trajectory,) = stored(world.run)
+    assert [step.action.calls[0].name for step in trajectory.steps] == ["click"] * 4
+    assert isinstance(read_turns(trajectory, world.upstream.tokens), list)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +159,16 @@ async def test_helper_calls_are_recorded_and_never_trained(world):
     await world.chat(session["key"], ask("Compact."), **{"X-Webgym-Helper": "1"})
     counts = await end(world, session, reward=1)
     assert (counts["calls"], counts["helpers"], counts["abandoned"]) == (1, 3, 0)
-    (made,) = stored(world.run)
-    assert [step.sent.messages[-1].content for step in made.steps] == ["Act."]
-    assert [tool["function"]["name"] for tool in made.prompt.tools] == ["click"]
+    (trajectory,) = stored(world.run)
+    assert [step.sent.messages[-1].content for step in trajectory.steps] == ["Act."]
+    assert [tool["function"]["name"] for tool in trajectory.prompt.tools] == ["click"]
     lines = (world.run.sessions / f"{session['id']}.jsonl").read_text().splitlines()
     assert sum(json.loads(line).get("call", {}).get("helper", False) for line in lines) == 3
 
 
 async def test_a_session_is_told_the_address_that_its_client_used(world):
-    made = await world.client.post("/sessions", json={}, headers={"Host": "gateway.test:99"})
-    assert made.json()["base_url"] == "http://gateway.test:99/v1"
+    response = await world.client.post("/sessions", json={}, headers={"Host": "gateway.test:99"})
+    assert response.json()["base_url"] == "http://gateway.test:99/v1"
 
 
 async def test_another_model_s_name_is_refused(world):
@@ -189,7 +194,7 @@ async def test_requests_at_the_same_time_are_sampled_once(world):
     session = await world.open()
     world.upstream.may_answer.clear()
     asking = [asyncio.create_task(world.chat(session["key"])) for _ in range(3)]
-    await world.upstream.asked.wait()
+    await world.upstream.requested.wait()
     world.upstream.may_answer.set()
     assert len({(await one).text for one in asking}) == 1
     assert len(world.upstream.bodies) == 1
@@ -198,9 +203,9 @@ async def test_requests_at_the_same_time_are_sampled_once(world):
 async def abandon(world, session, body):
     """Send a request and disconnect before its answer."""
     world.upstream.may_answer.clear()
-    world.upstream.asked.clear()
+    world.upstream.requested.clear()
     asking = asyncio.create_task(world.chat(session["key"], body))
-    await world.upstream.asked.wait()
+    await world.upstream.requested.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     await asyncio.sleep(0)
@@ -233,8 +238,8 @@ async def test_a_prompt_whose_pictures_the_server_lost_is_refused(world):
 async def test_a_session_without_a_call_of_the_policy_is_a_failure(world):
     session = await world.open()
     await end(world, session, reward=0)
-    (made,) = stored(world.run)
-    assert (made.outcome.failure, made.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
+    (trajectory,) = stored(world.run)
+    assert (trajectory.outcome.failure, trajectory.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
 
 
 async def test_a_picture_by_another_name_than_its_content_is_refused_and_never_left_out(world):
@@ -266,8 +271,8 @@ async def test_a_session_that_never_ends_is_a_failure_and_never_a_reward_of_0(tm
             while not stored(world.run):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         ending.cancel()
-        (made,) = stored(world.run)
-        assert (made.outcome.failure, made.outcome.reward) == (FailureKind.EPISODE_TIMEOUT, None)
+        (trajectory,) = stored(world.run)
+        assert (trajectory.outcome.failure, trajectory.outcome.reward) == (FailureKind.EPISODE_TIMEOUT, None)
         assert (await world.chat(session["key"])).status_code == 401
 
 
@@ -285,12 +290,15 @@ async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path,
             with world.recorder.find_session(going["key"]).path.open("a") as file:
                 file.write('{"event":"call","at":"2026')
         async with gateway(tmp_path / "run", model, upstream) as world:
-            assert [made.outcome.reward for made in stored(world.run)] == [0.25]
+            assert [trajectory.outcome.reward for trajectory in stored(world.run)] == [0.25]
             assert (await world.chat(going["key"], ask("First."))).json() == first.json()
             await world.chat(going["key"], ask("Second."))
             await end(world, going)
         async with gateway(tmp_path / "run", model, upstream) as world:
-            assert {made.id: len(made.steps) for made in stored(world.run)} == {ended["id"]: 1, going["id"]: 2}
+            assert {trajectory.id: len(trajectory.steps) for trajectory in stored(world.run)} == {
+                ended["id"]: 1,
+                going["id"]: 2,
+            }
             assert stored(world.run)[1].outcome.reward == 1
             assert (await world.chat(going["key"])).status_code == 401
     assert len(upstream.bodies) == 3
@@ -339,7 +347,7 @@ async def test_both_trainings_get_what_was_sampled(world, model):
     with open_index(world.run) as index:
         data = execute(plan_batch(world.run, settings, index), world.run, settings, world.events.append)
     assert (data.trained, data.rows) == (2, 4)
-    by_id = {made.id: made for made in stored(world.run)}
+    by_id = {trajectory.id: trajectory for trajectory in stored(world.run)}
     rows = [json.loads(line) for line in (world.run.rl_data / "rows.jsonl").read_text().splitlines()]
     for row in rows:
         generation = by_id[row["trajectory"]].steps[row["step"]].generation
@@ -349,12 +357,12 @@ async def test_both_trainings_get_what_was_sampled(world, model):
     assert groups == [0, 0]
     tokens = world.upstream.tokens
     converter = Converter(settings, tokens, ScreenshotStore(world.run.screenshots))
-    for made in by_id.values():
-        sample = converter.convert(made, 1)
+    for trajectory in by_id.values():
+        sample = converter.convert(trajectory, 1)
         assert isinstance(sample, Sample)
         assert (
             digest_tokens(tokens.prompt_ids(sample.messages[:-1], [(64, 64)]))
-            == made.steps[1].generation.prompt_token_digest
+            == trajectory.steps[1].generation.prompt_token_digest
         )
 
 
@@ -376,14 +384,14 @@ async def test_sessions_are_exported_as_they_were_sampled(world, model, name):
     assert (stats.records, stats.damaged) == (2, 0)
     episodes = [one for one in stored(world.run) if one.steps]
     check = {"openenv": check_training_trace, "atif": check_atif}[name]
-    for line, made in zip(lines, episodes, strict=True):
-        check(json.loads(line), made, world)
+    for line, result in zip(lines, episodes, strict=True):
+        check(json.loads(line), result, world)
 
 
-def check_training_trace(trace, made, world):
+def check_training_trace(trace, value, world):
     """Check the fields of schema 1, and that tokens and pictures are those of the session."""
     assert (set(trace), trace["schema_version"]) == ({"schema_version", "turns"}, 1)
-    for turn, step in zip(trace["turns"], made.steps, strict=True):
+    for turn, step in zip(trace["turns"], value.steps, strict=True):
         assert set(turn) == {
             *("node_id", "prompt_token_ids", "completion_token_ids", "per_token_logps", "loss_mask"),
             *("request", "response", "metadata"),
@@ -399,21 +407,21 @@ def check_training_trace(trace, made, world):
             if part["type"] == "image_url"
         ]
         assert hashlib.sha256(base64.b64decode(url.partition(",")[2])).hexdigest() == step.sent.images[0]
-        assert turn["metadata"]["reward"] == made.outcome.reward
-    assert len({turn["node_id"] for turn in trace["turns"]}) == len(made.steps)
+        assert turn["metadata"]["reward"] == value.outcome.reward
+    assert len({turn["node_id"] for turn in trace["turns"]}) == len(value.steps)
 
 
-def check_atif(record, made, world):
+def check_atif(record, value, world):
     """Check the fields of ATIF 1.7, and that tokens and pictures are those of the session."""
-    assert (record["schema_version"], record["session_id"]) == ("ATIF-v1.7", made.id)
+    assert (record["schema_version"], record["session_id"]) == ("ATIF-v1.7", value.id)
     assert [step["step_id"] for step in record["steps"]] == list(range(1, len(record["steps"]) + 1))
     agent = [step for step in record["steps"] if step["source"] == "agent"]
-    for step, of in zip(agent, made.steps, strict=True):
+    for step, of in zip(agent, value.steps, strict=True):
         assert step["metrics"]["completion_token_ids"] == list(of.generation.token_ids)
         assert step["metrics"]["prompt_tokens"] == of.generation.prompt_tokens
     assert [call["function_name"] for call in agent[0]["tool_calls"]] == ["click"]
     others = [step for step in record["steps"] if step["source"] != "agent"]
     assert all(set(step) == {"step_id", "source", "message"} for step in others)
     paths = [part["source"]["path"] for step in others for part in step["message"] if part["type"] == "image"]
-    assert [Path(path).stem for path in paths] == [step.sent.images[0] for step in made.steps]
-    assert record["extra"]["reward"] == made.outcome.reward
+    assert [Path(path).stem for path in paths] == [step.sent.images[0] for step in value.steps]
+    assert record["extra"]["reward"] == value.outcome.reward

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from tests.gateway.served import ask, gateway, picture
-from tests.prepare.rl_made import build_model
+from tests.prepare.rl_builders import build_model
 
 JSON = {"Content-Type": "application/json"}
 CALLS = ("/v1/chat/completions", "/v1/responses")
@@ -58,34 +58,34 @@ def make_requests(session, other):
     draw = random.Random(0)
     key = {"Authorization": f"Bearer {session['key']}"}
     own = (f"/sessions/{session['id']}/reward", f"/sessions/{session['id']}/end", "/sessions")
-    made = [("POST", path, key | JSON, body) for path in (*CALLS, *own[:2]) for body in BODIES[1:]]
+    rows = [("POST", path, key | JSON, body) for path in (*CALLS, *own[:2]) for body in BODIES[1:]]
     keys = [{}, {"Authorization": "Bearer"}, {"Authorization": f"Basic {session['key']}"}, {"X-Webgym-Session": "x"}]
     keys += [
         {"Authorization": f"Bearer {guess}"} for guess in (session["key"][:-1], session["key"] + "A", "ü", "a" * 7000)
     ]
-    made += [("POST", path, guess, json.dumps(ask()).encode()) for path in (*CALLS, *own[:2]) for guess in keys]
-    made += [("POST", path, {"Authorization": f"Bearer {other['key']}"}, b"{}") for path in own[:2]]
-    made += [(method, path, key, b"") for method in ("GET", "DELETE", "PUT") for path in (*CALLS, *own)]
-    made += [
+    rows += [("POST", path, guess, json.dumps(ask()).encode()) for path in (*CALLS, *own[:2]) for guess in keys]
+    rows += [("POST", path, {"Authorization": f"Bearer {other['key']}"}, b"{}") for path in own[:2]]
+    rows += [(method, path, key, b"") for method in ("GET", "DELETE", "PUT") for path in (*CALLS, *own)]
+    rows += [
         ("GET", path, key, b"") for path in ("/", "/v1", "/sessions/../x", "/v1/%00", "/metrics", "/v1/completions")
     ]
-    made += [("POST", path, key | {"Origin": "http://evil.test"}, b"{}") for path in (*CALLS, *own)]
-    made += [("POST", CALLS[0], key, json.dumps(ask("x", url)).encode()) for url in PICTURES]
+    rows += [("POST", path, key | {"Origin": "http://evil.test"}, b"{}") for path in (*CALLS, *own)]
+    rows += [("POST", CALLS[0], key, json.dumps(ask("x", url)).encode()) for url in PICTURES]
     rewards = ("nan", "1", [1], True, None, 1e7, -1e7, 10**400, {"reward": 1})
-    made += [("POST", path, key | JSON | {"Content-Encoding": "gzip"}, b"\x1f\x8bno") for path in (*CALLS, *own)]
-    made += [("POST", own[0], key, json.dumps({"reward": value}).encode()) for value in rewards]
-    made += [("POST", own[0], key, b'{"reward": Infinity}'), ("POST", own[1], key, json.dumps({"x": 1}).encode())]
-    made += [
+    rows += [("POST", path, key | JSON | {"Content-Encoding": "gzip"}, b"\x1f\x8bno") for path in (*CALLS, *own)]
+    rows += [("POST", own[0], key, json.dumps({"reward": value}).encode()) for value in rewards]
+    rows += [("POST", own[0], key, b'{"reward": Infinity}'), ("POST", own[1], key, json.dumps({"x": 1}).encode())]
+    rows += [
         ("POST", own[2], key, json.dumps({"task": value}).encode()) for value in VALUES if not isinstance(value, dict)
     ]
-    while len(made) < 500:  # a good request with a field or two replaced
+    while len(rows) < 500:  # a good request with a field or two replaced
         path = draw.choice(CALLS)
         body = ask() if path == CALLS[0] else {"model": "policy", "input": "Go."}
         needed = ("messages", "model") if path == CALLS[0] else ("input", "model")
         body[draw.choice(needed)] = draw.choice([value for value in VALUES if not isinstance(value, str)])
         body[draw.choice(("tools", "stream", "stop", "response_format", "n", "text"))] = draw.choice(VALUES)
-        made.append(("POST", path, key, json.dumps(body).encode()))
-    return made
+        rows.append(("POST", path, key, json.dumps(body).encode()))
+    return rows
 
 
 async def test_500_hostile_requests_are_refused_and_recorded_nowhere(tmp_path, tmp_path_factory, caplog):

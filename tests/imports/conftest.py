@@ -8,6 +8,6 @@ from webgym_cli.store.run import RunDir, create_or_open
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
+    return run_dir

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import zipfile
 
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 
@@ -144,14 +144,14 @@ def webgym_pictures(root, *folders, steps=2):
 
 def webgym_file(root, trajectories, name="train_trajectories/train_trajectories.pt.iteration3", **metadata):
     """Write a trajectory file of WebGym's."""
-    told = {
+    fields = {
         "split": "train",
         "solution_model": "qwen",
         "judge_model": "gpt",
         "timestamp": "2026-01-02T03:04:05",
         **metadata,
     }
-    return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": told}))
+    return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": fields}))
 
 
 PAGE = '<html> <button id="3" data-bbox="16,12,32,24"> Buy </button> <input id="4" data-bbox="0,0,8,8"> </html>'
@@ -172,16 +172,16 @@ def webrl_episode(root, name, responses, score=1.0, labelled=None, trace=True):
             "index": at,
             "prompt": "Buy it" if not at else "",
             "html": PAGE,
-            "response": said,
+            "response": result,
             "target": "Buy it",
         }
-        for at, said in enumerate(responses)
+        for at, result in enumerate(responses)
     ]
     if trace:
         (root / "traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if labelled is not None:
-        told = [{**line, "fixed_response": line["response"], "score": labelled} for line in lines]
-        (root / "fixed_traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+        rows = [{**line, "fixed_response": line["response"], "score": labelled} for line in lines]
+        (root / "fixed_traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
     body = "<h2>New Page</h2>\n<h3 class='url'><a href=http://shop:7770/>URL: http://shop:7770/?a=1&amp;b=2</a></h3>\n"
     (root / f"render_{name}.html").write_text(
         f"<body><pre>task_id: {name}\nstart_url: http://shop:7770/\nintent: Buy it\n</pre>\n{body}</body>"

@@ -46,5 +46,5 @@ def test_anything_else_is_no_call(text):
 
 def test_arguments_are_found_by_position_or_name():
     call = read_single_call("fill('a', value='b')")
-    found = call.get(0, "bid"), call.get(1, "value"), call.get(None, "value"), call.get(2, "more", 7)
-    assert found == ("a", "b", "b", 7)
+    result = call.get(0, "bid"), call.get(1, "value"), call.get(None, "value"), call.get(2, "more", 7)
+    assert result == ("a", "b", "b", 7)

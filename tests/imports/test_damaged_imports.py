@@ -84,9 +84,9 @@ def test_episodes_of_webgym_with_odd_parts(tmp_path):
     webgym_pictures(tmp_path, "one")
     file = tmp_path / "x"
     file.write_bytes(pickled({"trajectories": odd, "metadata": {}}))
-    found = outcome(webgym.read, file)
-    assert len(found) == len(odd) > 500
-    assert found.count(ImportedEpisode) > 100
+    result = outcome(webgym.read, file)
+    assert len(result) == len(odd) > 500
+    assert result.count(ImportedEpisode) > 100
     run = RunDir(tmp_path / "run")
     summary = Importer(plan_import(run, "webgym", file), run, lambda event: None).execute()
     assert summary["imported"] + sum(summary["skipped"].values()) == len(odd)

@@ -13,7 +13,7 @@ from tests.imports.foreign import (
     webrl_episode,
 )
 from tests.imports.test_webgym_import import sent, with_prompts
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -55,7 +55,7 @@ def bring(run, path, name="webgym", dry=False, **options):
 
 
 def ids(run, split=Split.TRAIN, iteration=0):
-    return [found.id for found in scan_stored(run, split, iteration)]
+    return [trajectory.id for trajectory in scan_stored(run, split, iteration)]
 
 
 def files(root):
@@ -206,8 +206,8 @@ def test_a_rollouts_iteration_takes_no_imports(run, logs):
 def test_auto_finds_whose_files_they_are(run, logs, tmp_path):
     webrl = webrl_episode(tmp_path / "webrl", "12", ['do(action="Go Backward")'])
     marks = webrl_episode(tmp_path / "vab", "12", ["click [3] where [3]"], trace=False)
-    found = [plan_import(run, "auto", path).name for path in (logs, webrl, marks)]
-    assert found == ["webgym", "webrl", "visualagentbench"]
+    names = [plan_import(run, "auto", path).name for path in (logs, webrl, marks)]
+    assert names == ["webgym", "webrl", "visualagentbench"]
     assert plan_import(run, "auto", webrl / "traces" / "12.jsonl").name == "webrl"
     (tmp_path / "renamed").write_bytes(next(logs.rglob("*.iteration3")).read_bytes())
     assert plan_import(run, "auto", tmp_path / "renamed").name == "webgym"
@@ -225,17 +225,17 @@ def test_bad_places_are_named(run, tmp_path, logs):
 
 
 def test_a_registered_format_is_found_by_name_and_before_the_built_in_ones(run, logs, monkeypatch):
-    asked = ImportFormat(lambda path: [path / "x"] if path.is_dir() else [], lambda *_: iter(()), "folders")
-    monkeypatch.setitem(IMPORT_FORMATS.registered, "folders", asked)
+    import_format = ImportFormat(lambda path: [path / "x"] if path.is_dir() else [], lambda *_: iter(()), "folders")
+    monkeypatch.setitem(IMPORT_FORMATS.registered, "folders", import_format)
     for name in ("folders", "auto"):
-        assert plan_import(run, name, logs).format is asked
+        assert plan_import(run, name, logs).format is import_format
     assert plan_import(run, "auto", next(logs.rglob("*.iteration3"))).name == "webgym"
     assert bring(run, logs, "auto")[0]["imported"] == 0
-    broken = replace(asked, read=lambda *_: iter([{}["page"]]))
+    broken = replace(import_format, read=lambda *_: iter([{}["page"]]))
     monkeypatch.setitem(IMPORT_FORMATS.registered, "folders", broken)
     assert bring(run, logs, "folders")[0]["skipped"] == {"unreadable_file": 1}
     with pytest.raises(UsageError, match="already"):
-        IMPORT_FORMATS.register("webgym", asked)
+        IMPORT_FORMATS.register("webgym", import_format)
 
 
 @pytest.mark.parametrize("name", ["webrl", "visualagentbench"])
@@ -245,6 +245,6 @@ def test_one_rollout_is_one_import_by_either_name(run, tmp_path, name):
     assert (summary["imported"], summary["steps"]) == (1, 2)
     other = {"webrl": "visualagentbench", "visualagentbench": "webrl"}[name]
     assert bring(run, root, other)[0]["skipped"] == {"already_imported": 1}
-    (found,) = scan(run, Split.TEST, 0)
-    assert [step.page_changed for step in found.steps] == [True, None]
-    assert found.outcome.success is True
+    (trajectory,) = scan(run, Split.TEST, 0)
+    assert [step.page_changed for step in trajectory.steps] == [True, None]
+    assert trajectory.outcome.success is True

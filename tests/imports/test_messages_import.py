@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.imports.test_import_execute import bring
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -96,22 +96,22 @@ def stored(run):
 def test_images_as_files_data_urls_and_digests(run, folder, url):
     summary, _ = bring(run, write(folder, episode(url)), "messages")
     assert (summary["imported"], summary["solved"], summary["steps"], summary["new_images"]) == (1, 1, 2, 2)
-    (found,) = stored(run)
-    assert [step.observation.screenshot.sha256 for step in found.steps] == [digest(FIRST), digest(SECOND)]
-    assert found.steps[1].sent.images == (digest(FIRST), digest(SECOND))
+    (trajectory,) = stored(run)
+    assert [step.observation.screenshot.sha256 for step in trajectory.steps] == [digest(FIRST), digest(SECOND)]
+    assert trajectory.steps[1].sent.images == (digest(FIRST), digest(SECOND))
     assert ScreenshotStore(run.screenshots).get(digest(FIRST)) == FIRST
-    assert found.steps[0].action.calls[0].arguments == {"x": 1}
-    assert found.steps[1].action.arguments == {"text": "It is bought."}
-    assert (found.outcome.reward, found.outcome.stop) == (1.0, Stop.TERMINATED)
+    assert trajectory.steps[0].action.calls[0].arguments == {"x": 1}
+    assert trajectory.steps[1].action.arguments == {"text": "It is bought."}
+    assert (trajectory.outcome.reward, trajectory.outcome.stop) == (1.0, Stop.TERMINATED)
 
 
 def test_a_reply_trains_under_the_messages_before_it(run, folder):
     bring(run, write(folder, episode()), "messages", prompt=PromptSpec(call_format="hermes"))
-    (found,) = stored(run)
-    prompt = render_step(found, 1)
+    (trajectory,) = stored(run)
+    prompt = render_step(trajectory, 1)
     assert [message.role for message in prompt.messages] == ["system", "user", "assistant", "user"]
     assert '"name": "click"' in prompt.messages[0].content
-    assert found.steps[0].response in prompt.messages[2].content
+    assert trajectory.steps[0].response in prompt.messages[2].content
     assert sum(message.content.count("<image>") for message in prompt.messages) == len(prompt.images)
     with open_index(run) as index:
         assert plan_dataset(run, load(), index).eligible == 2
@@ -119,9 +119,9 @@ def test_a_reply_trains_under_the_messages_before_it(run, folder):
 
 def test_prompts_have_no_more_images_than_the_policy_is_sent(run, folder):
     bring(run, write(folder, episode()), "messages", prompt=PromptSpec(max_images=1))
-    (found,) = stored(run)
-    assert [step.sent.images for step in found.steps] == [(digest(FIRST),), (digest(SECOND),)]
-    assert sum(message.content.count("<image>") for message in found.steps[1].sent.messages) == 1
+    (trajectory,) = stored(run)
+    assert [step.sent.images for step in trajectory.steps] == [(digest(FIRST),), (digest(SECOND),)]
+    assert sum(message.content.count("<image>") for message in trajectory.steps[1].sent.messages) == 1
 
 
 def test_an_unknown_reward_awaits_a_judge_and_a_failure_has_none(run, folder):
@@ -244,11 +244,11 @@ def test_a_folder_of_fara(run, folder):
     for number, data in enumerate((FIRST, SECOND)):
         (at / f"screenshot{number}.png").write_bytes(data)
     summary, _ = bring(run, folder, "auto")
-    (found,) = stored(run)
-    assert (summary["format"], found.awaits_judgement, found.outcome.answer) == ("fara", True, "bought")
-    assert found.steps[0].action.calls[0].arguments == {"action": "left_click", "coordinate": [10, 20]}
-    assert found.instruction == "Buy a lamp."
-    assert found.steps[1].observation.screenshot.sha256 == digest(SECOND)
+    (trajectory,) = stored(run)
+    assert (summary["format"], trajectory.awaits_judgement, trajectory.outcome.answer) == ("fara", True, "bought")
+    assert trajectory.steps[0].action.calls[0].arguments == {"action": "left_click", "coordinate": [10, 20]}
+    assert trajectory.instruction == "Buy a lamp."
+    assert trajectory.steps[1].observation.screenshot.sha256 == digest(SECOND)
 
 
 @pytest.mark.parametrize(("name", "format_"), [("messages.json", "messages"), ("task_data.json", "fara")])
@@ -280,9 +280,9 @@ def test_a_file_of_molmoweb(run, folder):
     summary, _ = bring(run, folder / "train-0.parquet", "auto")
     assert (summary["format"], summary["imported"]) == ("molmoweb", 1)
     assert summary["skipped"] == {"screenshot_missing": 1, "not_understood": 1}
-    (found,) = stored(run)
-    assert found.steps[1].action.calls[0].arguments == {"x": 12.5, "y": 50.0}
-    assert [step.observation.screenshot.sha256 for step in found.steps] == [digest(FIRST), digest(SECOND)]
+    (trajectory,) = stored(run)
+    assert trajectory.steps[1].action.calls[0].arguments == {"x": 12.5, "y": 50.0}
+    assert [step.observation.screenshot.sha256 for step in trajectory.steps] == [digest(FIRST), digest(SECOND)]
 
 
 def test_a_file_of_another_form_is_refused(run, folder):

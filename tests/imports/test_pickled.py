@@ -55,10 +55,10 @@ def test_it_reads_data_as_pickle_does(value, protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_records_become_their_names_and_fields_and_shared_parts_stay_shared(protocol):
     task = thing(TASK, task_name="a", extra=[1, {"b": 2}])
-    found = read(pickled([task, {"reward": thing("webgym.data.components.Reward", reward=1)}], protocol=protocol))
-    assert isinstance(found[0], Stub)
-    assert (found[0].name, found[0].fields) == (TASK, {"task_name": "a", "extra": [1, {"b": 2}]})
-    assert found[1]["reward"].get("reward") == 1
+    result = read(pickled([task, {"reward": thing("webgym.data.components.Reward", reward=1)}], protocol=protocol))
+    assert isinstance(result[0], Stub)
+    assert (result[0].name, result[0].fields) == (TASK, {"task_name": "a", "extra": [1, {"b": 2}]})
+    assert result[1]["reward"].get("reward") == 1
     shared = [1]
     twice = read(pickle.dumps([shared, shared], protocol))
     assert twice[0] is twice[1]
@@ -83,10 +83,10 @@ class Order:
     """An object whose pickle orders a call."""
 
     def __init__(self, function, *arguments, state=None):
-        self.made = (function, arguments) if state is None else (function, arguments, state)
+        self.reduced = (function, arguments) if state is None else (function, arguments, state)
 
     def __reduce__(self):
-        return self.made
+        return self.reduced
 
 
 def touching(path):
@@ -115,13 +115,13 @@ def attacks(path):
 @pytest.mark.parametrize("name", [name for name, _ in attacks(pathlib.Path("x"))])
 @pytest.mark.parametrize("form", ["plain", "torch", "gzip", "behind torch's old magic"])
 def test_a_hostile_pickle_runs_nothing_and_is_named(name, form, tmp_path):
-    made = tmp_path / "made"
-    content = dict(attacks(made))[name]
+    result = tmp_path / "made"
+    content = dict(attacks(result))[name]
     subprocess.run(
         [sys.executable, "-c", "import pickle, sys; pickle.load(sys.stdin.buffer)"], input=content, check=False
     )
-    assert made.exists(), "this attack does not work at all"
-    made.unlink()
+    assert result.exists(), "this attack does not work at all"
+    result.unlink()
     file = tmp_path / "x.pt.iteration1"
     if form == "torch":
         torch_archive(file, content)
@@ -134,7 +134,7 @@ def test_a_hostile_pickle_runs_nothing_and_is_named(name, form, tmp_path):
         read_pickle(file, RECORDS)
     assert str(refused.value).startswith(f"{file}: ")
     assert "\n" not in str(refused.value)
-    assert not made.exists()
+    assert not result.exists()
 
 
 def test_the_refused_name_is_told():
@@ -145,10 +145,10 @@ def test_the_refused_name_is_told():
 def test_a_state_that_brings_its_own_methods_is_only_fields():
     """`__setstate__`, `__class__` and the like are words among the fields, and never become attributes of ours."""
     content = pickled(thing(TASK, __setstate__="x", __class__="y", __dict__="z", build="w", get="v"))
-    found = read(content)
-    assert type(found) is Stub
-    assert found.fields == {"__setstate__": "x", "__class__": "y", "__dict__": "z", "build": "w", "get": "v"}
-    assert callable(found.get)
+    result = read(content)
+    assert type(result) is Stub
+    assert result.fields == {"__setstate__": "x", "__class__": "y", "__dict__": "z", "build": "w", "get": "v"}
+    assert callable(result.get)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def test_operations_are_limited(monkeypatch):
 
 
 def test_nesting_of_any_depth_is_read_without_recursion():
-    found = read(b"]" * 200_000 + b"a" * 199_999 + b".")
+    result = read(b"]" * 200_000 + b"a" * 199_999 + b".")
     for _ in range(199_999):
-        (found,) = found
-    assert found == []
+        (result,) = result
+    assert result == []
 
 
 DEEP = b"(" * 100_000 + b"t" * 100_000

@@ -7,7 +7,7 @@ import zlib
 import pytest
 from PIL import Image
 
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.imports import pictures
 from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 from webgym_cli.store.screenshots import PNG_SIGNATURE

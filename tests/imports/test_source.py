@@ -18,11 +18,11 @@ CLICK = Action(name=ActionName.CLICK, coordinate=(1.5, 2))
 )
 @pytest.mark.parametrize("theirs", [None, CLICK])
 def test_our_parser_always_agrees_with_what_is_stored(raw, theirs):
-    said = parse_response(raw, COORDINATES, known_action=theirs)
-    read = parse_web_action(said.response, COORDINATES)
-    assert said.action == (None if isinstance(read, ParseError) else read)
-    assert said.parse_error == (read.kind if isinstance(read, ParseError) else None)
-    said.response.encode()
+    imported_step = parse_response(raw, COORDINATES, known_action=theirs)
+    read = parse_web_action(imported_step.response, COORDINATES)
+    assert imported_step.action == (None if isinstance(read, ParseError) else read)
+    assert imported_step.parse_error == (read.kind if isinstance(read, ParseError) else None)
+    imported_step.response.encode()
 
 
 def test_a_call_of_their_own_stays_as_it_is():
@@ -32,9 +32,9 @@ def test_a_call_of_their_own_stays_as_it_is():
 
 
 def test_a_translated_action_stands_behind_their_words():
-    said = parse_response("click [3]", COORDINATES, known_action=CLICK)
-    assert said.response.startswith("click [3]\n<tool_call>")
-    assert said.action == CLICK
+    imported_step = parse_response("click [3]", COORDINATES, known_action=CLICK)
+    assert imported_step.response.startswith("click [3]\n<tool_call>")
+    assert imported_step.action == CLICK
 
 
 def test_endless_shared_parts_are_not_written_out():

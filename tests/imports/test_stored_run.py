@@ -4,7 +4,7 @@ import pytest
 
 from tests.imports.test_import_execute import bring, files
 from tests.prepare.export.test_shards import recode, webp
-from tests.records.made import CRASHED, UNSOLVED, png, store_images, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, png, store_images, trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -24,8 +24,8 @@ WEB = Task(id="w", instruction="Buy it.", start_url="https://a.example", environ
 @pytest.fixture
 def origin(tmp_path):
     """A run with a success, a failed try, an episode that a judge decided, in two iterations, and a test episode."""
-    made = RunDir(tmp_path / "origin")
-    create_or_open(made, load())
+    run = RunDir(tmp_path / "origin")
+    create_or_open(run, load())
     judged = trajectory(3, iteration=1, steps=3, task=WEB, outcome=Outcome(answer="Bought.", stop="answered"))
     for one in (
         trajectory(0),
@@ -34,12 +34,12 @@ def origin(tmp_path):
         judged,
         trajectory(4, split=Split.TEST, outcome=UNSOLVED),
     ):
-        store_images(made, one)
-        append(made, one)
+        store_images(run, one)
+        append(run, one)
     for success, day in ((False, 1), (True, 2)):
         moment = f"2026-01-0{day}T00:00:00.000+00:00"
-        append_judgement(made, Split.TRAIN, 1, judgement(trajectory=judged.id, success=success, judged_at=moment))
-    return made
+        append_judgement(run, Split.TRAIN, 1, judgement(trajectory=judged.id, success=success, judged_at=moment))
+    return run
 
 
 @pytest.mark.parametrize("name", ["run", "auto"])

@@ -18,34 +18,46 @@ CLICK = '# Element: the button\ndo(action="Click", element="3")'
 
 def only(root, name="12", kind="actions", **options):
     suffix = "json" if kind == "actions" else "jsonl"
-    (found,) = read(root / kind / f"{name}.{suffix}", None, **options)
-    return found
+    (result,) = read(root / kind / f"{name}.{suffix}", None, **options)
+    return result
 
 
 def test_a_rollout_becomes_ours(tmp_path):
-    found = only(webrl_episode(tmp_path, "12", [CLICK, 'exit(message="done")']), kind="traces")
-    assert (found.task.id, found.task.instruction, found.task.environment) == ("12", "Buy it", "webarena")
-    assert (found.task.start_url, found.split) == ("http://shop:7770/", Split.TEST)
-    first, last = found.steps
+    trajectory = only(webrl_episode(tmp_path, "12", [CLICK, 'exit(message="done")']), kind="traces")
+    assert (trajectory.task.id, trajectory.task.instruction, trajectory.task.environment) == (
+        "12",
+        "Buy it",
+        "webarena",
+    )
+    assert (trajectory.task.start_url, trajectory.split) == ("http://shop:7770/", Split.TEST)
+    first, last = trajectory.steps
     assert first.action == Action(name=ActionName.CLICK, coordinate=(500, 500))
     assert first.response.startswith(f"{CLICK}\n<tool_call>")
     assert (first.url, last.url) == ("http://shop:7770/?a=1&b=2", "")
     assert first.picture == tmp_path / "screehshots" / "12" / "0.png"
-    assert (found.outcome.reward, found.outcome.stop, found.outcome.answer) == (1.0, Stop.ANSWERED, "done")
-    assert [(score.source, score.value) for score in found.outcome.scores] == [("environment", 1.0)]
+    assert (trajectory.outcome.reward, trajectory.outcome.stop, trajectory.outcome.answer) == (
+        1.0,
+        Stop.ANSWERED,
+        "done",
+    )
+    assert [(score.source, score.value) for score in trajectory.outcome.scores] == [("environment", 1.0)]
 
 
 @pytest.mark.parametrize("kind", ["traces", "actions"])
 def test_for_a_policy_that_reads_texts_steps_have_pages_and_no_pictures(tmp_path, kind):
     search = 'do(action="Search", argument="red", element="4")'
     root = webrl_episode(tmp_path, "12", [search, CLICK, ""], score=0.0)
-    found = only(root, kind=kind, text=True)
-    assert [(step.response, step.html, step.picture) for step in found.steps] == [
+    trajectory = only(root, kind=kind, text=True)
+    assert [(step.response, step.html, step.picture) for step in trajectory.steps] == [
         (search, PAGE, None),
         (CLICK, PAGE, None),
     ]
-    assert found.steps[0].action.name is WebRLActionName.SEARCH
-    assert (found.steps[1].action.element_id, found.split, found.outcome.stop) == (3, Split.TRAIN, Stop.STEP_LIMIT)
+    assert trajectory.steps[0].action.name is WebRLActionName.SEARCH
+    assert (trajectory.steps[1].action.element_id, trajectory.split, trajectory.outcome.stop) == (
+        3,
+        Split.TRAIN,
+        Stop.STEP_LIMIT,
+    )
 
 
 def test_without_traces_there_are_no_texts(tmp_path):
@@ -54,13 +66,13 @@ def test_without_traces_there_are_no_texts(tmp_path):
 
 
 def test_the_label_of_the_reward_model_counts_where_there_is_one(tmp_path):
-    found = only(webrl_episode(tmp_path, "12", [CLICK], score=1.0, labelled=0), kind="fixed_traces")
-    assert (found.outcome.reward, [score.source for score in found.outcome.scores]) == (0.0, ["orm"])
+    trajectory = only(webrl_episode(tmp_path, "12", [CLICK], score=1.0, labelled=0), kind="fixed_traces")
+    assert (trajectory.outcome.reward, [score.source for score in trajectory.outcome.scores]) == (0.0, ["orm"])
 
 
 def test_a_stop_that_the_driver_forced_is_no_step(tmp_path):
-    found = only(webrl_episode(tmp_path, "12", [CLICK, ""], score=0.0))
-    assert (len(found.steps), found.outcome.stop, found.outcome.reward) == (1, Stop.STEP_LIMIT, 0.0)
+    trajectory = only(webrl_episode(tmp_path, "12", [CLICK, ""], score=0.0))
+    assert (len(trajectory.steps), trajectory.outcome.stop, trajectory.outcome.reward) == (1, Stop.STEP_LIMIT, 0.0)
     marks = only(
         webrl_episode(tmp_path, "13", ["click [3] where [3]", "stop [Early stop: Reach max steps 30]"], trace=False),
         "13",
@@ -69,13 +81,13 @@ def test_a_stop_that_the_driver_forced_is_no_step(tmp_path):
 
 
 def test_actions_by_marks_keep_their_numbers(tmp_path):
-    found = only(webrl_episode(tmp_path, "12", ["click [3] where [3]", "stop [42]"], trace=False))
-    assert found.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
-    assert [step.action for step in found.steps] == [
+    trajectory = only(webrl_episode(tmp_path, "12", ["click [3] where [3]", "stop [42]"], trace=False))
+    assert trajectory.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
+    assert [step.action for step in trajectory.steps] == [
         Action(name=ActionName.CLICK, element_id=3),
         Action(name=ActionName.ANSWER, text="42"),
     ]
-    assert (found.task.instruction, found.outcome.answer) == ("Buy it", "42")
+    assert (trajectory.task.instruction, trajectory.outcome.answer) == ("Buy it", "42")
 
 
 def test_what_was_never_scored_is_left_for_later(tmp_path):

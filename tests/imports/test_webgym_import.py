@@ -33,27 +33,35 @@ ONE = "task_0000_ab"
 
 def only(root, episode, **metadata):
     """Return what is made of a single episode."""
-    (found,) = read(webgym_file(root, [episode], **metadata), None)
-    return found
+    (result,) = read(webgym_file(root, [episode], **metadata), None)
+    return result
 
 
 def test_an_episode_becomes_ours(tmp_path):
     webgym_pictures(tmp_path, ONE)
-    found = only(tmp_path, webgym_episode())
-    assert isinstance(found, ImportedEpisode)
-    assert (found.task.instruction, found.task.start_url) == (TASK["task_name"], TASK["website"])
-    assert (found.task.rubric, found.task.reference_answer) == (tuple(TASK["evaluator_reference"]), "1632")
-    assert (found.task.id, found.task.environment, found.task.difficulty) == ("7", "web", 2)
-    assert found.task.extra == {"domain": "Art", "subdomain": "Museums"}
-    assert (found.policy, found.split, found.started_at) == ("qwen", Split.TRAIN, "2026-01-02T03:04:05.000+00:00")
-    first, last = found.steps
+    trajectory = only(tmp_path, webgym_episode())
+    assert isinstance(trajectory, ImportedEpisode)
+    assert (trajectory.task.instruction, trajectory.task.start_url) == (TASK["task_name"], TASK["website"])
+    assert (trajectory.task.rubric, trajectory.task.reference_answer) == (tuple(TASK["evaluator_reference"]), "1632")
+    assert (trajectory.task.id, trajectory.task.environment, trajectory.task.difficulty) == ("7", "web", 2)
+    assert trajectory.task.extra == {"domain": "Art", "subdomain": "Museums"}
+    assert (trajectory.policy, trajectory.split, trajectory.started_at) == (
+        "qwen",
+        Split.TRAIN,
+        "2026-01-02T03:04:05.000+00:00",
+    )
+    first, last = trajectory.steps
     assert first.picture == tmp_path / "images" / ONE / "step_000.png"
     assert (first.url, first.title, first.prompt) == ("https://museum.example/0", "Page 0", "[0]")
     assert (first.response, first.action) == (CALL, Action(name=ActionName.CLICK, coordinate=(500, 250)))
     assert (first.page_changed, last.page_changed) == (False, None)
-    assert (found.outcome.reward, found.outcome.stop, found.outcome.answer) == (None, Stop.ANSWERED, "1632")
-    assert found.prompt.version == "webgym_vanilla"
-    assert found.prompt.interaction_mode is InteractionMode.COORDINATES
+    assert (trajectory.outcome.reward, trajectory.outcome.stop, trajectory.outcome.answer) == (
+        None,
+        Stop.ANSWERED,
+        "1632",
+    )
+    assert trajectory.prompt.version == "webgym_vanilla"
+    assert trajectory.prompt.interaction_mode is InteractionMode.COORDINATES
 
 
 def test_its_judges_words_become_a_judgement(tmp_path):
@@ -83,15 +91,19 @@ def test_its_judges_words_become_a_judgement(tmp_path):
     ],
 )
 def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, reward, failure):
-    found = only(tmp_path, webgym_episode(reward=reward))
-    assert (found.outcome.failure, found.outcome.reward, found.verdict) == (failure, None, None)
+    trajectory = only(tmp_path, webgym_episode(reward=reward))
+    assert (trajectory.outcome.failure, trajectory.outcome.reward, trajectory.verdict) == (failure, None, None)
 
 
 def test_an_unanswered_task_is_no_success_and_no_failure(tmp_path):
     reward = {**IN_PROGRESS, "evaluation": "Task incomplete - no answer provided"}
     steps = [webgym_step(ONE, 0, CALL, reward)]
-    found = only(tmp_path, steps)
-    assert (found.verdict.success, found.outcome.failure, found.outcome.stop) == (False, None, Stop.STEP_LIMIT)
+    trajectory = only(tmp_path, steps)
+    assert (trajectory.verdict.success, trajectory.outcome.failure, trajectory.outcome.stop) == (
+        False,
+        None,
+        Stop.STEP_LIMIT,
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,14 +120,14 @@ def test_a_stand_in_for_an_error_is_that_failure(tmp_path, kind, failure):
     step = webgym_step(
         ONE, 0, f"Task failed due to {kind}", IN_PROGRESS, key="error", error_type=kind, error_message="x"
     )
-    found = only(tmp_path, [step])
-    assert (found.outcome.failure, found.outcome.failure_detail, found.steps) == (failure, "x", ())
+    trajectory = only(tmp_path, [step])
+    assert (trajectory.outcome.failure, trajectory.outcome.failure_detail, trajectory.steps) == (failure, "x", ())
 
 
 def test_an_error_after_some_steps_keeps_them(tmp_path):
     broken = webgym_step(ONE, 1, "Task failed", IN_PROGRESS, key="invalid_step", arguments={"error": "no server"})
-    found = only(tmp_path, [webgym_step(ONE, 0, CALL, IN_PROGRESS), broken])
-    assert (len(found.steps), found.lost_steps, found.outcome.failure_detail) == (1, 1, "no server")
+    trajectory = only(tmp_path, [webgym_step(ONE, 0, CALL, IN_PROGRESS), broken])
+    assert (len(trajectory.steps), trajectory.lost_steps, trajectory.outcome.failure_detail) == (1, 1, "no server")
 
 
 @pytest.mark.parametrize("missing", ["observation", "response", "action"])
@@ -123,8 +135,8 @@ def test_an_error_after_some_steps_keeps_them(tmp_path):
 def test_an_episode_with_a_step_that_was_never_carried_out_is_left_out(tmp_path, missing, number):
     steps = webgym_episode()
     steps[number][missing] = None
-    found = only(tmp_path, steps)
-    assert (found.why, f"step {number} has no {missing}" in found.detail) == (SkipReason.UNFINISHED, True)
+    trajectory = only(tmp_path, steps)
+    assert (trajectory.why, f"step {number} has no {missing}" in trajectory.detail) == (SkipReason.UNFINISHED, True)
 
 
 def sent(*parts, role="user"):
@@ -153,22 +165,22 @@ def test_replies_keep_the_prompt_that_they_were_given_to(tmp_path):
     raw = "Action: Type [10, 20] [red]"
     steps = with_prompts(first, second, raw=raw)
     steps[0]["action"]["fields"]["action"] = {"key": "type", "arguments": {"coordinates": [10, 20], "text": "red"}}
-    found = only(tmp_path, steps)
-    assert [message.role for message in found.steps[1].sent.messages] == ["system", "user", "assistant", "user"]
-    assert found.steps[1].sent.messages[1].content == "<image>Task: when?"
-    assert found.steps[1].sent.messages[0].content.endswith("&lt;image&gt;")
-    first, second = (step.picture for step in found.steps)
-    assert (found.steps[0].sent.pictures, found.steps[1].sent.pictures) == ((first,), (first, second))
+    trajectory = only(tmp_path, steps)
+    assert [message.role for message in trajectory.steps[1].sent.messages] == ["system", "user", "assistant", "user"]
+    assert trajectory.steps[1].sent.messages[1].content == "<image>Task: when?"
+    assert trajectory.steps[1].sent.messages[0].content.endswith("&lt;image&gt;")
+    first, second = (step.picture for step in trajectory.steps)
+    assert (trajectory.steps[0].sent.pictures, trajectory.steps[1].sent.pictures) == ((first,), (first, second))
     # their prompt asks for no call of ours, so none is appended
-    assert (found.steps[0].response, found.steps[0].action.text) == (raw, "red")
+    assert (trajectory.steps[0].response, trajectory.steps[0].action.text) == (raw, "red")
 
 
 @pytest.mark.parametrize(
     "prompt", [[], {}, [{"role": "user"}], [sent(7)], [sent("x", role="tool")], [sent("x", role="assistant")]]
 )
 def test_a_prompt_of_another_form_is_not_taken_over(tmp_path, prompt):
-    found = only(tmp_path, with_prompts(prompt, [sent(1)]))
-    assert (found.steps[0].sent, found.steps[1].sent.pictures) == (None, (found.steps[1].picture,))
+    trajectory = only(tmp_path, with_prompts(prompt, [sent(1)]))
+    assert (trajectory.steps[0].sent, trajectory.steps[1].sent.pictures) == (None, (trajectory.steps[1].picture,))
 
 
 def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):
@@ -192,10 +204,10 @@ def test_what_they_guessed_is_not_taken_over(tmp_path):
 
 def test_marks_and_memory_are_told_from_the_responses(tmp_path):
     call = render_web_action(Action(name=ActionName.CLICK, element_id=3), InteractionMode.SET_OF_MARKS)
-    found = only(tmp_path, [webgym_step(ONE, 0, f"Memory: {{}}\nProgress: {{}}\n{call}", SUCCEEDED)])
-    assert found.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
-    assert found.prompt.version == "webgym"
-    assert found.steps[0].action == Action(name=ActionName.CLICK, element_id=3)
+    trajectory = only(tmp_path, [webgym_step(ONE, 0, f"Memory: {{}}\nProgress: {{}}\n{call}", SUCCEEDED)])
+    assert trajectory.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
+    assert trajectory.prompt.version == "webgym"
+    assert trajectory.steps[0].action == Action(name=ActionName.CLICK, element_id=3)
 
 
 def test_pictures_are_looked_for_under_the_folders_of_the_import_only(tmp_path):
@@ -206,8 +218,8 @@ def test_pictures_are_looked_for_under_the_folders_of_the_import_only(tmp_path):
     file = webgym_file(logs, [webgym_episode()])
     (missing,) = read(file, None)
     assert not missing.steps[0].picture.exists()
-    (found,) = read(file, tmp_path / "kept" / "images")
-    assert found.steps[0].picture == tmp_path / "kept" / "images" / ONE / "step_000.png"
+    (result,) = read(file, tmp_path / "kept" / "images")
+    assert result.steps[0].picture == tmp_path / "kept" / "images" / ONE / "step_000.png"
     (skipped,) = read(webgym_file(logs, [webgym_episode(folder="../../..")], name="x.pt.iteration1"), None)
     assert "leaves its folder" in skipped.detail
 
@@ -223,8 +235,8 @@ def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):
     odd = [{"observation": 3}]
     huge = webgym_episode(reward={**SUCCEEDED, "reward": 0.5})
     no_site = webgym_episode(website="")
-    found = list(read(webgym_file(tmp_path, [[], None, odd, huge, no_site, webgym_episode()]), None))
-    assert [one.why if isinstance(one, SkippedEpisode) else "found" for one in found] == [
+    result = list(read(webgym_file(tmp_path, [[], None, odd, huge, no_site, webgym_episode()]), None))
+    assert [one.why if isinstance(one, SkippedEpisode) else "found" for one in result] == [
         SkipReason.EMPTY,
         SkipReason.EMPTY,
         SkipReason.NOT_UNDERSTOOD,
@@ -232,7 +244,7 @@ def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):
         SkipReason.NOT_UNDERSTOOD,
         "found",
     ]
-    assert found[2].where.endswith(".pt.iteration3, trajectory 2")
+    assert result[2].where.endswith(".pt.iteration3, trajectory 2")
 
 
 def test_files_of_another_form_are_refused(tmp_path):
@@ -248,8 +260,8 @@ def test_plain_and_packed_pickles_are_read_too(tmp_path):
     for name, data in (("plain", content), ("packed", gzip.compress(content))):
         file = tmp_path / name
         file.write_bytes(data)
-        (found,) = read(file, None)
-        assert (found.policy, found.split) == ("webgym", Split.TRAIN)
+        (result,) = read(file, None)
+        assert (result.policy, result.split) == ("webgym", Split.TRAIN)
 
 
 def test_files_are_found_by_their_names(tmp_path):

@@ -45,7 +45,8 @@ def steps(task="How many hats?"):
 
 def conversations(path, *pairs):
     records = [
-        {"conversations": [{"from": "human", "value": asked}, {"from": "gpt", "value": said}]} for asked, said in pairs
+        {"conversations": [{"from": "human", "value": result}, {"from": "gpt", "value": outcome}]}
+        for result, outcome in pairs
     ]
     path.write_text(json.dumps(records))
     return path
@@ -54,9 +55,16 @@ def conversations(path, *pairs):
 def trajectories(path, *episodes):
     value = [
         [
-            {"observation": asked, "next_observation": "", "task": "", "reward": reward, "done": False, "action": said}
+            {
+                "observation": result,
+                "next_observation": "",
+                "task": "",
+                "reward": reward,
+                "done": False,
+                "action": outcome,
+            }
             | {"trajectory_reward": reward}
-            for asked, said in given
+            for result, outcome in given
         ]
         for given, reward in episodes
     ]
@@ -72,9 +80,9 @@ def test_a_prompt_is_instruction_earlier_responses_and_page():
 
 
 def test_consecutive_conversations_of_a_task_are_an_episode(tmp_path):
-    found = list(read(conversations(tmp_path / "web_policy_sft.json", *steps(), *steps("And caps?")), None))
-    assert [one.task.instruction for one in found] == ["How many hats?", "And caps?"]
-    first = found[0]
+    result = list(read(conversations(tmp_path / "web_policy_sft.json", *steps(), *steps("And caps?")), None))
+    assert [one.task.instruction for one in result] == ["How many hats?", "And caps?"]
+    first = result[0]
     assert [step.html for step in first.steps] == ["<html> first </html>", "<html> second </html>"]
     assert [step.response for step in first.steps] == [SEARCH, EXIT]
     assert first.steps[0].action.name is WebRLActionName.SEARCH
@@ -84,9 +92,9 @@ def test_consecutive_conversations_of_a_task_are_an_episode(tmp_path):
 
 
 def test_trajectories_keep_their_reward(tmp_path):
-    found = list(read(trajectories(tmp_path / "X.pt", (steps(), 1), (steps("And caps?"), 0)), None))
-    assert [one.outcome.reward for one in found] == [1.0, 0.0]
-    assert [len(one.steps) for one in found] == [2, 2]
+    result = list(read(trajectories(tmp_path / "X.pt", (steps(), 1), (steps("And caps?"), 0)), None))
+    assert [one.outcome.reward for one in result] == [1.0, 0.0]
+    assert [len(one.steps) for one in result] == [2, 2]
 
 
 def test_a_missing_round_leaves_the_episode_out(tmp_path):
@@ -135,7 +143,7 @@ def test_the_raw_text_of_a_run_is_their_prompt_byte_for_byte(tmp_path):
     file = conversations(tmp_path / "web_policy_sft.json", *given)
     bring(run, file, "webrl", prompt=AS_CHAT.model_copy(update={"version": "webrl_released"}))
     (trajectory,) = scan(run, Split.TRAIN, 0)
-    assert [render_step(trajectory, index).messages[0].content for index in (0, 1)] == [asked for asked, _ in given]
+    assert [render_step(trajectory, index).messages[0].content for index in (0, 1)] == [result for result, _ in given]
 
 
 def test_texts_are_refused_by_a_run_of_screenshots_and_the_other_way_round(tmp_path):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.records.made import SOLVED, UNSOLVED, trajectory
+from tests.records.builders import SOLVED, UNSOLVED, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.records.task import Split, Task
@@ -13,17 +13,17 @@ from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, create_or_open
 
 
-def made(root: Any, *trajectories: Trajectory) -> RunDir:
+def fill_run(root: Any, *trajectories: Trajectory) -> RunDir:
     """Return a run that holds these trajectories; their screenshots are not stored."""
     run = RunDir(root)
     create_or_open(run, load())
-    for found in trajectories:
-        append(run, found)
+    for episode in trajectories:
+        append(run, episode)
     return run
 
 
 def attempt(
-    number: int, task: str, solved: bool | None, iteration: int = 0, asked: str = "", **changes: Any
+    number: int, task: str, solved: bool | None, iteration: int = 0, instruction: str = "", **changes: Any
 ) -> Trajectory:
     """Return a test episode; `solved` None: its reward is not known. Its number is its seed."""
     outcome = SOLVED if solved else UNSOLVED
@@ -31,7 +31,7 @@ def attempt(
         outcome = UNSOLVED.model_copy(update={"reward": None})
     values = {
         "split": Split.TEST,
-        "task": Task(id=task, start_url=f"http://{task}.test/", instruction=asked),
+        "task": Task(id=task, start_url=f"http://{task}.test/", instruction=instruction),
         "outcome": outcome,
     }
     return trajectory(number, iteration=iteration, **{**values, **changes})

@@ -1,6 +1,6 @@
 """Where an action pointed, in pixels of its screenshot."""
 
-from tests.records.made import shot, step
+from tests.records.builders import shot, step
 from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_marker
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
@@ -26,8 +26,8 @@ def test_an_element_is_its_box_in_picture_pixels():
 def test_a_box_is_cut_at_the_pictures_edge():
     wide = Element(id=0, role="link", box=(-5, 60, 500, 50))
     seen = SEEN.model_copy(update={"elements": (wide,)})
-    found = locate_marker(step(observation=seen, action=Action(name=ActionName.CLICK, element_id=0)))
-    assert found == ActionMarker(0, 60, 80, 4)
+    action_marker = locate_marker(step(observation=seen, action=Action(name=ActionName.CLICK, element_id=0)))
+    assert action_marker == ActionMarker(0, 60, 80, 4)
 
 
 def test_what_points_at_nothing_has_no_mark():

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.app import app
-from tests.records.made import png, shot, store_images, trajectory
+from tests.records.builders import png, shot, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste
@@ -29,15 +29,15 @@ LONG_AGO = time.time() - 10 * GRACE
 @pytest.fixture
 def run(tmp_path):
     """A run whose trajectories name the images 0 to 2; 10 and 11 are named by none. All are old."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     for number, steps in enumerate((3, 2)):
-        store_images(made, trajectory(number, steps=steps))
-        append(made, trajectory(number, steps=steps))
+        store_images(run_dir, trajectory(number, steps=steps))
+        append(run_dir, trajectory(number, steps=steps))
     for shade in (10, 11):
-        ScreenshotStore(made.screenshots).put(png(shade))
-    aged(made)
-    return made
+        ScreenshotStore(run_dir.screenshots).put(png(shade))
+    aged(run_dir)
+    return run_dir
 
 
 def aged(run):
@@ -50,7 +50,7 @@ def image(run, shade):
 
 
 def wasted(run, **options):
-    return {(found.kind, found.path.name) for found in find_waste(run, **options)}
+    return {(waste.kind, waste.path.name) for waste in find_waste(run, **options)}
 
 
 @pytest.mark.parametrize("name", ["s1.open.jsonl", "s1.jsonl"])
@@ -116,18 +116,18 @@ def test_a_young_image_stays_for_its_line_is_still_to_come(run):
 
 
 def test_images_of_every_split_iteration_and_rank_are_named(run):
-    for made, rank in ((trajectory(5, split=Split.TEST, steps=11), 0), (trajectory(5, iteration=7, steps=12), 3)):
-        store_images(run, made)
-        append(run, made, rank)
+    for episode, rank in ((trajectory(5, split=Split.TEST, steps=11), 0), (trajectory(5, iteration=7, steps=12), 3)):
+        store_images(run, episode)
+        append(run, episode, rank)
     aged(run)
     assert wasted(run) == set()
 
 
 def test_the_truth_decides_and_not_the_index(run):
     update(run)
-    made = trajectory(5, steps=11)  # names image 10, and the index has not heard of it
-    store_images(run, made)
-    append(run, made)
+    episode = trajectory(5, steps=11)  # names image 10, and the index has not heard of it
+    store_images(run, episode)
+    append(run, episode)
     aged(run)
     assert {name for kind, name in wasted(run) if kind is WasteKind.UNNAMED} == {image(run, 11).name}
 
@@ -150,8 +150,8 @@ def test_both_forms_of_an_image_go(run):
 @pytest.fixture
 def damaged(run):
     """The second line, which alone names image 10, can't be read; but its names can."""
-    store_images(run, made := trajectory(5, steps=11))
-    append(run, made)
+    store_images(run, episode := trajectory(5, steps=11))
+    append(run, episode)
     path = run.part(TRAIN, 0)
     path.write_bytes(path.read_bytes().replace(b'"id":"train-0000-00005"', b'"id":"train-0000-0\xff005"'))
     aged(run)

@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from tests.inspect.buffers import attempt, made
+from tests.inspect.buffers import attempt, fill_run
 from tests.records.test_judgement import judgement
 from webgym_cli.errors import UsageError
 from webgym_cli.evaluate.labels import read_labels
@@ -22,7 +22,7 @@ IDS = ["test-0000-00000", "test-0000-00001"]
 @pytest.fixture
 def run(tmp_path):
     """Two episodes to label, one of them with a verdict, and one whose browser crashed."""
-    run = made(
+    run = fill_run(
         tmp_path / "run",
         attempt(0, "a", True, instruction="Buy a red kettle."),
         attempt(1, "b", None, instruction="Find the oldest letter."),
@@ -38,7 +38,7 @@ def labelling(run, ids=None):
         return Labelling(run, read_episodes_to_label(run, index, ids))
 
 
-def said(run):
+def stored_labels(run):
     return {(label.who, label.trajectory): label.label for label in iter_labels(run)}
 
 
@@ -70,7 +70,7 @@ async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
         await view.close()
     assert errors == []
     assert [url for url in requests if not url.startswith(("http://127.0.0.1:", "data:"))] == []
-    assert said(run) == {("anna", IDS[0]): "no", ("anna", IDS[1]): "unsure"}
+    assert stored_labels(run) == {("anna", IDS[0]): "no", ("anna", IDS[1]): "unsure"}
     assert len(list(iter_labels(run))) == 3  # both of her labels stay
 
 
@@ -81,7 +81,7 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
             await session.post(first.url, data={"label": value})
             other = await session.get(f"{server.url}cleo/")
             assert (first.url.name, other.url.name) == (IDS[value == "no"], IDS[0])
-    assert said(run) == {("ben", IDS[0]): "yes", ("ben", IDS[1]): "no"}
+    assert stored_labels(run) == {("ben", IDS[0]): "yes", ("ben", IDS[1]): "no"}
     newest = {(label.who, *label.names): label.success for label in read_labels(run.root)}
     assert newest == {("ben", IDS[0]): True, ("ben", IDS[1]): False}
 
@@ -102,7 +102,7 @@ async def test_only_the_address_itself_is_served(run, path, host, status):
     async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
         assert (await session.get(server.url + path, headers={"Host": host} if host else {})).status == status
         assert (await session.post(f"{server.url}ben/{IDS[0]}", data={"label": "maybe"})).status == 400
-    assert said(run) == {}
+    assert stored_labels(run) == {}
 
 
 @pytest.mark.parametrize("ids", [["test-0000-00002"], ["nothing"]])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.inspect.buffers import attempt, made, seen
-from tests.records.made import CRASHED, UNSOLVED, trajectory
+from tests.inspect.buffers import attempt, fill_run, seen
+from tests.records.builders import CRASHED, UNSOLVED, trajectory
 from webgym_cli.inspect.overview import list_ids
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import DifficultyBand, Split, Task
@@ -18,7 +18,7 @@ HARD = Task(id="hard", environment="web", difficulty=7, start_url="https://news.
 
 @pytest.fixture
 def run(tmp_path):
-    return made(
+    return fill_run(
         tmp_path / "run",
         trajectory(0, steps=1),
         trajectory(1, steps=3, outcome=UNSOLVED),
@@ -34,34 +34,34 @@ def counted(table):
 
 
 def test_the_totals(run):
-    found = seen(run)
-    assert (found["run"], found["policy_version"]) == (str(run.root), 0)
-    assert (found["trajectories"], found["scored"], found["successes"], found["success_rate"]) == (6, 4, 3, 0.75)
-    assert found["interval"] == [0.3006, 0.9544]  # Wilson, 3 of 4
-    assert found["mean_steps"] == 2.0  # 1 + 3 + 2 + 2 + 2 = 10 of 5; one crashed
-    assert found["failures"] == {"browser_crashed": 1}
-    assert found["success_by_iteration"] == {"0": 0.5, "1": 1.0}
-    assert (found["oldest"], found["newest"]) == ("2026-01-02T03:04:05.000+00:00", "2026-01-03T03:04:05.000+00:00")
-    assert found["age_hours"][0] - found["age_hours"][1] == pytest.approx(24, abs=0.02)
-    assert found["damaged_lines"] == []
+    shown = seen(run)
+    assert (shown["run"], shown["policy_version"]) == (str(run.root), 0)
+    assert (shown["trajectories"], shown["scored"], shown["successes"], shown["success_rate"]) == (6, 4, 3, 0.75)
+    assert shown["interval"] == [0.3006, 0.9544]  # Wilson, 3 of 4
+    assert shown["mean_steps"] == 2.0  # 1 + 3 + 2 + 2 + 2 = 10 of 5; one crashed
+    assert shown["failures"] == {"browser_crashed": 1}
+    assert shown["success_by_iteration"] == {"0": 0.5, "1": 1.0}
+    assert (shown["oldest"], shown["newest"]) == ("2026-01-02T03:04:05.000+00:00", "2026-01-03T03:04:05.000+00:00")
+    assert shown["age_hours"][0] - shown["age_hours"][1] == pytest.approx(24, abs=0.02)
+    assert shown["damaged_lines"] == []
 
 
 def test_the_tables(run):
-    found = seen(run)
-    assert list(found["by_iteration"]) == ["train 0", "train 1", "test 1"]
-    assert counted(found["by_iteration"])["train 0"] == (4, 2, 1)
-    assert counted(found["by_task"]) == {"click-test": (3, 2, 1), "hard": (3, 2, 2)}
-    assert counted(found["by_difficulty"]) == {"easy": (3, 2, 1), "hard": (3, 2, 2)}
-    assert counted(found["by_site"]) == {"miniwob": (3, 2, 1), "example.co.uk": (3, 2, 2)}
-    assert counted(found["by_environment"]) == {"miniwob": (3, 2, 1), "web": (3, 2, 2)}
-    assert counted(found["by_policy"]) == {"oracle": (5, 3, 2), "model": (1, 1, 1)}
-    assert found["by_task"]["hard"]["success_by_iteration"] == {"0": None, "1": 1.0}
-    assert found["by_task"]["click-test"]["failures"] == {"browser_crashed": 1}
+    shown = seen(run)
+    assert list(shown["by_iteration"]) == ["train 0", "train 1", "test 1"]
+    assert counted(shown["by_iteration"])["train 0"] == (4, 2, 1)
+    assert counted(shown["by_task"]) == {"click-test": (3, 2, 1), "hard": (3, 2, 2)}
+    assert counted(shown["by_difficulty"]) == {"easy": (3, 2, 1), "hard": (3, 2, 2)}
+    assert counted(shown["by_site"]) == {"miniwob": (3, 2, 1), "example.co.uk": (3, 2, 2)}
+    assert counted(shown["by_environment"]) == {"miniwob": (3, 2, 1), "web": (3, 2, 2)}
+    assert counted(shown["by_policy"]) == {"oracle": (5, 3, 2), "model": (1, 1, 1)}
+    assert shown["by_task"]["hard"]["success_by_iteration"] == {"0": None, "1": 1.0}
+    assert shown["by_task"]["click-test"]["failures"] == {"browser_crashed": 1}
 
 
 def test_other_servers_are_apart_and_failed_attempts_have_no_mean(tmp_path):
     served = "policy at http://host:1/v1"
-    run = made(
+    run = fill_run(
         tmp_path / "run",
         attempt(0, "a", solved=False, steps=2),
         attempt(1, "a", solved=None, outcome=CRASHED, steps=10),
@@ -78,23 +78,23 @@ def test_other_servers_are_apart_and_failed_attempts_have_no_mean(tmp_path):
 
 
 def test_only_the_largest_groups_and_the_newest_iterations(tmp_path):
-    run = made(tmp_path / "run", *(attempt(n, f"t{n % 3}", solved=True, iteration=n) for n in range(4)))
-    found = seen(run, top=2)
-    assert list(found["by_task"]) == ["t0", "t1"]  # t0 twice; t1 and t2 once
-    assert list(found["by_iteration"]) == ["test 2", "test 3"]
-    assert (found["groups"]["by_task"], found["groups"]["by_iteration"]) == (3, 4)
-    assert found["trajectories"] == 4
+    run = fill_run(tmp_path / "run", *(attempt(n, f"t{n % 3}", solved=True, iteration=n) for n in range(4)))
+    shown = seen(run, top=2)
+    assert list(shown["by_task"]) == ["t0", "t1"]  # t0 twice; t1 and t2 once
+    assert list(shown["by_iteration"]) == ["test 2", "test 3"]
+    assert (shown["groups"]["by_task"], shown["groups"]["by_iteration"]) == (3, 4)
+    assert shown["trajectories"] == 4
 
 
 def test_an_empty_buffer(tmp_path):
-    found = seen(made(tmp_path / "run"))
-    assert (found["trajectories"], found["success_rate"], found["interval"], found["mean_steps"]) == (
+    shown = seen(fill_run(tmp_path / "run"))
+    assert (shown["trajectories"], shown["success_rate"], shown["interval"], shown["mean_steps"]) == (
         0,
         None,
         None,
         None,
     )
-    assert (found["by_task"], found["pass_at_k"], found["age_hours"], found["damaged_lines"]) == ({}, {}, None, [])
+    assert (shown["by_task"], shown["pass_at_k"], shown["age_hours"], shown["damaged_lines"]) == ({}, {}, None, [])
 
 
 def test_damaged_lines_are_named_where_they_are_asked_for(run):
@@ -137,27 +137,29 @@ def test_queries_choose(run, query, chosen):
 def test_pass_at_k_over_tasks_by_hand(tmp_path):
     outcomes = {"a": (True, False, False, False), "b": (True, False), "c": (False, None)}
     attempts = [(task, solved) for task, list_ in outcomes.items() for solved in list_]
-    run = made(tmp_path / "run", *(attempt(number, *of) for number, of in enumerate(attempts)))
-    found = seen(run)["pass_at_k"]
+    run = fill_run(tmp_path / "run", *(attempt(number, *of) for number, of in enumerate(attempts)))
+    pass_at_k = seen(run)["pass_at_k"]
     # pass@1: (1/4 + 1/2 + 0) / 3. pass@2: a 1 - C(3,2)/C(4,2) = 1/2, b 1; c has one scored attempt.
     # pass@4: only a, less than half of the tasks.
-    assert found == {"test 0": {"tasks": 3, "k": {"1": {"rate": 0.25, "tasks": 3}, "2": {"rate": 0.75, "tasks": 2}}}}
+    assert pass_at_k == {
+        "test 0": {"tasks": 3, "k": {"1": {"rate": 0.25, "tasks": 3}, "2": {"rate": 0.75, "tasks": 2}}}
+    }
 
 
 def test_pass_at_k_tells_splits_iterations_and_tasks_of_one_id_apart(tmp_path):
-    run = made(
+    run = fill_run(
         tmp_path / "run",
         attempt(0, "a", solved=True),
-        attempt(1, "a", solved=True, asked="something else"),
+        attempt(1, "a", solved=True, instruction="something else"),
         attempt(2, "a", solved=False, iteration=1),
         attempt(3, "a", solved=True, split=Split.TRAIN),
         attempt(4, "z", solved=None),
     )
-    found = seen(run)["pass_at_k"]
-    assert {key: (group["tasks"], group["k"]["1"]["rate"]) for key, group in found.items()} == {
+    pass_at_k = seen(run)["pass_at_k"]
+    assert {key: (group["tasks"], group["k"]["1"]["rate"]) for key, group in pass_at_k.items()} == {
         "train 0": (1, 1.0), "test 0": (2, 1.0), "test 1": (1, 0.0)
     }  # fmt: skip
-    assert list(found) == ["train 0", "test 0", "test 1"]
+    assert list(pass_at_k) == ["train 0", "test 0", "test 1"]
 
 
 def test_the_run_may_be_named_by_a_relative_path(run, monkeypatch):

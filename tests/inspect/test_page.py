@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.records.made import digested, png, shot, step, trajectory
+from tests.records.builders import digested, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, judgement
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
@@ -39,7 +39,7 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def told():
+def episode_view():
     steps = (
         step(0, observation=sight(60), response=HOSTILE, action=Action(name=ActionName.CLICK, coordinate=(250, 500))),
         step(
@@ -53,19 +53,19 @@ def told():
     )
     outcome = ANSWERED.model_copy(update={"reward": 0.0, "answer": HOSTILE})
     task = Task(id="t<b>", start_url="http://shop.test/", rubric=(HOSTILE,), reference_answer=HOSTILE)
-    made = trajectory(steps=0, id="a<b>", task=task, instruction=HOSTILE, outcome=outcome)
-    said = judgement(
+    episode = trajectory(steps=0, id="a<b>", task=task, instruction=HOSTILE, outcome=outcome)
+    verdict = judgement(
         success=False,
         claims=Verdict(question=HOSTILE, passed=True, reason=HOSTILE, votes=(True, True, False)),
         facts=(Verdict(question="It is cheap.", passed=False, reason="It is not.", votes=(False,)),),
         models={"verdict": HOSTILE},
     )
     earlier = judgement(models={"verdict": HOSTILE}, failure=FailureKind.JUDGE_FAILED, failure_detail=HOSTILE)
-    return EpisodeView(digested(made.model_copy(update={"steps": steps})), (earlier, said))
+    return EpisodeView(digested(episode.model_copy(update={"steps": steps})), (earlier, verdict))
 
 
-def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
-    text = render_episode_page(told, store).decode()
+def test_nothing_foreign_is_markup_and_nothing_is_loaded(episode_view, store):
+    text = render_episode_page(episode_view, store).decode()
     assert text.startswith("<!doctype html>")
     assert re.findall(r"<(script|iframe|object|embed|form|link)\b[^>]*", text) == ["link"]
     assert set(re.findall(r'(?:src|href)="([a-z]+:|#)', text)) == {"data:", "#"}
@@ -76,31 +76,31 @@ def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
     assert policy[1].replace("&#39;", "'").startswith(closed)
 
 
-def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(told, store):
-    assert b"rendered anew" not in render_episode_page(told, store)
-    first, *others = told.trajectory.steps
+def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(episode_view, store):
+    assert b"rendered anew" not in render_episode_page(episode_view, store)
+    first, *others = episode_view.trajectory.steps
     steps = (first.model_copy(update={"prompt_digest": "0" * 64}), *others)
-    changed = EpisodeView(told.trajectory.model_copy(update={"steps": steps}))
+    changed = EpisodeView(episode_view.trajectory.model_copy(update={"steps": steps}))
     assert render_episode_page(changed, store).count(b"rendered anew") == 1
 
 
-def test_control_characters_are_not_written(told, store):
-    hostile = told.trajectory.model_copy(update={"instruction": "a\x00b\x1b[2Jc\x9bd\x7fe\rf\x08"})
+def test_control_characters_are_not_written(episode_view, store):
+    hostile = episode_view.trajectory.model_copy(update={"instruction": "a\x00b\x1b[2Jc\x9bd\x7fe\rf\x08"})
     page = render_episode_page(EpisodeView(hostile), store).decode()
     assert "a·b·[2Jc·d·e·f·" in page
     assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", page) is None
 
 
-def test_half_a_character_is_no_obstacle(told, store):
-    broken = told.trajectory.model_copy(update={"instruction": "half \ud83d"})
+def test_half_a_character_is_no_obstacle(episode_view, store):
+    broken = episode_view.trajectory.model_copy(update={"instruction": "half \ud83d"})
     assert b"half ?" in render_episode_page(EpisodeView(broken), store)
 
 
 @pytest.fixture
-def written(told, store, tmp_path):
+def written(episode_view, store, tmp_path):
     """The address of the page's file."""
     path = Path(tmp_path / "page.html")
-    path.write_bytes(render_episode_page(told, store))
+    path.write_bytes(render_episode_page(episode_view, store))
     return path.as_uri()
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from PIL import Image
 
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.thumbnail import LARGEST, make_thumbnail
 

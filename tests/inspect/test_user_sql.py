@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.inspect.buffers import attempt, made
+from tests.inspect.buffers import attempt, fill_run
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.user_sql import VIEWS, run_user_sql, to_plain_value
 from webgym_cli.store.index.query import open_index
@@ -10,7 +10,7 @@ from webgym_cli.store.index.query import open_index
 
 @pytest.fixture
 def run(tmp_path):
-    return made(tmp_path / "run", attempt(0, "a", solved=True), attempt(1, "b", solved=False))
+    return fill_run(tmp_path / "run", attempt(0, "a", solved=True), attempt(1, "b", solved=False))
 
 
 def rows(run, sql):

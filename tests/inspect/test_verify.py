@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.prepare.exported import recode, webp
-from tests.records.made import CRASHED, png, published, shot, step, store_images, trajectory
+from tests.records.builders import CRASHED, png, published, shot, step, store_images, trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.config.model import Settings
 from webgym_cli.inspect.findings import LISTED
@@ -29,20 +29,20 @@ ID = "train-0000-0000{}"
 @pytest.fixture
 def run(tmp_path):
     """A sound run: two splits, two iterations, two ranks, a failure, judgements, five images that are shared."""
-    made = RunDir(tmp_path / "run")
+    run_dir = RunDir(tmp_path / "run")
     for number in range(4):
-        add(made, trajectory(number), rank=number % 2)
-    add(made, trajectory(4, steps=0, outcome=CRASHED))
-    add(made, trajectory(0, iteration=1, steps=5))
-    add(made, trajectory(0, split=Split.TEST, steps=1))
-    say(made, 0)
-    say(made, 1)
-    return made
+        add(run_dir, trajectory(number), rank=number % 2)
+    add(run_dir, trajectory(4, steps=0, outcome=CRASHED))
+    add(run_dir, trajectory(0, iteration=1, steps=5))
+    add(run_dir, trajectory(0, split=Split.TEST, steps=1))
+    say(run_dir, 0)
+    say(run_dir, 1)
+    return run_dir
 
 
-def add(run, made, rank=0):
-    store_images(run, made)
-    append(run, made, rank)
+def add(run, value, rank=0):
+    store_images(run, value)
+    append(run, value, rank)
 
 
 def say(run, number):
@@ -52,11 +52,11 @@ def say(run, number):
 def checked(run):
     """Return the summary; the findings that were sent as events must be those that it lists."""
     events = []
-    found = verify(run, events.append)
+    result = verify(run, events.append)
     sent = [event for event in events if event["event"] == "finding"]
-    assert [{**finding, "event": "finding"} for finding in found["findings"]] == sent[:LISTED]
-    assert sum(found["findings_by_kind"].values()) == len(sent)
-    return found
+    assert [{**finding, "event": "finding"} for finding in result["findings"]] == sent[:LISTED]
+    assert sum(result["findings_by_kind"].values()) == len(sent)
+    return result
 
 
 def only(run):
@@ -102,12 +102,12 @@ def test_progress_is_told_to_its_end(run):
 
 def test_a_flipped_byte_is_named_whether_the_index_knew_the_line_or_not(run):
     replace(part(run), b'"id":"train-0000-00002"', b'"id":"train-0000-0\xff002"')
-    found = checked(run)
-    (finding,) = found["findings"]
+    findings = checked(run)
+    (finding,) = findings["findings"]
     start = len(trajectory(0).to_line()) + 1
     assert (finding["kind"], finding["file"], finding["place"]) == ("damaged_line", str(part(run)), f"byte {start}")
     assert "unicode" in finding["detail"] and finding["mend"]
-    assert found["trajectories"] == 6
+    assert findings["trajectories"] == 6
 
 
 @pytest.mark.parametrize("stored", ["NaN", "Infinity", '"NaN"', "1e999"])
@@ -136,9 +136,9 @@ def test_an_observation_that_is_not_of_one_moment_is_named(run):
 def test_an_unfinished_line_is_counted_and_no_finding(run):
     with part(run).open("ab") as file:
         file.write(trajectory(9).to_line().encode()[:-50])
-    found = checked(run)
-    assert found["findings"] == []
-    assert found["unfinished_bytes"] == len(trajectory(9).to_line()) - 50
+    findings = checked(run)
+    assert findings["findings"] == []
+    assert findings["unfinished_bytes"] == len(trajectory(9).to_line()) - 50
 
 
 def test_an_id_that_stands_twice_is_named(run):
@@ -163,7 +163,7 @@ def test_a_line_in_the_file_of_another_iteration_is_named(run):
 
 def fragment(run, table):
     update(run)
-    source = next(found for found in fragments.list_sources(run) if found.path == part(run))
+    source = next(source_file for source_file in fragments.list_sources(run) if source_file.path == part(run))
     (span,) = Catalog(run).chain(source)
     return source, span, Catalog(run).fragments(table, source.name)[span]
 
@@ -234,9 +234,9 @@ def test_what_was_no_image_from_the_start_is_named(run):
 
 def showing(kept):
     """Return a trajectory whose only step shows an image."""
-    made = step()
-    seen = made.observation.model_copy(update={"screenshot": kept})
-    return trajectory(7).model_copy(update={"steps": (made.model_copy(update={"observation": seen}),)})
+    result = step()
+    seen = result.observation.model_copy(update={"screenshot": kept})
+    return trajectory(7).model_copy(update={"steps": (result.model_copy(update={"observation": seen}),)})
 
 
 def image_of(run, kept):
@@ -253,17 +253,17 @@ def test_another_size_than_recorded_is_named(run):
 
 def test_images_that_nobody_names_are_counted_and_no_finding(run):
     ScreenshotStore(run.screenshots).put(png(200))
-    found = checked(run)
-    assert found["images"] == {"named": 5, "stored": 6, "unnamed": 1}
-    assert found["findings"] == []
+    findings = checked(run)
+    assert findings["images"] == {"named": 5, "stored": 6, "unnamed": 1}
+    assert findings["findings"] == []
 
 
 def test_an_image_of_a_helper_s_call_is_named_and_checked(run):
     kept = ScreenshotStore(run.screenshots).put(png(200))
     run.sessions.mkdir()
     (run.sessions / "s1.jsonl").write_text(json.dumps({"event": "call", "screenshot": {"sha256": kept.sha256}}) + "\n")
-    found = checked(run)
-    assert (found["images"], found["findings"]) == ({"named": 6, "stored": 6, "unnamed": 0}, [])
+    findings = checked(run)
+    assert (findings["images"], findings["findings"]) == ({"named": 6, "stored": 6, "unnamed": 0}, [])
     image_of(run, kept).unlink()
     finding = only(run)
     assert (finding["kind"], finding["file"]) == ("image_missing", str(image_of(run, kept)))
@@ -283,20 +283,20 @@ def test_re_encoded_images_are_sound_and_altered_ones_named(run):
 def test_more_findings_than_are_listed_are_counted_and_sent(run):
     for number in range(LISTED + 5):
         say(run, 100 + number)
-    found = checked(run)
-    assert found["findings_by_kind"] == {"lone_judgement": LISTED + 5}
-    assert (len(found["findings"]), found["findings"][0]["file"]) == (LISTED, str(run.verdicts(TRAIN, 0)))
-    assert ID.format(100)[:-2] in found["findings"][0]["detail"]
+    findings = checked(run)
+    assert findings["findings_by_kind"] == {"lone_judgement": LISTED + 5}
+    assert (len(findings["findings"]), findings["findings"][0]["file"]) == (LISTED, str(run.verdicts(TRAIN, 0)))
+    assert ID.format(100)[:-2] in findings["findings"][0]["detail"]
 
 
 def test_a_file_that_was_cut_or_deleted_is_named(run):
     verify(run, lambda event: None)
-    cut, gone = run.part(TRAIN, 0), run.part(TRAIN, 1)
+    cut, result = run.part(TRAIN, 0), run.part(TRAIN, 1)
     cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:-1]))
-    gone.unlink()
-    found = checked(run)["findings"]
-    missing = [finding["file"] for finding in found if finding["kind"] == "lines_missing"]
-    assert missing == [str(cut), str(gone)]
+    result.unlink()
+    findings = checked(run)["findings"]
+    missing = [finding["file"] for finding in findings if finding["kind"] == "lines_missing"]
+    assert missing == [str(cut), str(result)]
 
 
 def test_lines_that_the_metrics_know_of_are_missed_after_the_index_followed(run):
@@ -321,8 +321,8 @@ def test_damaged_records_beside_the_trajectories_are_named(run):
     record.parent.mkdir(parents=True)
     for file, content in ((record, "{"), (run.provenance, "[1"), (run.metrics, '{"event": "x"}\nrubbish\n{"torn')):
         file.write_text(content, encoding="utf-8")
-    found = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
-    assert found == [
+    rows = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
+    assert rows == [
         ("damaged_record", str(record), ""),
         ("damaged_record", str(run.provenance), ""),
         ("damaged_record", str(run.metrics), "line 2"),
@@ -330,10 +330,10 @@ def test_damaged_records_beside_the_trajectories_are_named(run):
 
 
 def test_a_lost_line_of_the_batches_is_named(run):
-    made = [published(run, Settings(), version) for version in (1, 2)]
-    found = [(finding["kind"], finding["file"], finding["detail"]) for finding in checked(run)["findings"]]
-    assert [(kind, file) for kind, file, _ in found] == [("lines_missing", str(run.batches))] * 2
-    assert all(one.name in detail for one, (*_, detail) in zip(made, found, strict=True))
+    checkpoints = [published(run, Settings(), version) for version in (1, 2)]
+    rows = [(finding["kind"], finding["file"], finding["detail"]) for finding in checked(run)["findings"]]
+    assert [(kind, file) for kind, file, _ in rows] == [("lines_missing", str(run.batches))] * 2
+    assert all(one.name in detail for one, (*_, detail) in zip(checkpoints, rows, strict=True))
 
 
 def test_a_file_that_is_shorter_than_what_a_batch_read_of_it_is_named(run):
@@ -344,6 +344,6 @@ def test_a_file_that_is_shorter_than_what_a_batch_read_of_it_is_named(run):
         plan_digest="", config_digest="", created_at="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
     run.batches.write_text("rubbish\n" + batch.model_dump_json(by_alias=True) + "\n")
-    found = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
-    assert ("damaged_record", str(run.batches), "line 1") in found
-    assert ("lines_missing", str(part), "") in found
+    rows = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
+    assert ("damaged_record", str(run.batches), "line 1") in rows
+    assert ("lines_missing", str(part), "") in rows

@@ -3,8 +3,8 @@
 import aiohttp
 import pytest
 
-from tests.inspect.buffers import attempt, made
-from tests.records.made import png, shot, step
+from tests.inspect.buffers import attempt, fill_run
+from tests.records.builders import png, shot, step
 from tests.records.test_judgement import judgement
 from webgym_cli.inspect import viewer
 from webgym_cli.inspect.viewer import EpisodeTable, ViewServer
@@ -29,7 +29,7 @@ def watched(number):
 @pytest.fixture
 def run(tmp_path):
     """Two episodes of a kettle, one with a verdict, a hostile one, a crash, and one without a step."""
-    run = made(
+    run = fill_run(
         tmp_path / "run",
         attempt(0, "kettle", True, instruction="Buy a red kettle.").model_copy(update={"steps": watched(3)}),
         attempt(1, "kettle", None, instruction="Buy a red kettle.").model_copy(update={"steps": watched(2)}),
@@ -64,7 +64,7 @@ async def view(chromium):
     tab.requests, tab.errors = [], []
     tab.on("request", lambda request: tab.requests.append(request.url))
     for event in ("console", "pageerror", "dialog"):
-        tab.on(event, lambda found: tab.errors.append(getattr(found, "text", str(found))))
+        tab.on(event, lambda rows: tab.errors.append(getattr(rows, "text", str(rows))))
     yield tab
     await tab.close()
     # screenshots that are lost, of which the card has the name
@@ -131,7 +131,7 @@ async def test_two_episodes_side_by_side_move_together(served, view):
 
 @pytest.mark.browser
 async def test_several_runs_begin_with_their_curves_and_a_refresh_shows_what_is_new(run, view, tmp_path):
-    other = made(tmp_path / "other", attempt(0, "lamp", True))
+    other = fill_run(tmp_path / "other", attempt(0, "lamp", True))
     async with serve(run, other) as server:
         await view.goto(server.url)
         names = view.locator("a")

@@ -21,10 +21,10 @@ class Scripted:
 
     def __init__(self, *answers):
         self._answers = list(answers)
-        self.asked = 0
+        self.queries = 0
 
     def holders(self):
-        self.asked += 1
+        self.queries += 1
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
@@ -48,7 +48,7 @@ async def test_waits_until_the_memory_of_an_ended_process_is_given_back():
     ours = GpuProcess(GONE, 0, 70 * GIB)
     nvml, events = Scripted([ours], [ours], []), []
     await noted({GONE: "123"}, nvml, events.append).freed(poll_seconds=0)
-    assert nvml.asked == 4
+    assert nvml.queries == 4
     assert events == []
 
 
@@ -91,7 +91,7 @@ async def test_a_job_is_noted_while_it_runs_and_waited_for_after(child):
     child.wait()
     await memory.freed()
     assert events == []
-    assert nvml.asked == 4
+    assert nvml.queries == 4
 
 
 async def test_without_the_library_nothing_is_waited_for():
@@ -129,7 +129,7 @@ def test_the_library_is_asked_about_every_gpu_and_its_instances():
     def instance(device, number):
         return f"{device}/{number}" if number == 0 else refuse()
 
-    found = Nvml(
+    gpu_processes = Nvml(
         library(
             nvmlDeviceGetCount=lambda: 2,
             nvmlDeviceGetHandleByIndex=lambda number: "ab"[number],
@@ -138,7 +138,7 @@ def test_the_library_is_asked_about_every_gpu_and_its_instances():
             nvmlDeviceGetMigDeviceHandleByIndex=instance,
         )
     ).holders()
-    assert found == [GpuProcess(1, 0, 5), GpuProcess(2, 0, 0)]
+    assert gpu_processes == [GpuProcess(1, 0, 5), GpuProcess(2, 0, 0)]
 
 
 def test_no_library_and_no_driver(monkeypatch):

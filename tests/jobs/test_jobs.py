@@ -77,14 +77,14 @@ def family(log):
 
 
 def alive(pids):
-    found = []
+    calls = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
-    return found
+            calls += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+    return calls
 
 
-def gone(pids, timeout=20):
+def wait_until_gone(pids, timeout=20):
     deadline = time.monotonic() + timeout
     while alive(pids) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -179,7 +179,7 @@ def test_nothing_outlives_a_killed_parent(log):
     finally:
         parent.kill()
         parent.wait()
-    assert gone([*tree, *guards])
+    assert wait_until_gone([*tree, *guards])
 
 
 async def test_what_a_killed_guard_leaves_ends_with_the_job_and_nothing_else(spawn, log):

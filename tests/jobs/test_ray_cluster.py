@@ -83,8 +83,8 @@ def test_an_error_travels():
 
 
 def test_ray_speaks_in_one_line():
-    told = "The actor died.\n\tclass_name: Rank\n\tactor_id: 12\nThe node was lost.\n"
-    assert one_line(RuntimeError(told)) == "The actor died. The node was lost."
+    text = "The actor died.\n\tclass_name: Rank\n\tactor_id: 12\nThe node was lost.\n"
+    assert one_line(RuntimeError(text)) == "The actor died. The node was lost."
 
 
 @pytest.mark.parametrize(

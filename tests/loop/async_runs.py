@@ -90,11 +90,11 @@ class AsyncRun:
 
     def read_trained(self) -> dict[int, set[str]]:
         """Return the ids that each trainer was given, by the version that it trained."""
-        found = {}
+        fields = {}
         for file in self.root.glob("checkpoints/model_*/trained.json"):
             record = json.loads((file.parent / "checkpoint.json").read_text())
-            found[record["iteration"]] = set(json.loads(file.read_text()))
-        return found
+            fields[record["iteration"]] = set(json.loads(file.read_text()))
+        return fields
 
     def _lines(self, file: Path) -> Iterator[dict[str, Any]]:
         for line in file.read_text().splitlines():

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tests.cli.runs import model
 from tests.curriculum.generating import SHOP, task
-from tests.records.made import SOLVED, published
+from tests.records.builders import SOLVED, published
 from tests.rewards.cases import seen
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
@@ -132,13 +132,13 @@ def settings_in(folder: Path, *more: str) -> Settings:
     if not file.exists():
         file.write_text("".join(f"{task(words, SHOP).model_dump_json()}\n" for words in WORDS))
         model(folder / "model")
-    told = (
+    result = (
         *(f"policy_config.base_model={folder / 'model'}", "policy_config.template=qwen3_vl_nothink"),
         *(f"tasks.train={file}", "rollout.test_episodes=2", "log_config.tracking=disabled"),
         *("curriculum.phases=2", "curriculum.tasks_per_phase=3", "curriculum.score=judge"),
         *("judge.base_url=http://127.0.0.1:9/v1", "generate.base_url=scripted", "generate.tasks_per_request=8"),
     )
-    return load(overrides=[*told, *more])
+    return load(overrides=[*result, *more])
 
 
 async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str, Any]]:
@@ -153,6 +153,6 @@ async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str,
     return shown
 
 
-def asked(run: RunDir, iteration: int) -> list[str]:
+def planned_instructions(run: RunDir, iteration: int) -> list[str]:
     """Return what the planned episodes of an iteration ask."""
     return [episode.task.instruction for episode in read_plan(run, Split.TRAIN, iteration)]

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.errors import WebGymError
 from webgym_cli.loop.admission import Admission, EpisodeGroup
 from webgym_cli.records.sampling import PolicyVersion
@@ -16,20 +16,20 @@ def group(name: str, size: int = 2, *, version: int | None = None, rewards=(), g
     """A group of so many episodes; those with rewards are stored."""
     episodes = tuple(f"{name}.{number}" for number in range(size))
     pending = {episode: None for episode in episodes}
-    made = EpisodeGroup(name, 0, episodes, frozenset(episodes[number] for number in greedy), pending)
+    episode_group = EpisodeGroup(name, 0, episodes, frozenset(episodes[number] for number in greedy), pending)
     if version is not None:
-        made.begin(version)
+        episode_group.begin(version)
     for episode, reward in zip(episodes, rewards, strict=False):
-        made.pending.pop(episode)
+        episode_group.pending.pop(episode)
         stored = trajectory(outcome=Outcome(reward=reward))
-        made.trajectories[episode] = stored.model_copy(update={"episode": episode, "id": episode})
-    return made
+        episode_group.trajectories[episode] = stored.model_copy(update={"episode": episode, "id": episode})
+    return episode_group
 
 
 def admission(*groups: EpisodeGroup, batch_size=4, max_staleness=1, served=0, used=0, **more) -> Admission:
-    made = Admission(batch_size, max_staleness, first=0, last=more.pop("last", 99), served=served, used=used, **more)
-    made.groups = {one.id: one for one in groups}
-    return made
+    result = Admission(batch_size, max_staleness, first=0, last=more.pop("last", 99), served=served, used=used, **more)
+    result.groups = {one.id: one for one in groups}
+    return result
 
 
 def test_as_many_groups_begin_as_the_served_version_and_the_bound_allow():
@@ -103,30 +103,30 @@ def test_the_greedy_episode_is_compared_with_nothing():
 
 
 def stored_step(of: EpisodeGroup, number: int, *, version: int, attempt: int = 0, reward: float | None = 1.0):
-    made = trajectory(outcome=Outcome(reward=reward))
-    step = made.steps[0].model_copy(
+    episode = trajectory(outcome=Outcome(reward=reward))
+    step = episode.steps[0].model_copy(
         update={"generation": Generation(policy_version=PolicyVersion(number=version, digest="x"))}
     )
     facts = {"episode": of.episodes[number], "attempt": attempt, "steps": (step,), "id": f"{of.id}.{number}.{attempt}"}
-    return made.model_copy(update=facts)
+    return episode.model_copy(update=facts)
 
 
 def test_a_group_is_as_old_as_its_oldest_step_and_has_the_newest_attempts():
-    made = group("a")
-    made.begin(3)
-    made.record(stored_step(made, 0, version=2), judged=False)
-    made.record(stored_step(made, 0, version=4, attempt=1), judged=False)
-    made.record(stored_step(made, 0, version=2), judged=False)
-    assert (made.oldest, made.trajectories["a.0"].attempt) == (2, 1)
+    episode_group = group("a")
+    episode_group.begin(3)
+    episode_group.record(stored_step(episode_group, 0, version=2), judged=False)
+    episode_group.record(stored_step(episode_group, 0, version=4, attempt=1), judged=False)
+    episode_group.record(stored_step(episode_group, 0, version=2), judged=False)
+    assert (episode_group.oldest, episode_group.trajectories["a.0"].attempt) == (2, 1)
 
 
 def test_a_group_is_closed_once_its_episodes_are_judged():
-    made = group("a", 1)
-    made.record(stored_step(made, 0, version=0, reward=None), judged=True)
-    made.pending.clear()
-    assert not made.closed
-    made.record(stored_step(made, 0, version=0), judged=True)
-    assert made.closed
+    episode_group = group("a", 1)
+    episode_group.record(stored_step(episode_group, 0, version=0, reward=None), judged=True)
+    episode_group.pending.clear()
+    assert not episode_group.closed
+    episode_group.record(stored_step(episode_group, 0, version=0), judged=True)
+    assert episode_group.closed
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2, 3])
@@ -143,9 +143,9 @@ def test_no_step_of_a_batch_is_older_than_the_bound(bound, waits, seed):
     while parent < batches:
         while free:
             if not queue and rules.may_begin():
-                made = group(f"g{number}", size, version=rules.served)
-                rules.groups[made.id] = made
-                queue += [(made, episode) for episode in made.episodes]
+                episode_group = group(f"g{number}", size, version=rules.served)
+                rules.groups[episode_group.id] = episode_group
+                queue += [(episode_group, episode) for episode in episode_group.episodes]
             if not queue:
                 break
             free -= 1
@@ -164,7 +164,7 @@ def test_no_step_of_a_batch_is_older_than_the_bound(bound, waits, seed):
             rules.served = parent
         else:
             free += 1
-            made, episode = subject
-            del made.pending[episode]
+            episode_group, episode = subject
+            del episode_group.pending[episode]
     assert max(ages) <= bound
     assert bound == 0 or max(ages) > 0

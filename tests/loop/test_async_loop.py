@@ -105,15 +105,15 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
     assert run.finish(BATCHES, ASYNC, "loop.iterations=1")[0] == 0
     for command in ("rollout", "prepare", "loop"):
         _, _, *words = run.command(command, BATCHES, "loop.mode=sync", "loop.iterations=2")
-        said = webgym(*words[1:], cwd=run.folder)
-        assert (said.returncode, "trains asynchronously" in said.stderr) == (2, True), (command, said.stderr)
-        assert "loop.mode=async" in said.stderr
+        result = webgym(*words[1:], cwd=run.folder)
+        assert (result.returncode, "trains asynchronously" in result.stderr) == (2, True), (command, result.stderr)
+        assert "loop.mode=async" in result.stderr
     assert run.finish(BATCHES, ASYNC, "loop.iterations=2")[0] == 0  # it goes on where it was
     assert check_ledger(run, bound=1)["versions"] == 2
 
 
 @pytest.mark.parametrize(
-    ("assignments", "options", "said"),
+    ("assignments", "options", "reply"),
     [
         ((), {"keep_going": True}, "--keep-going"),
         ((), {"phase": Phase.UPDATE}, "--phase update"),
@@ -127,9 +127,9 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
         (("train.algorithm=sft", "loop.stale=drop"), {}, "policy gradients"),
     ],
 )
-def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(tmp_path, assignments, options, said):
+def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(tmp_path, assignments, options, reply):
     run, usual = RunDir(tmp_path / "run"), ("rl.actor.recompute_old_log_probs=true", ASYNC)
     assert plan_loop(run, load(["sums"], [*usual])).mode == "async"
     with pytest.raises((SettingsError, UsageError)) as caught:
         plan_loop(run, load(["sums"], [*usual, *assignments]), **options)
-    assert said in f"{caught.value} {caught.value.hint}" and not run.root.exists()
+    assert reply in f"{caught.value} {caught.value.hint}" and not run.root.exists()

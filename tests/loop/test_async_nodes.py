@@ -28,8 +28,8 @@ def cluster():
 def run(tmp_path, tiny_model_dir, cluster):
     """A run that the cluster's nodes serve; no process of it is left at the end."""
     python = fake_python(tmp_path, dial_vllm.__file__)
-    made = NodesRun(tmp_path / "run", "vllm", tiny_model_dir)
-    made.usual = (
+    nodes_run = NodesRun(tmp_path / "run", "vllm", tiny_model_dir)
+    nodes_run.usual = (
         "train.algorithm=copying_batch",
         "loop.mode=async",
         "rollout.executor=ray",
@@ -40,9 +40,9 @@ def run(tmp_path, tiny_model_dir, cluster):
         "serve.replicas=1",
         "serve.port=0",
     )
-    yield made
-    psutil.wait_procs(made.find_servers(), 30)
-    assert made.find_servers() == []
+    yield nodes_run
+    psutil.wait_procs(nodes_run.find_servers(), 30)
+    assert nodes_run.find_servers() == []
 
 
 class NodesRun(AsyncRun):

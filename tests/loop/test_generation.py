@@ -18,30 +18,30 @@ WEBRL = PromptSpec(version=PromptVersion.WEBRL)
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
+    run_dir = RunDir(tmp_path / "run")
     overrides = [
         *(f"policy_config.base_model={model(tmp_path / 'model')}", "policy_config.template=qwen3_vl_nothink"),
         *("generate.base_url=scripted", "generate.tasks_per_request=3", "generate.requests_per_site=1"),
     ]
-    create_or_open(made, load(overrides=overrides))
-    return made
+    create_or_open(run_dir, load(overrides=overrides))
+    return run_dir
 
 
 @pytest.fixture
 def critic(monkeypatch, tmp_path):
     """A critic of the policy that finds the first task too hard; the prompts that it was asked about."""
-    asked = []
+    calls = []
 
     async def values(folder, policy, prompts, settings, log):
-        asked.append((folder, prompts, log.name))
+        calls.append((folder, prompts, log.name))
         return [[0.01], *[[0.5]] * (len(prompts) - 1)]
 
     monkeypatch.setattr(generation, "outcome_critic", lambda run: tmp_path / "critic")
     monkeypatch.setattr(generation, "success_probabilities", values)
-    return asked
+    return calls
 
 
-async def made(run, out):
+async def run_generation(run, out):
     async with StageContext(run, load(run_config=run.config), run.logs, lambda event: None) as context:
         return await generation.generate(context, out)
 
@@ -50,7 +50,7 @@ async def test_the_critic_values_the_prompt_of_the_first_step(run, critic, tmp_p
     failed = episode(0, "Find 3 hats", prompt=WEBRL)
     page = failed.steps[0].model_copy(update={"observation": Observation(url="http://shop.test/", html="<a>Hats</a>")})
     append(run, failed.model_copy(update={"steps": (page,)}))
-    summary = await made(run, tmp_path / "new.jsonl")
+    summary = await run_generation(run, tmp_path / "new.jsonl")
     ((folder, prompts, log),) = critic
     assert (folder, log, summary["critic"]) == (tmp_path / "critic", "critic.log", "critic")
     assert (len(prompts), summary["rejected"]["too_hard"], summary["kept"]) == (2, 1, 1)
@@ -61,7 +61,7 @@ async def test_the_critic_values_the_prompt_of_the_first_step(run, critic, tmp_p
 
 async def test_a_policy_that_is_shown_pictures_has_its_first_screenshot_valued(run, critic, tmp_path):
     append(run, episode(0, "Find 3 hats"))
-    await made(run, tmp_path / "new.jsonl")
+    await run_generation(run, tmp_path / "new.jsonl")
     ((_, prompts, _),) = critic
     (picture,) = episode(0, "Find 3 hats").steps[0].observation.pictures
     assert [(one.images[0].stem, one.sizes) for one in prompts] == [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import published, trajectory
+from tests.records.builders import published, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import BelowThresholdError, JobError, UsageError
 from webgym_cli.loop.loop import Loop

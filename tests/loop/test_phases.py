@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.loop.curriculum_stages import WORDS, Killed, Told, asked, ran, settings_in
+from tests.loop.curriculum_stages import WORDS, Killed, Told, planned_instructions, ran, settings_in
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.loop.curriculum import plan_curriculum
 from webgym_cli.loop.phases import Phases, last_iteration, phase_of
@@ -42,9 +42,9 @@ async def test_a_phase_is_generate_rollout_score_prepare_train_evaluate(run, tmp
 async def test_each_phase_tries_each_of_its_own_new_tasks_once(run, tmp_path):
     await ran(run, settings_in(tmp_path))
     for iteration in range(2):
-        assert sorted(asked(run, iteration)) == sorted(new(run, iteration))
+        assert sorted(planned_instructions(run, iteration)) == sorted(new(run, iteration))
         assert len(set(new(run, iteration))) == 3
-    assert set(asked(run.survey, 0)) == set(WORDS)
+    assert set(planned_instructions(run.survey, 0)) == set(WORDS)
     assert not {*new(run, 0), *new(run, 1)} & set(WORDS)
     assert not set(new(run, 0)) & set(new(run, 1))
 
@@ -94,7 +94,7 @@ async def test_the_survey_is_told_of_in_the_run_s_metrics(run, tmp_path):
 async def test_without_new_tasks_each_phase_draws_from_the_original_ones(run, tmp_path):
     await ran(run, settings_in(tmp_path, "curriculum.generate=false"))
     assert [call for call in Told.calls if call[0] == "train" and len(call) == 3] == [("train", 0, 3), ("train", 1, 3)]
-    assert set(asked(run, 0)) | set(asked(run, 1)) <= set(WORDS)
+    assert set(planned_instructions(run, 0)) | set(planned_instructions(run, 1)) <= set(WORDS)
     assert (run.survey.exists, run.new_tasks(0).exists()) == (False, False)
     assert [event["new_tasks"] for event in read_events(run, "phase")] == [None, None]
 
@@ -129,8 +129,8 @@ def test_an_iteration_that_was_begun_on_the_original_tasks_is_no_phase(run, tmp_
 
 async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatch):
     settings = settings_in(tmp_path)
-    told = plan_curriculum(run, settings).to_json()
-    assert told["phases_to_do"] == [
+    record = plan_curriculum(run, settings).to_json()
+    assert record["phases_to_do"] == [
         {
             "phase": 1,
             "iteration": 0,
@@ -138,8 +138,8 @@ async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatc
         },
         {"phase": 2, "iteration": 1, "steps": ["generate", "rollout", "score", "prepare", "train", "evaluate"]},
     ]
-    assert (told["baseline"], told["demonstrations_to_do"]) == (settings.policy_config.base_model, 0)
-    assert (told["stage"], told["evaluations"], told["survey_episodes"]) == ("curriculum", [0, 1, 2], 4)
+    assert (record["baseline"], record["demonstrations_to_do"]) == (settings.policy_config.base_model, 0)
+    assert (record["stage"], record["evaluations"], record["survey_episodes"]) == ("curriculum", [0, 1, 2], 4)
     monkeypatch.setattr(Told, "dies", "training 0")
     with pytest.raises(Killed):
         await ran(run, settings)
@@ -151,9 +151,9 @@ async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatc
 
 def test_a_plan_counts_the_demonstrations(run, tmp_path, monkeypatch):
     monkeypatch.setattr("webgym_cli.loop.loop_plan.plan_current_rollout", lambda *_: None)
-    told = plan_curriculum(run, settings_in(tmp_path, "loop.demonstration_iterations=2")).to_json()
-    assert (told["baseline"], told["demonstrations_to_do"]) == ("demonstrations", 2)
-    assert [phase["iteration"] for phase in told["phases_to_do"]] == [2, 3]
+    record = plan_curriculum(run, settings_in(tmp_path, "loop.demonstration_iterations=2")).to_json()
+    assert (record["baseline"], record["demonstrations_to_do"]) == ("demonstrations", 2)
+    assert [phase["iteration"] for phase in record["phases_to_do"]] == [2, 3]
 
 
 def test_phases_are_counted_after_the_demonstrations(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.loop.conftest import tell_phases
-from tests.loop.curriculum_stages import Killed, Told, asked, ran, settings_in
+from tests.loop.curriculum_stages import Killed, Told, planned_instructions, ran, settings_in
 from webgym_cli.loop import phases
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_events
@@ -40,7 +40,7 @@ async def test_killed_anywhere_and_run_again_it_is_the_uninterrupted_one(run, un
     assert sorted(Told.tried) == tried, "each episode once"
     for iteration in range(2):
         assert run.new_tasks(iteration).read_bytes() == whole.new_tasks(iteration).read_bytes()
-        assert asked(run, iteration) == asked(whole, iteration)
+        assert planned_instructions(run, iteration) == planned_instructions(whole, iteration)
     assert version(run) == 2
     for name in ("evaluation", "phase"):
         assert [_timeless(event) for event in read_events(run, name)] == [

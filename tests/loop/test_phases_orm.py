@@ -20,14 +20,14 @@ async def server():
 
 @pytest.fixture
 def settings(server, tmp_path):
-    told = ("curriculum.score=orm", f"orm.base_url={server.base_url}", f"orm.model={MODEL}", "judge.base_url=")
-    return settings_in(tmp_path, *told, "orm.retries=0", "orm.concurrency=1")
+    result = ("curriculum.score=orm", f"orm.base_url={server.base_url}", f"orm.model={MODEL}", "judge.base_url=")
+    return settings_in(tmp_path, *result, "orm.retries=0", "orm.concurrency=1")
 
 
 def scored(run, iteration):
     """The probabilities of an iteration's episodes, each with how often it was scored."""
-    found = read_judgements(run, Split.TRAIN, iteration)
-    return [(round(said[0].probability, 3), len(said)) for said in found.values()]
+    judgements = read_judgements(run, Split.TRAIN, iteration)
+    return [(round(judgements[0].probability, 3), len(judgements)) for judgements in judgements.values()]
 
 
 async def test_what_nobody_scores_else_gets_its_probability_and_weighs_the_new_tasks(run, settings):
@@ -58,7 +58,7 @@ async def test_where_all_is_scored_nothing_is_scored_again(run, settings, server
     Told.dies = "prepare 2"
     with pytest.raises(Killed, match="prepare 2"):
         await ran(run, more)
-    asked = len(server.asked)
+    result = len(server.requests)
     await ran(run, more)
-    assert len(server.asked) == asked
+    assert len(server.requests) == result
     assert len(list(read_events(run, "score"))) == count + 1

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.prepare.actor_server import ActorServer
-from tests.prepare.rl_made import build_model, episode, line_of, served, settings, store, talk, write_plan
-from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_phase
-from tests.records.made import UNSOLVED
+from tests.prepare.rl_builders import build_model, episode, line_of, served, settings, store, talk, write_plan
+from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
+from tests.records.builders import UNSOLVED
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError, MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop import preparation
@@ -52,8 +52,8 @@ nobody = Servers()
 async def prepare(run, settings, sink, servers, *, again):
     """Prepare with these servers; return the record, and whether it was written now."""
     written = len(list(read_events(run, "prepare")))
-    made = await preparation.prepare(StageContext(run, settings, run.logs, sink, servers), again=again)
-    return made, len(list(read_events(run, "prepare"))) > written
+    prepared_record = await preparation.prepare(StageContext(run, settings, run.logs, sink, servers), again=again)
+    return prepared_record, len(list(read_events(run, "prepare"))) > written
 
 
 @pytest.fixture(scope="module")
@@ -120,17 +120,17 @@ def shown(tmp_path, model):
 async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path, model, shown, server):
     run, events, served = RunDir(tmp_path / "second"), [], Servers((server.base_url,))
     with_ = second_phase(run, model, experience(shown))
-    made, fresh = await prepare(run, with_, events.append, served, again=False)
-    assert (fresh, made.policy, made.current_rows, made.replayed_rows) == (True, POLICY, 4, 7)
-    assert (len(server.asked), served.starts) == (7, 1)
+    prepared, fresh = await prepare(run, with_, events.append, served, again=False)
+    assert (fresh, prepared.policy, prepared.current_rows, prepared.replayed_rows) == (True, POLICY, 4, 7)
+    assert (len(server.requests), served.starts) == (7, 1)
     rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
-    assert sorted(server.asked) == sorted(row["input_ids"] for row in rows)
-    assert format_preparation(made, run, with_).startswith("5 trajectories in 11 rows (7 of them replayed), ")
-    told = [event for event in events if event["event"] == "replay_progress"]
-    assert [(event["done"], event["total"]) for event in told] == [(1, 3), (2, 3), (3, 3)]
-    assert await prepare(run, with_, events.append, nobody, again=False) == (made, False)
+    assert sorted(server.requests) == sorted(row["input_ids"] for row in rows)
+    assert format_preparation(prepared, run, with_).startswith("5 trajectories in 11 rows (7 of them replayed), ")
+    result = [event for event in events if event["event"] == "replay_progress"]
+    assert [(event["done"], event["total"]) for event in result] == [(1, 3), (2, 3), (3, 3)]
+    assert await prepare(run, with_, events.append, nobody, again=False) == (prepared, False)
     again, _ = await prepare(run, with_, events.append, nobody, again=True)  # all is known
-    assert again.digest == made.digest
+    assert again.digest == prepared.digest
 
 
 async def test_a_server_that_dies_while_it_scores_ends_the_preparation(tmp_path, model, shown):
@@ -157,8 +157,8 @@ async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown
 
     monkeypatch.setattr(Serving, "current", current)
     async with StageContext(run, with_, tmp_path, events.append) as context:
-        made = await preparation.prepare(context)
-    assert (len(server.asked), made.replayed_rows) == (7, 7)
+        prepared_record = await preparation.prepare(context)
+    assert (len(server.requests), prepared_record.replayed_rows) == (7, 7)
     (noted,) = metrics(run, "prepare")
     assert (noted["current_rows"], noted["replayed_rows"]) == (4, 7)
 
@@ -172,10 +172,10 @@ async def test_a_scoring_that_broke_off_goes_on_where_it_was(tmp_path, model, sh
         await prepare(run, with_, lambda event: None, nobody, again=False)
     assert "what was scored stays" in caught.value.hint
     assert not run.rl_data.exists()
-    before = list(server.asked)
-    made, _ = await prepare(run, with_, lambda event: None, nobody, again=False)
-    assert (len(before), len(server.asked), made.replayed_rows) == (3, 7, 7)
-    assert not [one for one in server.asked[3:] if one in before]
+    before = list(server.requests)
+    prepared, _ = await prepare(run, with_, lambda event: None, nobody, again=False)
+    assert (len(before), len(server.requests), prepared.replayed_rows) == (3, 7, 7)
+    assert not [one for one in server.requests[3:] if one in before]
 
 
 async def test_an_address_that_is_none_is_refused_first(tmp_path, model):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.agent.policy_host import Host
-from tests.records.made import published
+from tests.records.builders import published
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
@@ -78,8 +78,8 @@ async def test_policy_servers_share_a_rollout_and_the_one_that_is_down_is_named(
     assert summary["servers"][up.url]["requests"] == up.answered == summary["steps"] == 8
     lost = summary["servers"][down.url]["requests"]
     assert 1 <= lost <= 4, "its breaker opens after three failures in a row; a fourth may be under way by then"
-    (told,) = [event["message"] for event in seen if event["event"] == "rollout"]
-    assert told.endswith(f"{down.url} failed {lost} of {lost} requests")
+    (message,) = [event["message"] for event in seen if event["event"] == "rollout"]
+    assert message.endswith(f"{down.url} failed {lost} of {lost} requests")
 
 
 class Varied(Host):

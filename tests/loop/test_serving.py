@@ -24,18 +24,18 @@ from webgym_cli.util.files import read_json, write_json
 async def serving(tmp_path, monkeypatch):
     """Returns how to make the servers of a run whose first policy is the base model."""
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
-    made = []
+    servings = []
 
     def make(*overrides):
         base, python = weights(tmp_path / "base", b"one"), fake_python(tmp_path)
         given = ["serve.port=0", f"policy_config.base_model={base}", f"venvs.serve={python}", *overrides]
         run, settings = RunDir(tmp_path / "run"), load(overrides=given)
         create_or_open(run, settings)
-        made.append(Serving(run, settings, tmp_path / "logs", lambda event: None))
-        return made[-1]
+        servings.append(Serving(run, settings, tmp_path / "logs", lambda event: None))
+        return servings[-1]
 
     yield make
-    for one in made:
+    for one in servings:
         await one.stop()
 
 
@@ -194,7 +194,7 @@ async def test_a_lora_policy_is_served_as_one_adapter_a_version_on_the_same_weig
     await one.stop()
     (url,) = await one.current()  # after a kill
     assert (await look(url))["adapters"] == ["policy-v2"] and one.policy.model == "policy-v2"
-    assert [found[:2] for found in kept(one.run)] == [
+    assert [item[:2] for item in kept(one.run)] == [
         ("serve", None), ("swap", "adapter"), ("swap", "adapter"), ("serve", None),
     ]  # fmt: skip
 

@@ -25,7 +25,7 @@ class ActorServer:
         self.usual = UNLIKELY
         """The log-probability of other tokens."""
         self.max_model_len = max_model_len
-        self.asked: list[list[int]] = []
+        self.requests: list[list[int]] = []
         """The sequences of the questions so far."""
         self.statuses: deque[int] = deque()
         """HTTP statuses that the next questions get; 200: an answer."""
@@ -53,13 +53,13 @@ class ActorServer:
         status = self.statuses.popleft() if self.statuses else 200
         if status != 200 or len(body["prompt"]) + body["max_tokens"] > self.max_model_len:
             return web.json_response({"error": {"message": "no"}}, status=400 if status == 200 else status)
-        if self.answers is not None and len(self.asked) >= self.answers:
+        if self.answers is not None and len(self.requests) >= self.answers:
             self.waiting.set()
             await asyncio.Event().wait()
-        self.asked.append(body["prompt"])
-        return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._told(body)}]})
+        self.requests.append(body["prompt"])
+        return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._prompt_logprobs(body)}]})
 
-    def _told(self, body: dict[str, Any]) -> list[Any]:
+    def _prompt_logprobs(self, body: dict[str, Any]) -> list[Any]:
         entries = [
             {str(token): {"logprob": logprob, "rank": 1, "decoded_token": ""}}
             for token, logprob in zip(body["prompt"], self.of(body["prompt"]), strict=True)

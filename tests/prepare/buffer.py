@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.records.made import store_images
+from tests.records.builders import store_images
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.convert import Converter
@@ -35,9 +35,9 @@ def settings(*overrides: str) -> Settings:
 
 def fill(run: RunDir, *trajectories: Trajectory, rank: int = 0) -> None:
     """Store trajectories with their images."""
-    for made in trajectories:
-        store_images(run, made)
-        append(run, made, rank)
+    for trajectory in trajectories:
+        store_images(run, trajectory)
+        append(run, trajectory, rank)
 
 
 def converter(run: RunDir, with_: Settings) -> Converter:

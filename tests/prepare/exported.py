@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from tests.prepare.buffer import settings
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.prepare.export.export import Export, ExportStats
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.index.selection import TrajectoryQuery

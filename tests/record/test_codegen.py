@@ -26,9 +26,9 @@ def read(path: Path, *lines: object) -> list[dict]:
 def test_codegen_s_recording_is_replayed_and_trained(folder):
     record = ("record", "run", "-c", "site.yaml", "--from", str(CODEGEN), "--task")
     assert "close-printer" in webgym(folder, *record, "close-printer", "--dry-run")
-    said = webgym(folder, *record, "close-printer")
+    result = webgym(folder, *record, "close-printer")
     (kept,) = stored(folder)
-    assert (kept["policy"], kept["outcome"]["reward"]) == ("oracle", 1.0), said
+    assert (kept["policy"], kept["outcome"]["reward"]) == ("oracle", 1.0), result
     assert [step["action"]["name"] for step in kept["steps"]] == ["type", "click", "click", "answer"]
     assert kept["steps"][0]["action"]["text"] == "Printer\n"
     assert "eligible steps\t4" in webgym(folder, "inspect-buffer", "run")

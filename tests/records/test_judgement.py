@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, effective_verdict, needs_judge, scored_by_environment, with_verdict
 from webgym_cli.records.task import Task
@@ -58,12 +58,12 @@ def test_a_verdict_mends_a_judge_that_failed():
 
 
 @pytest.mark.parametrize(
-    "said", [{"success": True}, {"failure": FailureKind.SITE_BLOCKED}, {"failure": FailureKind.JUDGE_FAILED}], ids=str
+    "fields", [{"success": True}, {"failure": FailureKind.SITE_BLOCKED}, {"failure": FailureKind.JUDGE_FAILED}], ids=str
 )
-def test_the_environments_own_reward_stands_whatever_a_judge_says(said):
-    outcome = with_verdict(episode(SCORED), judgement(**said)).outcome
+def test_the_environments_own_reward_stands_whatever_a_judge_says(fields):
+    outcome = with_verdict(episode(SCORED), judgement(**fields)).outcome
     assert (outcome.reward, outcome.failure) == (0.0, None)
-    judges = tuple(Score(source="judge", value=1.0, detail="big") for _ in range("success" in said))
+    judges = tuple(Score(source="judge", value=1.0, detail="big") for _ in range("success" in fields))
     assert outcome.scores == (*SCORED.scores, *judges)
 
 
@@ -82,8 +82,8 @@ def test_the_environments_own_reward_stands_whatever_a_judge_says(said):
     ],
 )
 def test_whose_the_reward_is(outcome, task, scored, needed):
-    found = episode(outcome, task)
-    assert (scored_by_environment(found), needs_judge(found)) == (scored, needed)
+    result = episode(outcome, task)
+    assert (scored_by_environment(result), needs_judge(result)) == (scored, needed)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_judgement_is_a_verdict_or_a_failure(changes):
 
 
 def test_a_judgement_survives_its_line():
-    made = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="é", unavailable=True)
-    assert Judgement.model_validate_json(made.to_line()) == made
-    assert "\n" not in made.to_line()
+    verdict = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="é", unavailable=True)
+    assert Judgement.model_validate_json(verdict.to_line()) == verdict
+    assert "\n" not in verdict.to_line()
 
 
 def by_orm(probability=0.75, **changes):
@@ -124,7 +124,7 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("values", "expected"),
     [
         ([], None),
         (["orm 1", "orm 2"], "orm 2"),
@@ -136,8 +136,8 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
     ],
     ids=str,
 )
-def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(said, expected):
-    made = {
+def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(values, expected):
+    fields = {
         "orm 1": by_orm(0.1, success=False),
         "orm 2": by_orm(0.2, success=False),
         "judge 1": judgement(),
@@ -145,7 +145,7 @@ def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(said, ex
         "failed": judgement(failure=FailureKind.JUDGE_FAILED),
         "blocked": judgement(failure=FailureKind.SITE_BLOCKED),
     }
-    assert effective_verdict([made[name] for name in said]) == (made[expected] if expected else None)
+    assert effective_verdict([fields[name] for name in values]) == (fields[expected] if expected else None)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from webgym_cli.records.task import DifficultyBand, Task
 
 def test_the_key_is_the_same_in_every_process():
     code = "from webgym_cli.records.task import Task; print(Task(id='a', extra={'x': [1, 'é']}).key)"
-    said = {
+    rows = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert said == {Task(id="a", extra={"x": [1, "é"]}).key}
+    assert rows == {Task(id="a", extra={"x": [1, "é"]}).key}
 
 
 def test_the_key_depends_on_the_content_not_on_the_order_of_its_extras():

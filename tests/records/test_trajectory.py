@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.records.made import CLICK, CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
+from tests.records.builders import CLICK, CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sampling import Sampling
@@ -96,11 +96,11 @@ trajectories = st.builds(
 
 
 @settings(max_examples=40)
-@given(made=trajectories)
-def test_a_trajectory_survives_its_line(made):
-    line = made.to_line()
+@given(original=trajectories)
+def test_a_trajectory_survives_its_line(original):
+    line = original.to_line()
     assert "\n" not in line
-    assert Trajectory.model_validate_json(line) == made
+    assert Trajectory.model_validate_json(line) == original
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -116,12 +116,12 @@ def test_scores_are_finite(number):
 
 
 def test_the_line_is_strict_json_even_with_infinite_numbers():
-    made = trajectory(steps=0).model_copy(
+    episode = trajectory(steps=0).model_copy(
         update={"steps": (step(generation=Generation(token_ids=(1,), logprobs=(float("-inf"),))),)}
     )
-    line = made.to_line()
+    line = episode.to_line()
     json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert Trajectory.model_validate_json(line) == made
+    assert Trajectory.model_validate_json(line) == episode
 
 
 def test_the_line_says_its_schema():

@@ -21,8 +21,8 @@ def did(
     number: int, name: str, solved: bool | None, iteration: int = 0, task: Task | None = None, **changes: Any
 ) -> Trajectory:
     """Return a policy's test episode at a task of that name, or at the given one; its number is its seed."""
-    made = attempt(number, name, solved, iteration, **{"policy": "model", **changes})
-    return made if task is None else made.model_copy(update={"task": task})
+    trajectory = attempt(number, name, solved, iteration, **{"policy": "model", **changes})
+    return trajectory if task is None else trajectory.model_copy(update={"task": task})
 
 
 def at(seconds: float) -> str:

@@ -53,11 +53,11 @@ def test_ticks_are_round(low, high, expected):
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
 def test_ticks_hold_what_is_between_them_and_are_few(low, span):
-    found = compute_ticks(low, low + span)
-    room = (found[1] - found[0]) * 1e-6
-    assert 2 <= len(found) <= 9
-    assert found[0] <= low + room
-    assert found[-1] >= low + span - room
+    ticks = compute_ticks(low, low + span)
+    room = (ticks[1] - ticks[0]) * 1e-6
+    assert 2 <= len(ticks) <= 9
+    assert ticks[0] <= low + room
+    assert ticks[-1] >= low + span - room
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.5, "50 %"), (0.0833, "8.3 %"), (1, "100 %"), (-0.0241, "-2.4 %")])

@@ -7,8 +7,8 @@ import re
 import pytest
 import pytest_asyncio
 
-from tests.inspect.buffers import made
-from tests.records.made import CRASHED, SOLVED, shot, step, trajectory
+from tests.inspect.buffers import fill_run
+from tests.records.builders import CRASHED, SOLVED, shot, step, trajectory
 from tests.report.runs import at, compared, did, facts, log_steps, note
 from webgym_cli.compare.views import render_comparison
 from webgym_cli.config.load import load
@@ -43,7 +43,7 @@ def run(tmp_path):
         odd = {"instruction": HOSTILE, "task": hostile, "policy": HOSTILE, "split": Split.TRAIN}
         odd["outcome"] = SOLVED.model_copy(update={"answer": HOSTILE})
         episodes.append(trajectory(30, iteration=iteration, **odd))
-    made_run = made(tmp_path / "run", *(found.model_copy(update={"steps": steps}) for found in episodes))
+    made_run = fill_run(tmp_path / "run", *(episode.model_copy(update={"steps": steps}) for episode in episodes))
     note(
         made_run,
         *(
@@ -91,9 +91,9 @@ def rendered(run, price=None):
 
 
 def policy_of(text):
-    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
-    assert found is not None
-    return found[1].replace("&#39;", "'")
+    match = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert match is not None
+    return match[1].replace("&#39;", "'")
 
 
 def test_nothing_foreign_is_markup_and_nothing_is_loaded(run):
@@ -114,7 +114,7 @@ def test_nothing_foreign_is_markup_and_nothing_is_loaded(run):
 
 
 def test_a_run_without_anything_has_a_page_that_says_so(tmp_path):
-    run = made(tmp_path / "run")
+    run = fill_run(tmp_path / "run")
     assert build_sections(facts(run)) == []
     text = rendered(run).decode()
     assert "There are no trajectories yet." in text
@@ -122,29 +122,29 @@ def test_a_run_without_anything_has_a_page_that_says_so(tmp_path):
 
 
 def test_every_chart_has_its_numbers_in_a_table(run):
-    found = {figure.title: figure for section in build_sections(facts(run)) for figure in section.figures}
-    rows = found["Success by split"].table.rows
+    by_title = {figure.title: figure for section in build_sections(facts(run)) for figure in section.figures}
+    rows = by_title["Success by split"].table.rows
     assert rows[0] == ("test", "0", "20 %", "5.7 % to 51 %", "2 of 10 solved")
     assert [row[:3] for row in rows if row[0] == "demonstrations"] == [("demonstrations", "0", "100 %")]
-    assert found["Success by difficulty, train"].legend == ("medium",)
-    assert found["Loss"].table.rows[3:5] == (
+    assert by_title["Success by difficulty, train"].legend == ("medium",)
+    assert by_title["Loss"].table.rows[3:5] == (
         ("all trainings", "4", "1.1", "version 2, 1 logged"),
         ("all trainings", "5", "1.2", "version 2, 1 logged"),
     )
-    assert len(found["Failures by kind"].table.rows) == 1
-    assert found["Samples by dataset"].table.rows[0] == ("iteration 0", "9", "1", "10")
-    assert found["Time by iteration"].table.rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")
+    assert len(by_title["Failures by kind"].table.rows) == 1
+    assert by_title["Samples by dataset"].table.rows[0] == ("iteration 0", "9", "1", "10")
+    assert by_title["Time by iteration"].table.rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")
 
 
 def test_cost_is_told_with_its_price_and_asked_for_without(run):
-    def told(price):
+    def time_and_cost(price):
         shown = build_sections(facts(run, 8, price))
         return next(f for section in shown for f in section.figures if f.title == "Time and cost")
 
-    assert told(90.0).table.rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
-    assert told(90.0).note == "Counted for 8 GPUs, all the time, at 90 an hour each."
-    assert (told(None).table.rows[-1][-1], "--gpu-hour-price" in told(None).note) == ("-", True)
-    assert ("prepare", "3", "not told", "-", "-", "-") in told(None).table.rows
+    assert time_and_cost(90.0).table.rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
+    assert time_and_cost(90.0).note == "Counted for 8 GPUs, all the time, at 90 an hour each."
+    assert (time_and_cost(None).table.rows[-1][-1], "--gpu-hour-price" in time_and_cost(None).note) == ("-", True)
+    assert ("prepare", "3", "not told", "-", "-", "-") in time_and_cost(None).table.rows
     assert b"GPU hours</div>" in rendered(run, 90.0)
 
 
@@ -242,10 +242,10 @@ def brightness(picture):
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [375, 1280])
 async def test_a_comparison_in_chromium(view, run, tmp_path, width):
-    other = made(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
-    found = compared(run, other)
+    other = fill_run(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
+    rows = compared(run, other)
     path = tmp_path / "ab.html"
-    path.write_bytes(render_comparison(found))
+    path.write_bytes(render_comparison(rows))
     await view.set_viewport_size({"width": width, "height": 700})
     await view.goto(path.as_uri())
     await clean(view)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.inspect.buffers import made
-from tests.records.made import CRASHED, SOLVED, trajectory
+from tests.inspect.buffers import fill_run
+from tests.records.builders import CRASHED, SOLVED, trajectory
 from tests.records.test_judgement import ANSWERED, SCORED, WEB, judgement
 from tests.report.runs import did, facts
 from webgym_cli.records.failure import FailureKind
@@ -20,8 +20,8 @@ from webgym_cli.store.buffer import append_judgement
 HARD = Task(id="hard", start_url="http://hard.test/", difficulty=9)
 
 
-def whole(found):
-    return {(row["series"], row["iteration"]): row for row in found["points"] if row["band"] is None}
+def whole(rows):
+    return {(row["series"], row["iteration"]): row for row in rows["points"] if row["band"] is None}
 
 
 def test_a_server_is_not_the_runs_policy(tmp_path):
@@ -31,19 +31,21 @@ def test_a_server_is_not_the_runs_policy(tmp_path):
     other = [did(n, "a", solved=True, policy=served).model_copy(update={"id": f"x{n}"}) for n in range(4)]
     later = [did(n, "a", solved=n > 1, iteration=1) for n in range(4)]
     trained = [did(n, "a", solved=True, policy=served, iteration=3, split=Split.TRAIN) for n in range(4)]
-    found = facts(made(tmp_path / "run", *own, *other, *later, *trained))
-    rates = {key: point["success_rate"] for key, point in whole(found).items()}
+    result = facts(fill_run(tmp_path / "run", *own, *other, *later, *trained))
+    rates = {key: point["success_rate"] for key, point in whole(result).items()}
     assert list(rates) == [("test", 0), ("test", 1), (f"test of {served}", 0), (f"train of {served}", 3)]
     assert list(rates.values()) == [0.0, 0.5, 1.0, 1.0]
-    assert {key: of["k"]["1"]["rate"] for key, of in found["pass_at_k"].items()} == {"test 0": 0.0, "test 1": 0.5}
-    assert find_newest_test(found["points"])["success_rate"] == 0.5
-    assert {point["key"] for point in found["means"]} == {key for key, _ in rates}
-    (figure,) = [one for section in build_sections(found) for one in section.figures if one.title == "Success by split"]
+    assert {key: of["k"]["1"]["rate"] for key, of in result["pass_at_k"].items()} == {"test 0": 0.0, "test 1": 0.5}
+    assert find_newest_test(result["points"])["success_rate"] == 0.5
+    assert {point["key"] for point in result["means"]} == {key for key, _ in rates}
+    (figure,) = [
+        one for section in build_sections(result) for one in section.figures if one.title == "Success by split"
+    ]
     assert figure.legend == ("test", f"test of {served}", f"train of {served}")
 
 
 def test_points_are_of_series_iteration_and_band(tmp_path):
-    run = made(
+    run = fill_run(
         tmp_path / "run",
         did(0, "a", solved=True, steps=1),
         did(1, "a", solved=False, steps=4),
@@ -54,37 +56,37 @@ def test_points_are_of_series_iteration_and_band(tmp_path):
         did(5, "a", solved=True, iteration=1, split=Split.TRAIN),
         trajectory(0, outcome=SOLVED),  # by the expert
     )
-    found = facts(run)
-    first = whole(found)["test", 0]
+    result = facts(run)
+    first = whole(result)["test", 0]
     assert (first["trajectories"], first["scored"], first["successes"], first["failures"]) == (5, 3, 2, 1)
     low, high = wilson(2, 3)
     assert (first["success_rate"], first["interval"]) == (0.6667, [round(low, 4), round(high, 4)])
     assert (first["mean_steps"], first["mean_steps_solved"]) == (3.0, 2.0)  # the crash's nine steps say nothing
-    assert list(whole(found)) == [("test", 0), ("test", 1), ("train", 1), ("demonstrations", 0)]
-    bands = {row["band"]: (row["successes"], row["scored"]) for row in found["points"] if row["iteration"] == 0}
-    assert [row["band"] for row in found["points"][:3]] == [None, "easy", "hard"]
+    assert list(whole(result)) == [("test", 0), ("test", 1), ("train", 1), ("demonstrations", 0)]
+    bands = {row["band"]: (row["successes"], row["scored"]) for row in result["points"] if row["iteration"] == 0}
+    assert [row["band"] for row in result["points"][:3]] == [None, "easy", "hard"]
     assert bands["hard"] == (1, 1)
-    assert "1" not in found["pass_at_k"].get("train 0", {}).get("k", {})  # an expert's success is no policy's chance
+    assert "1" not in result["pass_at_k"].get("train 0", {}).get("k", {})  # an expert's success is no policy's chance
 
 
 def test_nothing_scored_has_no_rate(tmp_path):
-    found = whole(facts(made(tmp_path / "run", did(0, "a", solved=None))))["test", 0]
-    assert (found["scored"], found["success_rate"], found["interval"]) == (0, None, None)
+    result = whole(facts(fill_run(tmp_path / "run", did(0, "a", solved=None))))["test", 0]
+    assert (result["scored"], result["success_rate"], result["interval"]) == (0, None, None)
 
 
 def test_an_empty_run_has_nothing_to_tell(tmp_path):
-    found = facts(made(tmp_path / "run"))
-    assert (found["trajectories"], found["steps"], found["points"], found["verdicts"]) == (0, 0, [], [])
-    assert found["failures"] == {"by_kind": {}, "stops": {}}
-    assert (found["timing"]["first"], found["timing"]["idle_share"]) == (None, None)
+    result = facts(fill_run(tmp_path / "run"))
+    assert (result["trajectories"], result["steps"], result["points"], result["verdicts"]) == (0, 0, [], [])
+    assert result["failures"] == {"by_kind": {}, "stops": {}}
+    assert (result["timing"]["first"], result["timing"]["idle_share"]) == (None, None)
 
 
 def test_failures_are_counted_by_kind(tmp_path):
     timeout = Outcome(failure=FailureKind.PAGE_TIMEOUT)
     episodes = [did(n, "a", solved=False, outcome=CRASHED if n else timeout) for n in range(3)]
-    found = facts(made(tmp_path / "run", *episodes, did(200, "a", solved=True)))["failures"]
-    assert found["by_kind"] == {"browser_crashed": 2, "page_timeout": 1}
-    assert found["stops"] == {"terminated": {"count": 1, "successes": 1}}
+    failures = facts(fill_run(tmp_path / "run", *episodes, did(200, "a", solved=True)))["failures"]
+    assert failures["by_kind"] == {"browser_crashed": 2, "page_timeout": 1}
+    assert failures["stops"] == {"terminated": {"count": 1, "successes": 1}}
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def judged_run(tmp_path):
     """Three judged episodes; the environment has an opinion of the second."""
     episodes = [trajectory(0, outcome=ANSWERED, task=WEB), trajectory(1, outcome=SCORED, task=WEB)]
     episodes.append(trajectory(2, outcome=ANSWERED, task=WEB))
-    run = made(tmp_path / "run", *episodes)
+    run = fill_run(tmp_path / "run", *episodes)
     for episode, success in zip(episodes, (True, True, False), strict=True):
         append_judgement(run, Split.TRAIN, 0, judgement(trajectory=episode.id, success=success))
     return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.inspect.buffers import made
+from tests.inspect.buffers import fill_run
 from tests.report.runs import at, facts, note
 from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.report import timing
@@ -38,30 +38,30 @@ def test_a_training_lasts_from_its_dataset_to_its_checkpoint():
         ("rollout", 20),
         ("train", 60),
     ]
-    told = [PREPARE, {**TRAIN, "seconds": 7}]
-    assert [(span.stage, span.seconds) for span in find_spans(told)] == [("train", 7)]
+    result = [PREPARE, {**TRAIN, "seconds": 7}]
+    assert [(span.stage, span.seconds) for span in find_spans(result)] == [("train", 7)]
     assert find_spans([{**TRAIN, "name": "another"}, PREPARE]) == []
 
 
 def test_idle_is_what_no_stage_covers():
-    found = measure_timing(LOOP)
-    assert (found["wall_seconds"], found["idle_seconds"], found["idle_share"]) == (111, 21, round(21 / 111, 4))
-    assert found["stages"] == {
+    result = measure_timing(LOOP)
+    assert (result["wall_seconds"], result["idle_seconds"], result["idle_share"]) == (111, 21, round(21 / 111, 4))
+    assert result["stages"] == {
         "evaluation": {"times": 1, "seconds": 10},
         "rollout": {"times": 1, "seconds": 20},
         "prepare": {"times": 1, "seconds": None},
         "train": {"times": 1, "seconds": 60},
     }
-    assert found["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20, "train": 60}}
-    assert (found["first"], found["last"]) == ("2026-01-02T00:00:00+00:00", "2026-01-02T00:01:51+00:00")
-    assert found["episode_seconds"] == {"act": 12.5}
+    assert result["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20, "train": 60}}
+    assert (result["first"], result["last"]) == ("2026-01-02T00:00:00+00:00", "2026-01-02T00:01:51+00:00")
+    assert result["episode_seconds"] == {"act": 12.5}
 
 
 def test_stages_at_the_same_time_are_covered_once():
     judge = {"event": "judge", "seconds": 30, "at": at(35)}
-    found = measure_timing([EVALUATION, judge, ROLLOUT])
-    assert found["idle_seconds"] == 0  # 0-10, 5-35, 20-40
-    assert found["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20}}
+    result = measure_timing([EVALUATION, judge, ROLLOUT])
+    assert result["idle_seconds"] == 0  # 0-10, 5-35, 20-40
+    assert result["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20}}
 
 
 def test_cost_is_hours_times_gpus_times_price():
@@ -91,21 +91,21 @@ def test_cost_is_hours_times_gpus_times_price():
     ids=str,
 )
 def test_events_of_another_shape_are_no_obstacle(tmp_path, odd):
-    run = made(tmp_path / "run")
+    run = fill_run(tmp_path / "run")
     note(run, EVALUATION, {**ROLLOUT, **odd}, {**PREPARE, "train_samples": "many"}, {**TRAIN, **odd, "loss": "low"})
-    found = facts(run)
-    assert found["timing"]["stages"]["evaluation"]["seconds"] == 10
-    assert (found["datasets"], found["trainings"]) == ([], [])
+    result = facts(run)
+    assert result["timing"]["stages"]["evaluation"]["seconds"] == 10
+    assert (result["datasets"], result["trainings"]) == ([], [])
 
 
 def test_events_come_in_the_order_of_time(tmp_path):
-    run = made(tmp_path / "run")
+    run = fill_run(tmp_path / "run")
     note(run, *reversed(LOOP))
     assert read_timed_events(run) == timed(LOOP)
 
 
 def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
-    run = made(tmp_path / "run")
+    run = fill_run(tmp_path / "run")
     training = {**TRAIN, "version": 1, "parent": "base", "steps": 3, "loss": float("nan")}
     note(run, 3, [1], "train", training, {**training, "version": 2, "loss": 0.5})
     assert [training.loss for training in facts(run)["trainings"]] == [None, 0.5]
@@ -162,10 +162,10 @@ def test_several_replicas_start_at_once():
 
 def test_a_server_that_starts_while_another_policy_acts_leaves_no_gpu_idle():
     rollout = {"event": "rollout", "iteration": 0, "seconds": 20, "at": at(20), "judge_tail_seconds": 99}
-    found = measure_timing([SERVE, rollout])["gpu"]
-    assert (found["busy_seconds"], found["causes"]["server_start"]) == (0, 20)  # all of it was judging
-    found = measure_timing([SERVE, {**rollout, "judge_tail_seconds": "x"}])["gpu"]
-    assert (found["busy_seconds"], found["idle_seconds"], found["idle_share"]) == (20, 0, 0)
+    gpu = measure_timing([SERVE, rollout])["gpu"]
+    assert (gpu["busy_seconds"], gpu["causes"]["server_start"]) == (0, 20)  # all of it was judging
+    gpu = measure_timing([SERVE, {**rollout, "judge_tail_seconds": "x"}])["gpu"]
+    assert (gpu["busy_seconds"], gpu["idle_seconds"], gpu["idle_share"]) == (20, 0, 0)
 
 
 def test_without_events_nothing_is_told():
@@ -173,7 +173,7 @@ def test_without_events_nothing_is_told():
 
 
 def test_idle_gpus_are_on_the_page(tmp_path):
-    run = made(tmp_path / "run")
+    run = fill_run(tmp_path / "run")
     note(run, *LONG)
     section = next(section for section in build_sections(facts(run)) if section.id == "time")
     (table,) = (figure.table for figure in section.figures if figure.title == "Idle GPUs")
@@ -185,8 +185,8 @@ def test_idle_gpus_are_on_the_page(tmp_path):
 
 
 def test_in_a_survey_a_policy_acts():
-    found = measure_timing(
+    result = measure_timing(
         [EVALUATION, {"event": "survey", "iteration": 0, "seconds": 20, "at": at(30), "policy": "model"}]
     )
-    assert (found["idle_seconds"], found["gpu"]["busy_seconds"]) == (0, 30)
-    assert found["by_iteration"] == {"0": {"evaluation": 10, "survey": 20}}
+    assert (result["idle_seconds"], result["gpu"]["busy_seconds"]) == (0, 30)
+    assert result["by_iteration"] == {"0": {"evaluation": 10, "survey": 20}}

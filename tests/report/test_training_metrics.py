@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.inspect.buffers import made
+from tests.inspect.buffers import fill_run
 from tests.report.runs import at, did, facts, note
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.task import Split
@@ -50,8 +50,8 @@ def test_a_policy_that_does_well_has_no_warning():
     ],
 )
 def test_what_shows_a_collapse_is_said(changed, words):
-    (found,) = find_warnings(trained(WELL, WELL | changed), success(1, 1))
-    assert words in found
+    (warning,) = find_warnings(trained(WELL, WELL | changed), success(1, 1))
+    assert words in warning
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_what_shows_a_collapse_is_said(changed, words):
     ],
 )
 def test_success_that_falls_steeply_is_said(counts, scored, warns):
-    found = find_warnings([], success(*counts, scored=scored))
-    assert bool(found) == warns
-    assert all(f"to {counts[-1] / scored:.2f} " in words and words.endswith(").") for words in found)
+    warnings = find_warnings([], success(*counts, scored=scored))
+    assert bool(warnings) == warns
+    assert all(f"to {counts[-1] / scored:.2f} " in words and words.endswith(").") for words in warnings)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_success_that_falls_steeply_is_said(counts, scored, warns):
 )
 def test_the_entropy_that_rose_meanwhile_is_named(entropies, words):
     trainings = trained(*(WELL | {"actor/entropy": entropy} for entropy in entropies))
-    (found,) = find_warnings(trainings, success(30, 79, 50, 13, scored=100))
-    assert "fell from 0.79" in found and (words in found if words else found.endswith("iteration 3)."))
+    (warning,) = find_warnings(trainings, success(30, 79, 50, 13, scored=100))
+    assert "fell from 0.79" in warning and (words in warning if words else warning.endswith("iteration 3)."))
 
 
 def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
@@ -98,20 +98,20 @@ def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
         counted = {"iteration": iteration, "split": split, "policy": policy, "episodes": 100, "successes": successes}
         note(run, {"event": name, **counted})
     note(run, {"event": "rollout", "iteration": None})
-    (found,) = read_warnings(run)
-    assert "test episodes fell from 0.79 (79 of 100, iteration 0) to 0.14 (14 of 100, iteration 1)" in found
+    (warning,) = read_warnings(run)
+    assert "test episodes fell from 0.79 (79 of 100, iteration 0) to 0.14 (14 of 100, iteration 1)" in warning
 
 
 def test_the_report_has_the_curves_and_the_warnings(tmp_path):
-    run = made(tmp_path / "run", *(did(n, "shop", solved=True, split=Split.TRAIN) for n in range(3)))
+    run = fill_run(tmp_path / "run", *(did(n, "shop", solved=True, split=Split.TRAIN) for n in range(3)))
     steps = {"steps": 5, "loss": 0.1, "created_at": at(90), "parent": "m"}
     for number, entropy in enumerate((0.9, 0.01)):
         metrics = WELL | {"actor/entropy": entropy, "grad_norm": float("nan")}
         fixed = {"version": number + 1, "name": f"m{number}", "iteration": number, "metrics": metrics, **steps}
         note(run, {"event": "train", "at": at(100 * number), **fixed})
-    told = facts(run)
-    (warning,) = told["warnings"]
-    page = render_report(told).decode()
+    result = facts(run)
+    (warning,) = result["warnings"]
+    page = render_report(result).decode()
     assert warning in page and 'id="policy-gradients"' in page
-    titles = [figure.title for figure in build_training_section(told["trainings"]).figures]
+    titles = [figure.title for figure in build_training_section(result["trainings"]).figures]
     assert titles == ["Entropy", "Rows with gradient", "Mismatch of server and trainer"]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.records.made import png, shot, step, trajectory
+from tests.records.builders import png, shot, step, trajectory
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.failure import Stop

@@ -23,5 +23,5 @@ async def judge(server):
         return await judges[-1].judge(trajectory)
 
     yield ask
-    for made in judges:
-        await made.close()
+    for item in judges:
+        await item.close()

@@ -24,7 +24,7 @@ class OrmServer:
         self.vllm = vllm
         self.max_model_len = max_model_len
         self.models = models
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         """The questions so far: each a chat request."""
         self.tokenized = 0
         self.answers: deque[dict[str, float] | int] = deque()
@@ -39,7 +39,7 @@ class OrmServer:
     @property
     def prompts(self) -> list[str]:
         """What the model read of each trajectory."""
-        return [asked["messages"][1]["content"] for asked in self.asked]
+        return [request["messages"][1]["content"] for request in self.requests]
 
     def id_of(self, token: str) -> int:
         return self._ids.setdefault(token, len(self._ids) + 100)
@@ -82,11 +82,11 @@ class OrmServer:
 
     async def _complete(self, request: web.Request) -> web.Response:
         body = await request.json()
-        self.asked.append(body)
-        found = self.answers.popleft() if self.answers else self.usual
-        if isinstance(found, int):
-            return _refused(found, "scripted")
-        listed = {self._named(token, body): math.log(share) for token, share in found.items()}
+        self.requests.append(body)
+        result = self.answers.popleft() if self.answers else self.usual
+        if isinstance(result, int):
+            return _refused(result, "scripted")
+        listed = {self._named(token, body): math.log(share) for token, share in result.items()}
         if wanted := body.get("logprob_token_ids"):
             listed = {name: listed[name] for name in (f"token_id:{token}" for token in wanted) if name in listed}
         tops = [{"token": token, "logprob": logprob, "bytes": []} for token, logprob in listed.items()]
@@ -95,7 +95,7 @@ class OrmServer:
             "index": 0,
             "message": {"role": "assistant", "content": "?"},
             "finish_reason": "length",
-            "logprobs": {"content": [first]} if found else None,
+            "logprobs": {"content": [first]} if result else None,
         }
         return web.json_response({"id": "x", "object": "chat.completion", "created": 0, "choices": [choice]})
 

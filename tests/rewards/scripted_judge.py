@@ -43,20 +43,20 @@ class ReceivedQuestion:
 class ScriptedJudgeServer(scripted_server.ScriptedJudgeServer):
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[ReceivedQuestion] = []
+        self.requests: list[ReceivedQuestion] = []
         """The questions so far, oldest first."""
         self._scripts: dict[str, list[ScriptedReply]] = {}
         self._arrived = asyncio.Condition()
 
     def script(self, *replies: ScriptedReply | str, job: str = "") -> None:
         """Answer the next questions (of this job) by these replies; a text is the content of a finished message."""
-        made = [ScriptedReply(reply) if isinstance(reply, str) else reply for reply in replies]
-        self._scripts.setdefault(job, []).extend(made)
+        scripted_replies = [ScriptedReply(reply) if isinstance(reply, str) else reply for reply in replies]
+        self._scripts.setdefault(job, []).extend(scripted_replies)
 
     async def arrived(self, count: int, job: str = "") -> None:
         """Wait until so many questions (of this job) have arrived."""
         async with self._arrived:
-            await self._arrived.wait_for(lambda: sum(job in ("", question.job) for question in self.asked) >= count)
+            await self._arrived.wait_for(lambda: sum(job in ("", question.job) for question in self.requests) >= count)
 
     async def _complete(self, request: web.Request) -> web.Response:
         usual = await super()._complete(request)
@@ -65,7 +65,7 @@ class ScriptedJudgeServer(scripted_server.ScriptedJudgeServer):
         body = await request.json()
         question = _read(body, request.headers.get("Authorization", ""))
         async with self._arrived:
-            self.asked.append(question)
+            self.requests.append(question)
             self._arrived.notify_all()
         scripts = self._scripts.get(question.job) or self._scripts.get("")
         if not scripts:

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from tests.records.made import CRASHED, trajectory
+from tests.records.builders import CRASHED, trajectory
 from tests.rewards.cases import answered
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.load import load
@@ -30,8 +30,8 @@ OLD = "0" * 64
 @pytest.fixture
 def run(tmp_path):
     """A run with an episode of every kind; the check now gives half of what `size` says."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     with mock.patch.dict(CHECKS.registered, clear=True):
 
         @check("size")
@@ -52,10 +52,10 @@ def run(tmp_path):
         }
         for number, (name, (given, outcome)) in enumerate(kinds.items()):
             task = Task(id=name, check="size", extra={"size": given})
-            append(made, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
-        append(made, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
-        append(made, trajectory(8, id="unchecked"))
-        yield made
+            append(run_dir, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
+        append(run_dir, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
+        append(run_dir, trajectory(8, id="unchecked"))
+        yield run_dir
 
 
 async def score(run, **query):
@@ -98,15 +98,15 @@ async def test_a_check_that_fails_changes_nothing(run):
 
 
 def test_an_episode_that_its_check_scored_is_judged_only_if_the_settings_say_both(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     scored = Score(source="check", value=1.0, detail="size")
-    append(made, answered(0, id="checked", outcome=Outcome(reward=1.0, scores=(scored,), answer="x")))
-    append(made, answered(1, id="open"))
+    append(run_dir, answered(0, id="checked", outcome=Outcome(reward=1.0, scores=(scored,), answer="x")))
+    append(run_dir, answered(1, id="open"))
 
     def owed(**settings):
         judge = JudgeScorer(JudgeSettings(base_url="http://127.0.0.1:1/v1", **settings))
-        return {one.id: one.environment for one in plan_scoring(made, judge, ScoringQuery()).pending}
+        return {one.id: one.environment for one in plan_scoring(run_dir, judge, ScoringQuery()).pending}
 
     assert owed() == {"open": None}
     assert owed(with_checks=True) == {"checked": True, "open": None}

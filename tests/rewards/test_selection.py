@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import SCORED, judgement
 from tests.rewards.cases import answered
 from webgym_cli.config.judge import JudgeSettings
@@ -25,37 +25,40 @@ NAMES = ["new", "same", "other", "failed", "blocked", "crashed", "scored", "mini
 @pytest.fixture
 def run(tmp_path):
     """A run with an episode of every kind; `test` and iteration 1 have one new episode each."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     kinds = {"crashed": CRASHED, "scored": SCORED, "ended": SOLVED}
     for number, name in enumerate(NAMES):
         changes = {"outcome": kinds[name]} if name in kinds else {}
-        found = answered(number, id=name, **changes)
+        episode = answered(number, id=name, **changes)
         append(
-            made,
+            run_dir,
             trajectory(number, id=name, steps=0, outcome=UNSOLVED, task=Task(id="click-test"))
             if name == "miniwob"
-            else found,
+            else episode,
         )
-    append(made, answered(0, id="later", iteration=1))
-    append(made, answered(0, id="held-out", split=Split.TEST))
+    append(run_dir, answered(0, id="later", iteration=1))
+    append(run_dir, answered(0, id="held-out", split=Split.TEST))
     for name, changes in {
         "same": {"settings_digest": DIGEST, "success": True},
         "other": {"settings_digest": OTHER, "success": True},
         "failed": {"settings_digest": DIGEST, "failure": FailureKind.JUDGE_FAILED},
         "blocked": {"settings_digest": DIGEST, "failure": FailureKind.SITE_BLOCKED},
     }.items():
-        append_judgement(made, Split.TRAIN, 0, judgement(trajectory=name, **changes))
-    return made
+        append_judgement(run_dir, Split.TRAIN, 0, judgement(trajectory=name, **changes))
+    return run_dir
 
 
 def owed(run, **query):
-    return [found.id for found in plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(**query)).pending]
+    return [
+        pending_trajectory.id
+        for pending_trajectory in plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(**query)).pending
+    ]
 
 
 def test_what_has_no_verdict_is_owed(run):
     plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery())
-    assert [found.id for found in plan.pending] == ["new", "failed", "later", "held-out"]
+    assert [pending_trajectory.id for pending_trajectory in plan.pending] == ["new", "failed", "later", "held-out"]
     assert plan.skipped == {
         "judged_with_these_settings": 2,
         "not_selected": 1,
@@ -79,7 +82,13 @@ def test_what_has_no_verdict_is_owed(run):
 def test_with_other_settings_everything_is_owed(run):
     votes = SETTINGS.model_copy(update={"votes": 3})
     plan = plan_scoring(run, JudgeScorer(votes), ScoringQuery(selection=ScoringSelection.ALL))
-    assert [found.id for found in plan.pending][:5] == ["new", "same", "other", "failed", "blocked"]
+    assert [pending_trajectory.id for pending_trajectory in plan.pending][:5] == [
+        "new",
+        "same",
+        "other",
+        "failed",
+        "blocked",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,10 @@ def test_a_part_can_be_asked_for(run, query, names):
 
 def test_what_was_said_before_is_known(run):
     plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
-    facts = {found.id: (found.known, found.previous, found.environment) for found in plan.pending}
+    facts = {
+        pending_trajectory.id: (pending_trajectory.known, pending_trajectory.previous, pending_trajectory.environment)
+        for pending_trajectory in plan.pending
+    }
     assert facts["new"] == (False, None, None)
     assert facts["other"] == (True, True, None)
     assert facts["failed"] == (True, None, None)
@@ -132,5 +144,7 @@ def test_damaged_lines_are_told(run):
 def test_what_is_owed_is_loaded_as_it_was_stored(run):
     plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
     loaded = list(load_pending(run, plan.pending))
-    assert [(found.id, made.id) for found, made in loaded] == [(found.id, found.id) for found in plan.pending]
-    assert all(made.outcome.scores in ((), SCORED.scores) for _, made in loaded)
+    assert [(pending_trajectory.id, episode.id) for pending_trajectory, episode in loaded] == [
+        (pending_trajectory.id, pending_trajectory.id) for pending_trajectory in plan.pending
+    ]
+    assert all(episode.outcome.scores in ((), SCORED.scores) for _, episode in loaded)

@@ -15,7 +15,7 @@ from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
 
-def asked(number):
+def task_fields(number):
     return {"instruction": f"Do {number}.", "start_url": f"https://site{number}.com/", "environment": "webarena"}
 
 
@@ -26,7 +26,7 @@ class World:
         self.run = RunDir(folder / "run")
         self.file = folder / "tasks.jsonl"
         self.file.write_text(
-            "".join(json.dumps({"id": f"t{number}", **asked(number)}) + "\n" for number in range(tasks))
+            "".join(json.dumps({"id": f"t{number}", **task_fields(number)}) + "\n" for number in range(tasks))
         )
         self.events = []
         self.pool = ScriptedPool(Script())

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from tests.records.made import CLICK, png
+from tests.records.builders import CLICK, png
 from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
@@ -115,7 +115,7 @@ class ScriptedPool:
     """Remembers every environment that it made."""
 
     script: Script
-    made: list[ScriptedEnvironment] = field(default_factory=list)
+    environments: list[ScriptedEnvironment] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     running: int = 0
     most: int = 0
@@ -128,8 +128,8 @@ class ScriptedPool:
         pass
 
     def new(self) -> ScriptedEnvironment:
-        self.made.append(ScriptedEnvironment(self))
-        return self.made[-1]
+        self.environments.append(ScriptedEnvironment(self))
+        return self.environments[-1]
 
 
 @dataclass

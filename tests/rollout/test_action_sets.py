@@ -95,8 +95,8 @@ async def web():
         find_chromium(load().browser)
     except VenvError as error:
         pytest.skip(str(error))
-    async with small_web("context_config.prompt_version=webrl") as made:
-        yield made
+    async with small_web("context_config.prompt_version=webrl") as result:
+        yield result
 
 
 @pytest.mark.parametrize("version", EPISODES)

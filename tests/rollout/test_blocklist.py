@@ -26,7 +26,7 @@ def shuts_out(*sites):
 
 
 def kinds(world, task):
-    return [found.outcome.failure for found in world.stored if found.task.id == task]
+    return [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == task]
 
 
 async def test_a_site_that_blocks_is_met_once_and_then_skipped(world, clock):

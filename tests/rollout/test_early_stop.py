@@ -38,38 +38,40 @@ def stuck():
 
 
 def cancelled(world):
-    return [found for found in world.stored if found.outcome.failure is FailureKind.CANCELLED]
+    return [trajectory for trajectory in world.stored if trajectory.outcome.failure is FailureKind.CANCELLED]
 
 
 async def test_what_is_cut_is_stored_and_owed(world, stuck):
     world.load(*CUT, "rollout.concurrency=8")
     summary = await world.roll(8, on_step=stuck.hold(2), steps=4)
     assert len(cancelled(world)) == 2
-    assert {(found.task.id, len(found.steps), found.outcome.reward) for found in cancelled(world)} == {("t3", 2, None)}
+    assert {
+        (trajectory.task.id, len(trajectory.steps), trajectory.outcome.reward) for trajectory in cancelled(world)
+    } == {("t3", 2, None)}
     assert (summary["episodes"], summary["cut"], summary["owed"]) == (6, 2, 2)
     assert summary["failures"] == {"cancelled": 2}
-    assert all(environment.closed == 1 for environment in world.pool.made)
+    assert all(environment.closed == 1 for environment in world.pool.environments)
 
 
 async def test_the_next_command_runs_exactly_what_was_cut(world, stuck):
     world.load(*CUT, "rollout.concurrency=8")
     await world.roll(8, on_step=stuck.hold(2), steps=4)
     owed = world.plan(8).owed
-    assert [one.episode.id for one in owed] == sorted({found.episode for found in cancelled(world)})
+    assert [one.episode.id for one in owed] == sorted({trajectory.episode for trajectory in cancelled(world)})
     assert {(one.attempt, one.failures) for one in owed} == {(1, 0)}, "a cut is no failed attempt"
     summary = await world.roll(8)
     assert world.pool.started == ["t3", "t3"]
     assert (summary["episodes"], summary["owed"], summary["cut"]) == (8, 0, 0)
-    assert len({found.id for found in world.stored}) == len(world.stored) == 10
+    assert len({trajectory.id for trajectory in world.stored}) == len(world.stored) == 10
 
 
-@pytest.mark.parametrize("told", [(), ("rollout.completion_threshold=0.75", "rollout.completion_grace=60")])
-async def test_by_default_and_within_the_grace_nobody_is_cut(world, told):
+@pytest.mark.parametrize("values", [(), ("rollout.completion_threshold=0.75", "rollout.completion_grace=60")])
+async def test_by_default_and_within_the_grace_nobody_is_cut(world, values):
     async def lags(environment):
         if environment.task.id == "t3":
             await asyncio.sleep(0.05)
 
-    world.load(*told, "rollout.concurrency=8")
+    world.load(*values, "rollout.concurrency=8")
     summary = await asyncio.wait_for(world.roll(8, on_step=lags), 30)
     assert (summary["episodes"], summary["cut"]) == (8, 0)
 
@@ -103,7 +105,7 @@ async def test_an_episode_whose_browser_is_just_closing_is_not_cut(world, monkey
     world.load("rollout.completion_threshold=0.25", "rollout.completion_grace=0", "rollout.concurrency=8")
     summary = await asyncio.wait_for(world.roll(8, on_step=after_t3), 30)
     assert summary["episodes"] + summary["cut"] == 8
-    assert [found.outcome.failure for found in world.stored if found.task.id == "t3"] == [None, None]
+    assert [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == "t3"] == [None, None]
     assert summary["owed"] == summary["cut"] == len(cancelled(world))
 
 

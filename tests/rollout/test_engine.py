@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.records.made import png
+from tests.records.builders import png
 from tests.rollout.scripted import CALL, ScriptedAgent, failing
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.prompt import render, render_step
@@ -25,11 +25,13 @@ ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", 
 
 async def test_every_owed_episode_is_stored_with_its_images(world):
     summary = await world.roll(5)
-    assert sorted(found.episode for found in world.stored) == [f"train-0000-0000{number}" for number in range(5)]
-    for found in world.stored:
-        assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (1.0, Stop.TERMINATED, 2)
-        assert [step.page_changed for step in found.steps] == [True, None]
-        for number, step in enumerate(found.steps):
+    assert sorted(trajectory.episode for trajectory in world.stored) == [
+        f"train-0000-0000{number}" for number in range(5)
+    ]
+    for trajectory in world.stored:
+        assert (trajectory.outcome.reward, trajectory.outcome.stop, len(trajectory.steps)) == (1.0, Stop.TERMINATED, 2)
+        assert [step.page_changed for step in trajectory.steps] == [True, None]
+        for number, step in enumerate(trajectory.steps):
             assert ScreenshotStore(world.run.screenshots).get(step.observation.screenshot.sha256) == png(number)
     assert (summary["episodes"], summary["successes"], summary["owed"], summary["collected"]) == (5, 5, 0, 5)
     assert summary["interval"] == [0.5655, 1.0]  # Wilson: 5 / (5 + 1.959964^2) = 0.5655
@@ -38,17 +40,17 @@ async def test_every_owed_episode_is_stored_with_its_images(world):
 async def test_a_second_rollout_has_nothing_to_do(world):
     await world.roll(3)
     summary = await world.roll(3)
-    assert world.pool.made == []
+    assert world.pool.environments == []
     assert (summary["episodes"], summary["collected"], len(world.stored)) == (3, 0, 3)
     await world.roll(5)
-    assert len(world.pool.made) == 2
+    assert len(world.pool.environments) == 2
 
 
 async def test_stored_prompts_can_be_made_again(world):
     await world.roll(2, steps=7)
-    for found in world.stored:
-        for step in found.steps:
-            assert render_step(found, step.index).digest == step.prompt_digest
+    for trajectory in world.stored:
+        for step in trajectory.steps:
+            assert render_step(trajectory, step.index).digest == step.prompt_digest
 
 
 async def test_prompts_can_be_made_again_where_the_environment_has_no_instruction(world):
@@ -56,9 +58,9 @@ async def test_prompts_can_be_made_again_where_the_environment_has_no_instructio
         '{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}\n'
     )
     await world.roll(1, instruction="")
-    (found,) = world.stored
-    assert found.instruction == "From the task."
-    assert render_step(found, 0).digest == found.steps[0].prompt_digest
+    (stored,) = world.stored
+    assert stored.instruction == "From the task."
+    assert render_step(stored, 0).digest == stored.steps[0].prompt_digest
 
 
 async def test_no_more_episodes_run_at_once_than_allowed(world):
@@ -72,7 +74,7 @@ async def test_a_slow_episode_holds_up_no_other(world):
     others_done = asyncio.Event()
 
     async def slow(environment):
-        if environment is world.pool.made[0]:
+        if environment is world.pool.environments[0]:
             async with asyncio.timeout(30):
                 await others_done.wait()
 
@@ -87,16 +89,16 @@ async def test_a_slow_episode_holds_up_no_other(world):
 
 async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     summary = await world.roll(4, on_step=failing(times=2, tasks="t1"))
-    attempts = [found for found in world.stored if found.task.id == "t1"]
-    assert [(found.attempt, found.outcome.failure, found.outcome.reward) for found in attempts] == [
+    attempts = [attempt for attempt in world.stored if attempt.task.id == "t1"]
+    assert [(attempt.attempt, attempt.outcome.failure, attempt.outcome.reward) for attempt in attempts] == [
         (0, FailureKind.BROWSER_CRASHED, None),
         (1, FailureKind.BROWSER_CRASHED, None),
         (2, None, 1.0),
     ]
     episode = attempts[0].episode
-    assert [found.id for found in attempts] == [episode, f"{episode}.1", f"{episode}.2"]
+    assert [attempt.id for attempt in attempts] == [episode, f"{episode}.1", f"{episode}.2"]
     assert attempts[0].outcome.failure_detail == "t1 failed"
-    assert [environment.closed for environment in world.pool.made] == [1] * 6
+    assert [environment.closed for environment in world.pool.environments] == [1] * 6
     assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (4, 1.0, 0)
     assert summary["failures"] == {"browser_crashed": 2}
 
@@ -126,7 +128,7 @@ UNEXPECTED = [
 @pytest.mark.parametrize("place", ["on_reset", "on_step", "on_close"])
 async def test_an_unexpected_exception_fails_only_its_episode(world, place, error):
     summary = await world.roll(4, **{place: raising(error, times=1, tasks="t1")})
-    failed, again = (found for found in world.stored if found.task.id == "t1")
+    failed, again = (trajectory for trajectory in world.stored if trajectory.task.id == "t1")
     assert (failed.outcome.failure, failed.outcome.reward) == (FailureKind.INTERNAL_ERROR, None)
     assert type(error).__name__ in failed.outcome.failure_detail and ".py:" in failed.outcome.failure_detail
     assert again.outcome.reward == 1.0
@@ -138,7 +140,7 @@ async def test_exceptions_of_all_episodes_end_the_command_with_their_reason(worl
     world.load("rollout.concurrency=8")
     with pytest.raises(WebGymError, match=r"internal_error.*no such key"):
         await world.roll(20, on_step=raising(KeyError("no such key")))
-    assert {found.outcome.reward for found in world.stored} == {None}
+    assert {trajectory.outcome.reward for trajectory in world.stored} == {None}
     summary = await world.roll(20)
     assert (summary["episodes"], summary["owed"]) == (20, 0)
 
@@ -171,18 +173,18 @@ async def test_texts_that_no_file_can_hold_are_stored_with_question_marks(world)
 
     await world.roll(2, on_reset=spoil, instruction=bad, score=detail)
     assert len(world.stored) == 2
-    for found in world.stored:
-        seen = found.steps[1].observation
+    for trajectory in world.stored:
+        seen = trajectory.steps[1].observation
         assert (seen.title, seen.elements[0].name, seen.results[0].text) == ("a?\x00?",) * 3
-        assert (len(seen.html), found.outcome.scores[0].detail) == (100_000, "a?\x00?")
-        assert [render_step(found, step.index).digest for step in found.steps] == [
-            step.prompt_digest for step in found.steps
+        assert (len(seen.html), trajectory.outcome.scores[0].detail) == (100_000, "a?\x00?")
+        assert [render_step(trajectory, step.index).digest for step in trajectory.steps] == [
+            step.prompt_digest for step in trajectory.steps
         ]
 
 
 async def test_an_episode_is_given_up_after_its_attempts(world):
     summary = await world.roll(4, on_reset=failing(FailureKind.PAGE_TIMEOUT, tasks="t1"))
-    assert Counter(found.task.id for found in world.stored) == {"t0": 1, "t1": 3, "t2": 1, "t3": 1}
+    assert Counter(trajectory.task.id for trajectory in world.stored) == {"t0": 1, "t1": 3, "t2": 1, "t3": 1}
     assert (summary["episodes"], summary["owed"], summary["given_up"]) == (3, 0, 1)
     plan = world.plan(4)
     assert (plan.owed, plan.given_up) == ((), 1)
@@ -197,7 +199,7 @@ async def test_an_outage_leaves_its_episodes_pending(world, kind):
             await world.roll(2, on_reset=failing(FailureKind(kind)))
         assert (len(world.plan(2).owed), world.plan(2).given_up) == (2, 0)
     assert (await world.roll(2))["episodes"] == 2
-    assert len({found.id for found in world.stored}) == 20
+    assert len({trajectory.id for trajectory in world.stored}) == 20
 
 
 @pytest.mark.parametrize("kind", ["navigation_failed", "start_page_failed", "page_timeout"])
@@ -206,7 +208,7 @@ async def test_an_outage_of_the_network_is_no_attempt(world, kind):
         await world.roll(2, on_reset=failing(FailureKind(kind)), outage="a.test: Network is unreachable")
     assert "network is back" in caught.value.hint
     assert (len(world.plan(2).owed), world.plan(2).given_up) == (2, 0)
-    assert {found.outcome.failure for found in world.stored} == {FailureKind.NETWORK_UNAVAILABLE}
+    assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.NETWORK_UNAVAILABLE}
     assert (await world.roll(2))["episodes"] == 2
 
 
@@ -229,7 +231,9 @@ async def test_what_a_setting_refuses_is_pending_once_the_setting_is_mended(worl
 
 async def test_the_environments_own_error_after_its_start_is_an_attempt(world):
     await world.roll(4, on_step=failing(FailureKind.ENVIRONMENT_ERROR, tasks="t1"))
-    assert [found.outcome.failure for found in world.stored if found.task.id == "t1"] == ["environment_error"] * 3
+    assert [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == "t1"] == [
+        "environment_error"
+    ] * 3
     assert world.plan(4).given_up == 1
 
 
@@ -250,7 +254,7 @@ async def test_an_episode_that_takes_too_long_has_failed(world):
             await asyncio.sleep(30)
 
     await world.roll(4, on_step=hangs)
-    (slow,) = [found for found in world.stored if found.task.id == "t1"]
+    (slow,) = [trajectory for trajectory in world.stored if trajectory.task.id == "t1"]
     assert (slow.outcome.failure, slow.outcome.failure_detail) == (FailureKind.EPISODE_TIMEOUT, "longer than 0.1 s")
 
 
@@ -258,7 +262,7 @@ async def test_failures_in_a_row_end_the_rollout(world):
     with pytest.raises(WebGymError, match=f"^{MAX_CONSECUTIVE_FAILURES} .*browser_crashed") as caught:
         await world.roll(50, on_reset=failing())
     assert "webgym doctor" in caught.value.hint
-    counted = [found for found in world.stored if found.outcome.failure is not FailureKind.CANCELLED]
+    counted = [trajectory for trajectory in world.stored if trajectory.outcome.failure is not FailureKind.CANCELLED]
     assert MAX_CONSECUTIVE_FAILURES <= len(counted) < MAX_CONSECUTIVE_FAILURES + 2  # two ran at once
 
 
@@ -279,7 +283,7 @@ async def test_what_all_episodes_need_may_die(world):
 
     with pytest.raises(JobError, match="vLLM died"):
         await world.roll(4, on_step=hangs, watch=dies())
-    assert {found.outcome.failure for found in world.stored} == {FailureKind.CANCELLED}
+    assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.CANCELLED}
 
 
 async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
@@ -295,11 +299,11 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert {found.outcome.failure for found in world.stored} == {FailureKind.CANCELLED}
+    assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.CANCELLED}
     assert len(world.stored) == 2  # as many as ran at once
-    assert max(len(found.steps) for found in world.stored) == 1
-    assert all(found.outcome.reward is None for found in world.stored)
-    assert all(environment.closed == 1 for environment in world.pool.made)
+    assert max(len(trajectory.steps) for trajectory in world.stored) == 1
+    assert all(trajectory.outcome.reward is None for trajectory in world.stored)
+    assert all(environment.closed == 1 for environment in world.pool.environments)
     plan = world.plan(3)
     assert (len(plan.owed), plan.done, sum(owed.failures for owed in plan.owed)) == (3, 0, 0)
     assert (await world.roll(3))["episodes"] == 3
@@ -322,7 +326,7 @@ async def test_an_evaluation_counts_only_the_episodes_of_its_own_policy(world):
     assert await evaluate("vllm", solved=False) == (base, 3, 3, 0.0, 0), "version 0 is not the server's"
     assert await evaluate("vllm", solved=True) == (base, 0, 3, 0.0, 0)
     assert await evaluate("http://host:8000/v1", solved=False) == (served, 0, 3, 1.0, 0)
-    assert len({made.id for made in scan(world.run, Split.TEST, 0)}) == 9
+    assert len({trajectory.id for trajectory in scan(world.run, Split.TEST, 0)}) == 9
     with open_index(world.run) as index:
         points = {point["series"]: point["success_rate"] for point in read_points(index) if point["band"] is None}
     assert points == {"test": 0.0, "demonstrations": 1.0, f"test of {served}": 1.0}
@@ -354,9 +358,9 @@ async def test_the_step_limit_is_a_reward_of_0(world):
     world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
     world.load("rollout.train_max_steps.easy=3")
     await world.roll(1, steps=9)
-    (found,) = world.stored
-    assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (0.0, Stop.STEP_LIMIT, 3)
-    assert found.outcome.success is False
+    (stored,) = world.stored
+    assert (stored.outcome.reward, stored.outcome.stop, len(stored.steps)) == (0.0, Stop.STEP_LIMIT, 3)
+    assert stored.outcome.success is False
 
 
 @pytest.mark.parametrize(
@@ -371,29 +375,29 @@ async def test_a_policy_that_is_stuck_ends_its_episode_with_a_reward_of_0(world,
     world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
     world.load("rollout.train_max_steps.easy=9", limit)
     await world.roll(1, steps=20, agent=ScriptedAgent(replies))
-    (found,) = world.stored
+    (stored,) = world.stored
     stop = Stop.STUCK if steps < 9 else Stop.STEP_LIMIT
-    assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (0.0, stop, steps)
+    assert (stored.outcome.reward, stored.outcome.stop, len(stored.steps)) == (0.0, stop, steps)
 
 
 async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(world):
     world.load("rollout.train_max_steps.easy=3")
     await world.roll(1, steps=9)
-    (found,) = world.stored
-    assert (found.outcome.reward, found.outcome.stop, found.awaits_judgement) == (None, Stop.STEP_LIMIT, True)
+    (stored,) = world.stored
+    assert (stored.outcome.reward, stored.outcome.stop, stored.awaits_judgement) == (None, Stop.STEP_LIMIT, True)
 
 
 async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world):
     await world.roll(1, agent=ScriptedAgent(("no call", "<tool_call>{</tool_call>", CALL)))
-    (found,) = world.stored
-    assert [step.parse_error for step in found.steps] == [
+    (stored,) = world.stored
+    assert [step.parse_error for step in stored.steps] == [
         ParseErrorKind.NO_TOOL_CALL,
         ParseErrorKind.INVALID_JSON,
         None,
         None,
     ]
-    assert [step.page_changed for step in found.steps] == [False, False, True, None]
-    assert len(world.pool.made[0].actions) == 2
+    assert [step.page_changed for step in stored.steps] == [False, False, True, None]
+    assert len(world.pool.environments[0].actions) == 2
 
 
 async def test_a_cut_reply_is_told_from_an_empty_one(world):
@@ -404,17 +408,17 @@ async def test_a_cut_reply_is_told_from_an_empty_one(world):
 
 async def test_an_answer_ends_the_episode_without_an_action(world):
     await world.roll(1, agent=ScriptedAgent((CALL, ANSWER)), answer_score=Score(source="environment", value=0.25))
-    (found,) = world.stored
-    assert (found.outcome.stop, found.outcome.answer, found.outcome.reward) == (Stop.ANSWERED, "42", 0.25)
-    assert len(world.pool.made[0].actions) == 1
+    (stored,) = world.stored
+    assert (stored.outcome.stop, stored.outcome.answer, stored.outcome.reward) == (Stop.ANSWERED, "42", 0.25)
+    assert len(world.pool.environments[0].actions) == 1
 
 
 @pytest.mark.parametrize("raw", [-1.0, 0.4, 1.0, 3.0])
 async def test_the_reward_is_the_score_and_the_score_is_kept(world, raw):
     await world.roll(1, score=Score(source="environment", value=raw))
-    (found,) = world.stored
-    assert found.outcome.reward == raw
-    assert found.outcome.scores[0].value == raw
+    (stored,) = world.stored
+    assert stored.outcome.reward == raw
+    assert stored.outcome.scores[0].value == raw
 
 
 @pytest.mark.parametrize("raw", [float("nan"), float("inf"), float("-inf")])
@@ -432,7 +436,7 @@ async def test_events_tell_how_far_it_is(world):
     assert [event["done"] for event in events if event["failure"] is None] == [1, 2, 3]
     assert all(event["total"] == 3 for event in events)
     assert [event["reward"] for event in events if event["failure"]] == [None] * sum(
-        found.outcome.failure is not None for found in world.stored
+        trajectory.outcome.failure is not None for trajectory in world.stored
     )
 
 
@@ -448,7 +452,7 @@ async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(
     await asyncio.sleep(0)
     await world.roll(2, gate=gate)
     await changing
-    assert [found.outcome.failure for found in world.stored] == [None, None]
+    assert [trajectory.outcome.failure for trajectory in world.stored] == [None, None]
 
 
 async def test_a_prompt_that_takes_long_to_render_holds_up_no_other_episode(world, monkeypatch):

@@ -29,7 +29,7 @@ CHAINS, GREEDY = "agent.num_chains=2", "agent.greedy_chain=true"
 
 def groups(plan, size=3):
     """Return the episodes of each group, in the order of the plan."""
-    return [list(found) for _, found in groupby(plan.episodes, key=lambda episode: episode.position // size)]
+    return [list(result) for _, result in groupby(plan.episodes, key=lambda episode: episode.position // size)]
 
 
 def test_a_group_ends_with_a_greedy_episode_on_the_seed_of_its_first(world):
@@ -106,15 +106,15 @@ def test_without_repeats_an_iteration_begins_with_a_group_of_its_own(world, gree
 @pytest.mark.parametrize("repeats", ["false", "true"])
 def test_demonstrations_come_once_and_leave_the_groups_as_they_were(world, repeats):
     world.load(CHAINS, GREEDY, f"tasks.no_repeats={repeats}")
-    groups_alone = [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes]
+    groups_alone = [(episode.task.id, episode.position) for episode in world.plan(6, iteration=1).episodes]
     world.run.plan(Split.TRAIN, 1).unlink()
     world.load(CHAINS, GREEDY, f"tasks.no_repeats={repeats}", "loop.demonstration_iterations=1")
     shown = world.plan(2).episodes
-    assert [found.position for found in shown] == [0, 1]
-    assert len({found.task.id for found in shown}) == 2
-    assert not any(found.greedy for found in shown)
-    assert [found.position for found in world.plan(3).episodes] == [0, 1, 2]
-    assert [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes] == groups_alone
+    assert [episode.position for episode in shown] == [0, 1]
+    assert len({episode.task.id for episode in shown}) == 2
+    assert not any(episode.greedy for episode in shown)
+    assert [episode.position for episode in world.plan(3).episodes] == [0, 1, 2]
+    assert [(episode.task.id, episode.position) for episode in world.plan(6, iteration=1).episodes] == groups_alone
 
 
 async def rolled(tmp_path, host, acts, *overrides, split=Split.TRAIN):
@@ -129,7 +129,7 @@ async def rolled(tmp_path, host, acts, *overrides, split=Split.TRAIN):
     finally:
         await host.stop()
     greedy = {episode.id: episode.greedy for episode in read_plan(run, split, 0)}
-    return {found.id: (greedy[found.id], found) for found in scan(run, split, 0)}
+    return {trajectory.id: (greedy[trajectory.id], trajectory) for trajectory in scan(run, split, 0)}
 
 
 class Plain(Solver):
@@ -145,10 +145,10 @@ LIMITS = ("policy_config.temperature=0.7", "policy_config.top_k=5", "policy_conf
 async def test_greedy_episodes_are_asked_at_temperature_0_and_say_so(tmp_path):
     host = Plain()
     stored = await rolled(tmp_path, host, lambda host: host.url, GREEDY, *LIMITS)
-    told = Counter((greedy, found.sampling) for greedy, found in stored.values())
-    assert told == {(False, Sampling(temperature=0.7, top_k=5, top_p=0.9)): 4, (True, Sampling(temperature=0.0)): 2}
-    asked = Counter((body["temperature"], body["top_k"], body["top_p"]) for body in host.requests)
-    assert asked == {(0.7, 5, 0.9): 4, (0.0, -1, 1.0): 2}
+    result = Counter((greedy, result.sampling) for greedy, result in stored.values())
+    assert result == {(False, Sampling(temperature=0.7, top_k=5, top_p=0.9)): 4, (True, Sampling(temperature=0.0)): 2}
+    counts = Counter((body["temperature"], body["top_k"], body["top_p"]) for body in host.requests)
+    assert counts == {(0.7, 5, 0.9): 4, (0.0, -1, 1.0): 2}
 
 
 async def test_each_response_has_a_seed_that_another_run_of_the_same_seed_gives_it_too(tmp_path):
@@ -177,9 +177,9 @@ async def test_test_episodes_are_sampled_as_they_are_told_and_training_episodes_
         (Split.TRAIN, Sampling(temperature=0.7, top_k=5, top_p=0.9)),
     ):
         stored = await rolled(tmp_path / split, host := Plain(), lambda host: host.url, *LIMITS, *own, split=split)
-        assert {found.sampling for _, found in stored.values()} == {sampling}
-        asked = {(body["temperature"], body["top_k"], body["top_p"]) for body in host.requests}
-        assert asked == {(sampling.temperature, sampling.top_k, sampling.top_p)}
+        assert {result.sampling for _, result in stored.values()} == {sampling}
+        rows = {(body["temperature"], body["top_k"], body["top_p"]) for body in host.requests}
+        assert rows == {(sampling.temperature, sampling.top_k, sampling.top_p)}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_of_our_own_server_it_is_known_what_log_probabilities_are_of(tmp_p
 
     monkeypatch.setattr(Serving, "current", current)
     stored = await rolled(tmp_path, host, lambda host: "vllm", GREEDY, f"serve.extra_args={arguments}")
-    assert {found.sampling.logprobs for _, found in stored.values()} == {logprobs}
+    assert {result.sampling.logprobs for _, result in stored.values()} == {logprobs}
 
 
 async def test_a_server_of_logits_is_refused_before_it_is_started(tmp_path):
@@ -219,7 +219,7 @@ async def test_experts_sample_from_nothing(world):
     world.load("agent.num_chains=1", GREEDY)
     context = world.settings.context_config
     await world.roll(4, agent=OracleAgent(context.interaction_mode, context.prompt_version))
-    assert [found.sampling for found in world.stored] == [None] * 4
+    assert [trajectory.sampling for trajectory in world.stored] == [None] * 4
 
 
 @pytest.mark.browser
@@ -230,8 +230,10 @@ async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
     async with StageContext(run, settings, run.logs, lambda event: None) as context:
         await rollouts.rollout(context, Split.TRAIN, "oracle", 3)
     order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
-    stored = sorted(scan(run, Split.TRAIN, 0), key=lambda found: order.index(found.id))
-    first, second, greedy = [(found.instruction, found.steps[0].observation.screenshot) for found in stored]
+    stored = sorted(scan(run, Split.TRAIN, 0), key=lambda trajectory: order.index(trajectory.id))
+    first, second, greedy = [
+        (trajectory.instruction, trajectory.steps[0].observation.screenshot) for trajectory in stored
+    ]
     assert first == greedy != second
 
 
@@ -241,7 +243,7 @@ async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world)
     await world.roll(2, agent=agent, on_reset=failing(times=2))
     spoilt = world.stored[0]
     assert (spoilt.outcome.failure, spoilt.steps) == ("browser_crashed", ())
-    assert Counter((found.id.partition(".")[0], found.sampling.greedy) for found in world.stored) == {
+    assert Counter((trajectory.id.partition(".")[0], trajectory.sampling.greedy) for trajectory in world.stored) == {
         ("train-0000-00000", False): 2,
         ("train-0000-00001", True): 2,
     }

@@ -50,8 +50,8 @@ async def test_an_interrupted_rollout_says_so(world):
 
 
 def state_or_none(world):
-    found = read_status(world.run)
-    return found[0].state if found else None
+    rank_status = read_status(world.run)
+    return rank_status[0].state if rank_status else None
 
 
 async def test_the_board_is_told_again_and_again_and_none_of_it_is_kept(world):
@@ -59,9 +59,9 @@ async def test_the_board_is_told_again_and_again_and_none_of_it_is_kept(world):
         await asyncio.sleep(0.1)
 
     await world.roll(4, on_step=takes_time)
-    told = [event for event in world.events if event["event"] == "status"]
-    assert len(told) >= 2 and all(event["transient"] for event in told)
-    json.dumps(told)
+    events = [event for event in world.events if event["event"] == "status"]
+    assert len(events) >= 2 and all(event["transient"] for event in events)
+    json.dumps(events)
 
 
 async def test_a_status_file_that_can_not_be_written_ends_nothing(world, monkeypatch):
@@ -73,11 +73,11 @@ async def test_a_status_file_that_can_not_be_written_ends_nothing(world, monkeyp
 
 
 async def test_a_reader_of_events_that_is_gone_ends_the_rollout(world):
-    def gone(event):
+    def break_pipe(event):
         if event["event"] == "trajectory":
             raise BrokenPipeError("the reader is gone")
 
     with pytest.raises(BrokenPipeError):
-        await world.roll(4, sink=gone)
+        await world.roll(4, sink=break_pipe)
     assert state(world) is RolloutState.FAILED
     assert len(world.stored) >= 1

@@ -46,13 +46,13 @@ async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(wor
 
     summary = await world.roll(8, agent=ANSWER, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (8, 6, 8)
-    assert {found.task.id: found.outcome.reward for found in world.stored} == {
+    assert {trajectory.task.id: trajectory.outcome.reward for trajectory in world.stored} == {
         "t0": 0.0,
         "t1": 1.0,
         "t2": 1.0,
         "t3": 1.0,
     }
-    assert {found.outcome.reward for found in scan_stored(world.run, Split.TRAIN, 0)} == {None}
+    assert {trajectory.outcome.reward for trajectory in scan_stored(world.run, Split.TRAIN, 0)} == {None}
     assert len([event for event in world.events if event["event"] == "judged"]) == 8
     assert world.plan(8).owed == () and world.plan(8).unjudged == ()
 
@@ -105,7 +105,7 @@ async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rol
     assert (summary["episodes"], summary["successes"], summary["failures"]) == (3, 3, {"judge_failed": 1})
     plan = world.plan(4)
     assert (plan.owed, plan.done, len(plan.unjudged)) == ((), 4, 1)
-    waiting = [found for found in scan_stored(world.run, Split.TRAIN, 0) if found.id in plan.unjudged]
+    waiting = [trajectory for trajectory in scan_stored(world.run, Split.TRAIN, 0) if trajectory.id in plan.unjudged]
     summary = await world.roll(4, agent=ANSWER, judge=says_yes, unjudged=waiting)
     assert world.pool.started == []
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (4, 4, 1)
@@ -121,7 +121,9 @@ async def test_an_unreadable_judge_is_never_a_success(world):
             await world.roll(4, agent=ANSWER, judge=judge.judge)
         await judge.close()
     assert "webgym judge" in caught.value.hint
-    assert {(found.outcome.reward, found.outcome.failure) for found in world.stored} == {(None, "judge_failed")}
+    assert {(trajectory.outcome.reward, trajectory.outcome.failure) for trajectory in world.stored} == {
+        (None, "judge_failed")
+    }
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 20])
@@ -133,10 +135,10 @@ async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
         with pytest.raises(WebGymError, match="the judge does not answer") as caught:
             await world.roll(episodes, agent=ANSWER, judge=judge.judge)
         await judge.close()
-        asked = len(server.asked)
+        count = len(server.requests)
     assert f"webgym judge {world.run.root}" in caught.value.hint
     assert len(list(scan_stored(world.run, Split.TRAIN, 0))) == episodes
-    assert asked <= MAX_CONSECUTIVE_FAILURES + 2, "a judge that is down is not asked for ever"
+    assert count <= MAX_CONSECUTIVE_FAILURES + 2, "a judge that is down is not asked for ever"
     plan = world.plan(episodes)
     assert (plan.owed, len(plan.unjudged)) == ((), episodes)
     waiting = list(scan_stored(world.run, Split.TRAIN, 0))

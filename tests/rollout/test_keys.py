@@ -24,13 +24,13 @@ def chromium():
 
 def browsers(command: Command) -> list[int]:
     """Return the pids of the browser's processes below a command."""
-    found = []
+    calls = []
     for process in command.tree():
         try:
-            found += [process.pid] if "--user-data-dir=" in " ".join(process.cmdline()) else []
+            calls += [process.pid] if "--user-data-dir=" in " ".join(process.cmdline()) else []
         except psutil.Error:
             continue
-    return found
+    return calls
 
 
 def files(folder: Path) -> list[Path]:
@@ -41,11 +41,11 @@ async def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch):
     """Not even where a server repeats the key that it was sent."""
     key = "secret-xyz-4711"
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    heard = []
+    responses = []
 
     async def refuse(request: web.Request) -> web.Response:
-        heard.append(request.headers.get("Authorization", ""))
-        return web.json_response({"error": {"message": f"bad key {heard[-1]}"}}, status=401)
+        responses.append(request.headers.get("Authorization", ""))
+        return web.json_response({"error": {"message": f"bad key {responses[-1]}"}}, status=401)
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", refuse)
@@ -57,17 +57,19 @@ async def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch):
     async with ScriptedJudgeServer() as server:
         judged = (*SITES, "-s", f"judge.base_url={server.base_url}", "--policy", "oracle", "--episodes", 2)
         done = await asyncio.to_thread(forked_webgym, tmp_path, "rollout", run, *judged)
-        assert {asked.authorization for asked in server.asked} == {f"Bearer {key}"}
+        assert {received_question.authorization for received_question in server.requests} == {f"Bearer {key}"}
     refused = ("rollout", tmp_path / "refused", *SITES, "--policy", address, "--episodes", 3)
     policy = await asyncio.to_thread(forked_webgym, tmp_path, *refused, code=1)
     bad = ("judge", run, "--all", "-s", "judge.votes=3", "-s", f"judge.base_url={address}")
     judge = await asyncio.to_thread(forked_webgym, tmp_path, *bad, code=1)
     await runner.cleanup()
-    assert f"Bearer {key}" in heard, "the key was used"
+    assert f"Bearer {key}" in responses, "the key was used"
     written = files(tmp_path)
     assert {done.out, policy.err, judge.err, run / "config.json"} <= set(written)
     assert [path for path in written if key.encode() in path.read_bytes()] == []
-    assert "[key]" in "".join(found["outcome"]["failure_detail"] for found in trajectories(tmp_path / "refused"))
+    assert "[key]" in "".join(
+        trajectory["outcome"]["failure_detail"] for trajectory in trajectories(tmp_path / "refused")
+    )
 
 
 def test_no_key_reaches_the_browser(tmp_path: Path, monkeypatch):

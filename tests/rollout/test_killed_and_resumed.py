@@ -69,8 +69,8 @@ def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path
     assert len(set(finished(run))) == EPISODES
     assert failures(run) == []
     assert content(run) == content(uninterrupted)
-    for found in trajectories(run):
-        for step in found["steps"]:
+    for trajectory in trajectories(run):
+        for step in trajectory["steps"]:
             name = step["observation"]["screenshot"]["sha256"]
             assert (run / "screenshots" / name[:2] / f"{name}.png").stat().st_size
     assert (run / "tasks/train.iteration_0000.jsonl").read_bytes() == (
@@ -89,7 +89,7 @@ def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_p
     assert "Traceback" not in command.err.read_text()
     assert set(failures(run)) == {"cancelled"}
     assert 1 <= len(failures(run)) <= 4
-    cancelled = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
+    cancelled = {trajectory["episode"] for trajectory in trajectories(run) if trajectory["outcome"]["failure"]}
     assert cancelled.isdisjoint(finished(run))
     before = stored(run)
     plan = json.loads(

@@ -62,13 +62,13 @@ def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
 
 def browsers(command: Command) -> list[psutil.Process]:
     """The main processes of a command's Chromiums."""
-    found = []
+    processes = []
     for child in command.tree():
         with contextlib.suppress(psutil.Error):
             words = child.cmdline()
             if words and "chrom" in words[0] and not any(word.startswith("--type=") for word in words):
-                found.append(child)
-    return found
+                processes.append(child)
+    return processes
 
 
 def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
@@ -81,7 +81,7 @@ def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
     assert failures(run)
     assert set(failures(run)) == {"browser_crashed"}
     assert len(finished(run)) == len(set(finished(run))) == 24
-    retried = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
+    retried = {trajectory["episode"] for trajectory in trajectories(run) if trajectory["outcome"]["failure"]}
     assert retried <= set(finished(run))
 
 
@@ -104,7 +104,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     assert "No space left on device" in message
     assert hint.startswith("free disk space")
     assert stored(run).startswith(before)
-    assert all(found["id"] for found in trajectories(run)), "each line is whole"
+    assert all(trajectory["id"] for trajectory in trajectories(run)), "each line is whole"
     kept = stored(run)
     filler.unlink()
     assert "damaged" not in forked_webgym(tmp_path, "resume", run).err.read_text()
@@ -133,9 +133,9 @@ def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path
         writer.stdout.close()
         writer.wait(60)
     assert json.loads(reader.stdout)["event"] == "plan"
-    said = (tmp_path / "err").read_text()
-    assert "Traceback" not in said
-    assert "BrokenPipe" not in said
+    text = (tmp_path / "err").read_text()
+    assert "Traceback" not in text
+    assert "BrokenPipe" not in text
     assert set(failures(run)) <= {"cancelled"}
     assert len(finished(run)) < 16
     forked_webgym(tmp_path, "resume", run)

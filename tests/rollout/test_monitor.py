@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
@@ -49,7 +49,7 @@ def planned_rollout(total=10, numbers=range(10), given_up=0):
     return RolloutPlan(Split.TRAIN, 0, "vllm", episodes, tuple(owed(number) for number in numbers), given_up)
 
 
-def made(number, outcome=SOLVED, steps=2, **changes):
+def planned_episode(number, outcome=SOLVED, steps=2, **changes):
     return trajectory(number, outcome=outcome, steps=steps, task=planned(number, **changes).task)
 
 
@@ -191,10 +191,10 @@ def test_an_address_that_can_not_be_written_is_mended(monitor):
 def test_outcomes_are_counted(monitor, clock):
     for number in range(4):
         monitor.stages.begin(owed(number))
-    monitor.record_stored(made(0))
-    monitor.record_stored(made(1, UNSOLVED))
-    monitor.record_stored(made(2, CRASHED))
-    event = monitor.record_stored(made(3, UNKNOWN, steps=5))
+    monitor.record_stored(planned_episode(0))
+    monitor.record_stored(planned_episode(1, UNSOLVED))
+    monitor.record_stored(planned_episode(2, CRASHED))
+    event = monitor.record_stored(planned_episode(3, UNKNOWN, steps=5))
     clock.seconds += 60
     snapshot = monitor.snapshot()
     assert (event["done"], event["total"], event["bar"]) == (3, 10, "train 0")
@@ -210,13 +210,13 @@ def test_outcomes_are_counted(monitor, clock):
 
 def test_a_judgement_settles_what_was_not_known(monitor):
     for number in range(4):
-        monitor.record_stored(made(number, UNKNOWN))
+        monitor.record_stored(planned_episode(number, UNKNOWN))
     assert monitor.snapshot()["success_rate"] is None
-    monitor.record_judged(made(0, SOLVED))
-    monitor.record_judged(made(1, UNSOLVED))
+    monitor.record_judged(planned_episode(0, SOLVED))
+    monitor.record_judged(planned_episode(1, UNSOLVED))
     failed = Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail="no JSON")
-    assert monitor.record_judged(made(2, failed))["event"] == "judged"
-    monitor.record_judged(made(3, BLOCKED))
+    assert monitor.record_judged(planned_episode(2, failed))["event"] == "judged"
+    monitor.record_judged(planned_episode(3, BLOCKED))
     snapshot = monitor.snapshot()
     assert (snapshot["judged"], snapshot["unjudged"], snapshot["known"], snapshot["successes"]) == (4, 0, 2, 1)
     assert snapshot["failures"] == {"judge_failed": 1, "site_blocked": 1}
@@ -226,26 +226,26 @@ def test_a_judgement_settles_what_was_not_known(monitor):
 
 def test_the_judges_tail_is_what_follows_the_last_episode(monitor, clock):
     clock.seconds += 5
-    monitor.record_stored(made(0, UNKNOWN))
+    monitor.record_stored(planned_episode(0, UNKNOWN))
     clock.seconds += 8
     assert monitor.summary()["judge_tail_seconds"] == 0  # nothing was judged: something else took that time
-    monitor.record_judged(made(0, SOLVED))
+    monitor.record_judged(planned_episode(0, SOLVED))
     assert (monitor.summary()["judge_tail_seconds"], monitor.summary()["seconds"]) == (8, 13)
-    monitor.record_stored(made(1))
+    monitor.record_stored(planned_episode(1))
     assert monitor.summary()["judge_tail_seconds"] == 0
 
 
 def test_a_judgement_that_failed_takes_an_earlier_command_s_episode_back(clock):
     monitor = Monitor(planned_rollout(numbers=range(6, 10)), 4, stages=StageTimer(clock))  # 0 to 5 are stored
     assert monitor.snapshot()["done"] == 6
-    monitor.record_judged(made(0, BLOCKED))
-    monitor.record_judged(made(1, SOLVED))
+    monitor.record_judged(planned_episode(0, BLOCKED))
+    monitor.record_judged(planned_episode(1, SOLVED))
     snapshot = monitor.snapshot()
     assert (snapshot["done"], snapshot["collected"], snapshot["known"]) == (5, 0, 1)
 
 
 def test_skipped_episodes_are_not_waited_for(monitor, clock):
-    monitor.record_stored(made(0))
+    monitor.record_stored(planned_episode(0))
     monitor.skip_reasons["b.com is on the blocklist"] += 1
     clock.seconds += 10
     snapshot = monitor.snapshot()
@@ -257,14 +257,14 @@ def test_skipped_episodes_are_not_waited_for(monitor, clock):
 def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
     monitor = Monitor(planned_rollout(2, range(2), given_up=0), 1, stages=StageTimer(clock))
     assert monitor.snapshot()["eta"] is None
-    monitor.record_stored(made(0))
-    monitor.record_stored(made(1))
+    monitor.record_stored(planned_episode(0))
+    monitor.record_stored(planned_episode(1))
     assert monitor.snapshot()["eta"] == 0.0
 
 
 def test_what_is_cut_is_counted(monitor):
-    monitor.record_stored(made(0))
-    monitor.record_stored(made(1, CANCELLED))
+    monitor.record_stored(planned_episode(0))
+    monitor.record_stored(planned_episode(1, CANCELLED))
     summary = monitor.summary()
     assert (summary["collected"], summary["cut"], summary["failures"]) == (1, 1, {"cancelled": 1})
     assert monitor.snapshot()["cut"] == 1
@@ -292,15 +292,15 @@ def test_the_timings_of_several_processes_add_up(clock):
 
 def test_the_counters_of_servers_add_up_and_end(clock):
     counts = {"requests": 3, "failures": 1, "opened": 1, "seconds": 1.25, "outstanding": 2, "open": 1}
-    told = [{"http://a": counts}, {"http://a": counts, "http://b": {**counts, "open": 0}}]
-    merged = merge_servers(told)
+    result = [{"http://a": counts}, {"http://a": counts, "http://b": {**counts, "open": 0}}]
+    merged = merge_servers(result)
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
-    monitor = Monitor(planned_rollout(), 4, lambda: told[0], stages=StageTimer(clock))
+    monitor = Monitor(planned_rollout(), 4, lambda: result[0], stages=StageTimer(clock))
     acting = monitor.stages.time("", EpisodeStage.ACT)
     acting.__enter__()
-    ended = idle_timings({**monitor.stages.timings(), "servers": told[0]})
+    ended = idle_timings({**monitor.stages.timings(), "servers": result[0]})
     assert ended["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
     assert merge_timings([ended])["stages"]["act"]["now"] == 0
-    assert monitor.summary()["servers"] == told[0]
+    assert monitor.summary()["servers"] == result[0]
     assert "servers" not in Monitor(planned_rollout(), 4, stages=StageTimer(clock)).summary()

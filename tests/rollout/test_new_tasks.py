@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.rollout.conftest import asked
+from tests.rollout.conftest import task_fields
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import plan_rollout, write_plan
@@ -18,7 +18,9 @@ def new(world):
     """Write the new tasks n0 to n4 of iteration 1, all of them hard."""
     path = world.run.new_tasks(1)
     path.parent.mkdir(parents=True)
-    path.write_text("".join(f"{json.dumps({'id': f'n{at}', 'difficulty': 7, **asked(at + 50)})}\n" for at in range(5)))
+    path.write_text(
+        "".join(f"{json.dumps({'id': f'n{at}', 'difficulty': 7, **task_fields(at + 50)})}\n" for at in range(5))
+    )
     return path
 
 

@@ -77,10 +77,10 @@ def _fail_in_each_way(folder, rollout) -> None:
     for number, (way, value) in enumerate(ways.items(), 5):
         body = f"return {value}\n    with database() as tickets:\n        query"
         (folder / "desk.py").write_text(code.replace("with database() as tickets:\n        query", body))
-        said = webgym(folder, *rollout, "--episodes", str(number))
+        result = webgym(folder, *rollout, "--episodes", str(number))
         outcome = stored(folder)[-1]["outcome"]
         if way == "live":
-            assert outcome["reward"] == 1.0, said
+            assert outcome["reward"] == 1.0, result
         else:
             assert (outcome["reward"], outcome["failure"]) == (None, "environment_error")
             assert "the check ticket failed" in outcome["failure_detail"] and "desk.py:" in outcome["failure_detail"]

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.records.made import CRASHED, trajectory
-from tests.rollout.conftest import asked
+from tests.records.builders import CRASHED, trajectory
+from tests.rollout.conftest import task_fields
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
@@ -36,7 +36,7 @@ def tasks(tmp_path):
 
 
 def line(number, difficulty):
-    return json.dumps({"id": f"t{number}", "difficulty": difficulty, **asked(number)}) + "\n"
+    return json.dumps({"id": f"t{number}", "difficulty": difficulty, **task_fields(number)}) + "\n"
 
 
 def draw(tasks, settings, split, iteration, count):
@@ -433,15 +433,15 @@ def test_an_iteration_that_grows_goes_on_after_itself_and_the_earlier_ones(world
 
 
 def test_tasks_that_ask_the_same_count_once(world):
-    world.file.write_text(line(0, 1) + json.dumps({"id": "copy", **asked(0)}) + "\n" + line(1, 1))
+    world.file.write_text(line(0, 1) + json.dumps({"id": "copy", **task_fields(0)}) + "\n" + line(1, 1))
     plan = world.plan(4)
     assert Counter(episode.task.id for episode in plan.episodes) == {"t0": 2, "t1": 2}
     assert "1 duplicate task left out" in plan.notes[0]
 
 
 def test_an_evaluation_repeats_each_task_and_seed_and_can_be_extended(world, tasks):
-    told = f"tasks.train={tasks.source}"
-    settings = world.load(told, "rollout.test_repeats=3", "rollout.test_episodes=5")
+    text = f"tasks.train={tasks.source}"
+    settings = world.load(text, "rollout.test_repeats=3", "rollout.test_episodes=5")
     once = draw(tasks, settings, Split.TEST, 2, 7)
     plan = plan_rollout(world.run, settings, Split.TEST, 2)
     cases = [(episode.task.id, episode.seed) for episode in plan.episodes]
@@ -453,7 +453,7 @@ def test_an_evaluation_repeats_each_task_and_seed_and_can_be_extended(world, tas
     assert longer.episodes[:15] == plan.episodes
     added = [(episode.repeat, episode.task.id, episode.seed) for episode in longer.episodes[15:]]
     assert added == [(repeat, episode.task.id, episode.seed) for repeat in range(3) for episode in once[5:]]
-    assert plan_rollout(world.run, world.load(told), Split.TEST, 2, 5).episodes == plan.episodes
+    assert plan_rollout(world.run, world.load(text), Split.TEST, 2, 5).episodes == plan.episodes
 
 
 def test_training_episodes_are_not_repeated(world):
@@ -465,14 +465,14 @@ def solved(run, iteration, *rates, policy="model_a"):
     """Store an iteration of ten episodes a task, of which so many tenths succeeded."""
     for number, rate in enumerate(rates):
         for attempt_ in range(10 if rate is not None else 0):
-            made = trajectory(
+            episode = trajectory(
                 10 * number + attempt_,
                 iteration=iteration,
                 policy=policy,
                 task=Task(id=f"t{number}", instruction="x", start_url="http://a/"),
                 outcome=Outcome(reward=float(attempt_ < rate), stop="answered"),
             )
-            append(run, made)
+            append(run, episode)
 
 
 def test_tasks_are_drawn_by_the_newest_success_of_the_policy(world, tasks):

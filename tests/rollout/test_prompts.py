@@ -40,7 +40,7 @@ def replies(mode, thinking):
     """Return the replies of an episode in which a field is filled, much fails, and nothing is solved."""
     first = {"element_id": 0} if mode is MARKS else {"coordinate": (300, 350)}
     beside = {"element_id": 99} if mode is MARKS else {"coordinate": (990, 990)}
-    said = (
+    result = (
         f'Memory: ["{READ}"]\nProgress: {{"type": "doing"}}\nIntention: type\nAction: I type.\n'
         + call(mode, ActionName.TYPE, text=HOSTILE, **first),
         f"Memory: {{broken\n{READ}",
@@ -49,7 +49,11 @@ def replies(mode, thinking):
         call(mode, ActionName.WAIT, seconds=0) * 2,
         call(mode, ActionName.SCROLL, direction="down"),
     )
-    return tuple(f"I could {call(mode, ActionName.GO_BACK)}\n</think>\n\n{text}" for text in said) if thinking else said
+    return (
+        tuple(f"I could {call(mode, ActionName.GO_BACK)}\n</think>\n\n{text}" for text in result)
+        if thinking
+        else result
+    )
 
 
 @pytest.fixture(scope="module", params=InteractionMode)
@@ -161,8 +165,8 @@ class ShownPool(ScriptedPool):
     shown: RawObservation | None = None
 
     def new(self) -> Shown:
-        self.made.append(Shown(self))
-        return self.made[-1]
+        self.environments.append(Shown(self))
+        return self.environments[-1]
 
 
 PAGE = """<!doctype html><meta charset="utf-8"><title></title>
@@ -203,7 +207,7 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
     stored = await roll(world, agent, pool)
     assert not stored.outcome.success
     assert (stored.outcome.stop, stored.outcome.scores) == (Stop.STEP_LIMIT, ())
-    assert pool.made[0].actions == [Action(name=ActionName.CLICK, element_id=0)]
+    assert pool.environments[0].actions == [Action(name=ActionName.CLICK, element_id=0)]
     for step, prompt in zip(stored.steps, agent.prompts, strict=True):
         assert render_step(stored, step.index).digest == prompt.digest == step.prompt_digest
         assert len(prompt.images) == step.index + 1

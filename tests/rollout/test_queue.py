@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.rollout.conftest import asked
+from tests.rollout.conftest import task_fields
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
@@ -16,7 +16,7 @@ def on(world):
     """Give the tasks t0, t1, ... their sites."""
 
     def write(*sites):
-        lines = [{"id": f"t{at}", **asked(at), "sites": list(mine)} for at, mine in enumerate(sites)]
+        lines = [{"id": f"t{at}", **task_fields(at), "sites": list(mine)} for at, mine in enumerate(sites)]
         world.file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     return write
@@ -83,7 +83,7 @@ async def test_a_cut_sends_those_home_who_wait_for_a_site(world, on):
 
     summary = await asyncio.wait_for(world.roll(4, on_step=stays), 60)
     assert (summary["episodes"], summary["cut"], summary["owed"]) == (1, 1, 3)
-    assert len(world.pool.made) == 2
+    assert len(world.pool.environments) == 2
 
 
 async def test_whoever_waits_gets_what_becomes_free(world, on):

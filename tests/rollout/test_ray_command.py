@@ -95,18 +95,20 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
         summary = await rollouts.rollout(context, Split.TRAIN, "oracle")
 
     damage = []
-    found = list(scan(run, Split.TRAIN, 0, damage))
-    finished = Counter(trajectory.episode for trajectory in found if trajectory.outcome.failure is None)
+    trajectories = list(scan(run, Split.TRAIN, 0, damage))
+    finished = Counter(trajectory.episode for trajectory in trajectories if trajectory.outcome.failure is None)
     assert len(finished) == EPISODES and set(finished.values()) == {1}
-    assert len({trajectory.id for trajectory in found}) == len(found)
+    assert len({trajectory.id for trajectory in trajectories}) == len(trajectories)
     assert damage == []
-    told = [event["id"] for event in events if event["event"] == "trajectory"]
-    assert sorted(told) == sorted(trajectory.id for trajectory in found)
+    rows = [event["id"] for event in events if event["event"] == "trajectory"]
+    assert sorted(rows) == sorted(trajectory.id for trajectory in trajectories)
     assert (summary["episodes"], summary["owed"], summary["collected"]) == (EPISODES, 0, EPISODES)
     assert (summary["ranks"], summary["ranks_lost"]) == (2, 1)
     lost = [event for event in events if event["event"] == "rank_lost"]
     assert [event["rank"] for event in lost] == [1], lost
-    assert not [trajectory for trajectory in found if trajectory.outcome.failure not in (None, FailureKind.CANCELLED)]
+    assert not [
+        trajectory for trajectory in trajectories if trajectory.outcome.failure not in (None, FailureKind.CANCELLED)
+    ]
     assert victims
     await asyncio.to_thread(psutil.wait_procs, victims, 20)
     assert [process for process in victims if process.is_running()] == []

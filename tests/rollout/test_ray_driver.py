@@ -39,12 +39,12 @@ class Scaled:
         async with opened as runner:
             return await RolloutEngine(plan, world.run, world.settings, runner, sink).execute(watch)
 
-    def told(self, name="trajectory"):
+    def events_named(self, name="trajectory"):
         return [event for event in self.world.events if event["event"] == name]
 
     @property
     def finished(self):
-        return Counter(found.episode for found in self.world.stored if found.outcome.failure is None)
+        return Counter(trajectory.episode for trajectory in self.world.stored if trajectory.outcome.failure is None)
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ async def test_every_episode_is_run_once_by_one_of_the_ranks(scaled):
     scaled.cluster = InProcessCluster(3)
     summary = await scaled.roll(12)
     assert len(scaled.finished) == 12 and set(scaled.finished.values()) == {1}
-    assert sum(len(pool.made) for pool in scaled.parting.pools.values()) == 12
-    assert all(pool.made for pool in scaled.parting.pools.values())
-    assert [event["done"] for event in scaled.told()] == list(range(1, 13))
+    assert sum(len(pool.environments) for pool in scaled.parting.pools.values()) == 12
+    assert all(pool.environments for pool in scaled.parting.pools.values())
+    assert [event["done"] for event in scaled.events_named()] == list(range(1, 13))
     assert (summary["episodes"], summary["owed"], summary["steps"]) == (12, 0, 24)
     assert (summary["ranks"], summary["ranks_lost"]) == (3, 0)
     assert summary["stages"]["store"]["count"] == 12
@@ -85,7 +85,7 @@ async def test_the_board_shows_all_ranks_as_one(scaled):
         await shown.wait()
 
     await scaled.roll(6, sink=sink, on_reset=wait)
-    board = next(event for event in scaled.told("status") if event["running"] == 4)
+    board = next(event for event in scaled.events_named("status") if event["running"] == 4)
     assert board["transient"] and (board["total"], board["owed"], board["slots"], board["done"]) == (6, 6, 4, 0)
     assert board["queues"]["owed"] == 2 and len(board["episodes"]) == 4
 
@@ -94,8 +94,8 @@ async def test_answers_that_are_lost_change_nothing(scaled):
     scaled.cluster.stutters = True
     await scaled.roll(8, on_reset=failing(times=1, tasks="t1"))
     assert len(scaled.finished) == 8 and set(scaled.finished.values()) == {1}
-    told = [event["id"] for event in scaled.told()]
-    assert sorted(told) == sorted(found.id for found in scaled.world.stored) and len(set(told)) == len(told)
+    rows = [event["id"] for event in scaled.events_named()]
+    assert sorted(rows) == sorted(trajectory.id for trajectory in scaled.world.stored) and len(set(rows)) == len(rows)
 
 
 async def test_a_node_that_joins_gets_a_rank(scaled):
@@ -112,13 +112,13 @@ async def test_a_node_that_joins_gets_a_rank(scaled):
     late = InProcessCluster(2).known[1]
     asyncio.get_running_loop().call_later(0.1, scaled.cluster.known.append, late)
     summary = await scaled.roll(4, on_reset=wait)
-    assert (summary["ranks"], summary["owed"]) == (2, 0) and scaled.parting.pools["n1"].made
+    assert (summary["ranks"], summary["owed"]) == (2, 0) and scaled.parting.pools["n1"].environments
 
 
 async def test_a_rank_that_can_not_work_leaves_it_to_the_others(scaled):
     summary = await scaled.roll(4, broken=VenvError("no Chromium here"))
     assert (summary["owed"], summary["ranks_lost"]) == (0, 1)
-    assert "no Chromium here" in scaled.told("rank_lost")[0]["message"]
+    assert "no Chromium here" in scaled.events_named("rank_lost")[0]["message"]
 
 
 async def test_a_rank_that_is_opened_when_the_command_ends_is_killed(scaled, monkeypatch):
@@ -177,11 +177,11 @@ async def test_a_site_that_is_shut_for_one_rank_is_shut_for_all(scaled):
 
     scaled.world.load("rollout.concurrency=1")
     summary = await scaled.roll(40, on_reset=block)
-    attempts = [found for found in scaled.world.stored if found.task.id == "t1"]
+    attempts = [trajectory for trajectory in scaled.world.stored if trajectory.task.id == "t1"]
     assert 1 <= len(attempts) <= 2  # each rank may have had one at the same moment
     assert summary["skipped"] == 10 - len(attempts)
     assert summary["skip_reasons"] == {"site1.com is on the blocklist": 10 - len(attempts)}
-    assert scaled.told("blocked")
+    assert scaled.events_named("blocked")
 
 
 async def test_ctrl_c_has_the_ranks_store_what_runs_as_cancelled(scaled):
@@ -197,9 +197,9 @@ async def test_ctrl_c_has_the_ranks_store_what_runs_as_cancelled(scaled):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [found.outcome.failure for found in scaled.world.stored] == [FailureKind.CANCELLED] * 4
-    assert [event["failure"] for event in scaled.told()] == ["cancelled"] * 4
-    assert all(environment.closed == 1 for pool in scaled.parting.pools.values() for environment in pool.made)
+    assert [trajectory.outcome.failure for trajectory in scaled.world.stored] == [FailureKind.CANCELLED] * 4
+    assert [event["failure"] for event in scaled.events_named()] == ["cancelled"] * 4
+    assert all(environment.closed == 1 for pool in scaled.parting.pools.values() for environment in pool.environments)
 
 
 async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
@@ -207,7 +207,7 @@ async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
     dying = asyncio.Event()
 
     async def hang(environment):
-        if scaled.parting.node(environment) == "n0" and len(scaled.parting.pools["n0"].made) == 2:
+        if scaled.parting.node(environment) == "n0" and len(scaled.parting.pools["n0"].environments) == 2:
             scaled.cluster.die("n0")
             dying.set()
             await asyncio.sleep(60)
@@ -220,9 +220,11 @@ async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
     summary = await scaled.roll(6, on_step=hang, on_reset=wait)
     assert len(scaled.finished) == 6 and set(scaled.finished.values()) == {1}
     assert "n0" in scaled.cluster.killed
-    assert sorted(event["id"] for event in scaled.told()) == sorted(found.id for found in scaled.world.stored)
+    assert sorted(event["id"] for event in scaled.events_named()) == sorted(
+        trajectory.id for trajectory in scaled.world.stored
+    )
     assert (summary["collected"], summary["owed"], summary["ranks_lost"]) == (6, 0, 1)
-    assert "its node died" in scaled.told("rank_lost")[0]["message"]
+    assert "its node died" in scaled.events_named("rank_lost")[0]["message"]
     await scaled.cluster.bury()
     assert len(scaled.world.stored) == 6
 
@@ -237,14 +239,14 @@ async def test_a_rank_that_hangs_is_killed_and_its_episodes_go_to_the_others(sca
     summary = await scaled.roll(6, on_step=hang)
     assert len(scaled.finished) == 6 and set(scaled.finished.values()) == {1}
     assert (summary["owed"], summary["ranks_lost"]) == (0, 1)
-    assert "no answer for 0.5 s" in scaled.told("rank_lost")[0]["message"]
+    assert "no answer for 0.5 s" in scaled.events_named("rank_lost")[0]["message"]
 
 
 async def test_the_last_rank_that_dies_ends_the_command(scaled):
     scaled.cluster = InProcessCluster(1)
 
     async def die(environment):
-        if len(scaled.parting.pools["n0"].made) == 3:
+        if len(scaled.parting.pools["n0"].environments) == 3:
             scaled.cluster.die("n0")
             await asyncio.sleep(60)
 

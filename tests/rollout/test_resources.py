@@ -18,11 +18,11 @@ from webgym_cli.rollout.runner import LocalRunner
 
 @pytest.fixture
 async def hosts():
-    made = [Host(name, CALL) for name in "ab"]
-    for host in made:
+    result = [Host(name, CALL) for name in "ab"]
+    for host in result:
         await host.start()
-    yield made
-    for host in made:
+    yield result
+    for host in result:
         await host.stop()
 
 
@@ -86,9 +86,9 @@ async def test_servers_share_a_rollout_and_stand_in_its_summary(world, hosts, co
     async with open_agent(world.run, world.settings, acting) as agent:
         summary = await world.roll(8, agent=agent)
     assert shared(summary, hosts) == summary["steps"] == 16
-    told = [event for event in world.events if event["event"] == "status"]
-    assert set(told[-1]["servers"]) == set(summary["servers"])
-    assert {found.policy for found in world.stored} == {"model"}
+    events = [event for event in world.events if event["event"] == "status"]
+    assert set(events[-1]["servers"]) == set(summary["servers"])
+    assert {trajectory.policy for trajectory in world.stored} == {"model"}
 
 
 async def test_a_server_that_names_another_model_is_noted_once(world, hosts):
@@ -96,7 +96,7 @@ async def test_a_server_that_names_another_model_is_noted_once(world, hosts):
     acting = PolicyEndpoint(base_urls=(hosts[0].url,), served=ServedPolicy(name="model"))
     async with open_agent(world.run, world.settings, acting) as agent:
         await world.roll(3, agent=agent)
-    assert {step.generation.other_model for found in world.stored for step in found.steps} == {"base"}
+    assert {step.generation.other_model for trajectory in world.stored for step in trajectory.steps} == {"base"}
     notes = [event["message"] for event in world.events if event["event"] == "note"]
     assert len(notes) == 1 and "'base'" in notes[0]
 
@@ -116,5 +116,5 @@ async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, 
     async with RayRunner(world.run, world.settings, cluster, endpoint, endpoint, "tools", sink) as runner:
         summary = await RolloutEngine(plan, world.run, world.settings, runner, sink).execute()
     assert summary["ranks"] == 2
-    assert {found.sampling.logprobs for found in world.stored} == {"processed"}
+    assert {trajectory.sampling.logprobs for trajectory in world.stored} == {"processed"}
     assert shared(summary, hosts) == summary["steps"] == 16

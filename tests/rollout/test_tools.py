@@ -36,7 +36,7 @@ from webgym_cli.tracking.metrics import extract_metrics
 RECORDS = [{"question": f"Calculate {n} * 7.", "answer": str(n * 7)} for n in range(2, 6)]
 PICTURE = '''
 from webgym_cli.tools import tool
-from tests.records.made import png
+from tests.records.builders import png
 
 @tool
 def draw(shade: int) -> dict:
@@ -116,14 +116,14 @@ def roll(tmp_path):
 
 async def test_questions_are_rolled_out_in_groups_with_calls_results_and_tokens(roll):
     host = Solver()
-    _, settings, summary, found = await roll(host, 8, "agent.num_chains=4")
+    _, settings, summary, trajectories = await roll(host, 8, "agent.num_chains=4")
     assert (summary["episodes"], summary["success_rate"], summary["failures"]) == (8, 1.0, {})
-    assert sorted(Counter(trajectory.task.id for trajectory in found).values()) == [4, 4]
-    assert len({trajectory.seed for trajectory in found}) == 8
-    for trajectory in found:
+    assert sorted(Counter(trajectory.task.id for trajectory in trajectories).values()) == [4, 4]
+    assert len({trajectory.seed for trajectory in trajectories}) == 8
+    for trajectory in trajectories:
         first, second = trajectory.steps
         wanted = trajectory.task.extra["answer"]
-        assert [made.name for made in first.action.calls] == ["calculator"] * 2
+        assert [item.name for item in first.action.calls] == ["calculator"] * 2
         assert first.observation.screenshot is first.page_changed is None
         assert [result.text for result in second.observation.results] == ["2", wanted]
         assert second.action.text == trajectory.outcome.answer == f"It is \\boxed{{{wanted}}}."
@@ -139,8 +139,8 @@ async def test_questions_are_rolled_out_in_groups_with_calls_results_and_tokens(
 
 
 async def test_chains_go_on_where_a_plan_stopped(roll, tmp_path):
-    run, settings, _, found = await roll(Solver(), 6, "agent.num_chains=4")
-    assert sorted(Counter(trajectory.task.id for trajectory in found).values()) == [2, 4]
+    run, settings, _, trajectories = await roll(Solver(), 6, "agent.num_chains=4")
+    assert sorted(Counter(trajectory.task.id for trajectory in trajectories).values()) == [2, 4]
     plan = plan_current_rollout(run, settings, Split.TRAIN, "http://127.0.0.1:1/v1", 8)
     assert len(plan.owed) == 2
     groups = Counter((episode.task.id, episode.position // 4) for episode in plan.episodes)
@@ -148,14 +148,14 @@ async def test_chains_go_on_where_a_plan_stopped(roll, tmp_path):
 
 
 async def test_an_evaluation_asks_each_question_once(roll):
-    _, _, summary, found = await roll(Solver(), 4, "agent.num_chains=4", split=Split.TEST)
-    assert summary["episodes"] == len({trajectory.task.id for trajectory in found}) == 4
+    _, _, summary, trajectories = await roll(Solver(), 4, "agent.num_chains=4", split=Split.TEST)
+    assert summary["episodes"] == len({trajectory.task.id for trajectory in trajectories}) == 4
 
 
 async def test_after_the_last_turn_what_there_is_is_scored(roll):
     host = Solver(lambda messages: call("calculator", expression=messages[1]["content"][10:-1]))
-    _, _, _, found = await roll(host, 1, "agent.max_turns=2", "agent.reward_name=math_reward_string_equal")
-    (trajectory,) = found
+    _, _, _, trajectories = await roll(host, 1, "agent.max_turns=2", "agent.reward_name=math_reward_string_equal")
+    (trajectory,) = trajectories
     assert (len(trajectory.steps), trajectory.outcome.stop, trajectory.outcome.reward) == (2, Stop.STEP_LIMIT, 1.0)
 
 
@@ -173,8 +173,8 @@ async def test_rewards_are_real_numbers_with_a_threshold_and_their_means(roll, t
     (tmp_path / "shaped.py").write_text(SHAPED)
     host = Solver(lambda messages: Solver.solve(messages) if " 2 * 7" in str(messages) else "It is 1.")
     overrides = (f"agent.reward_name={tmp_path}/shaped.py:shaped", "rollout.success_threshold=2")
-    run, _, summary, found = await roll(host, 4, *overrides, split=Split.TEST)
-    assert sorted(trajectory.outcome.reward for trajectory in found) == [-0.5, -0.5, -0.5, 2.5]
+    run, _, summary, trajectories = await roll(host, 4, *overrides, split=Split.TEST)
+    assert sorted(trajectory.outcome.reward for trajectory in trajectories) == [-0.5, -0.5, -0.5, 2.5]
     assert [summary[name] for name in ("success_rate", "mean_reward", "mean_steps")] == [0.25, 0.25, 1.25]
     assert summary["reward_extra"] == {"em": 0.25, "even": 1.0}  # the one question with the answer 14
     assert summary["tool_calls"] == {"calculator": 0.5}  # two calls in one of four episodes
@@ -242,16 +242,16 @@ async def test_what_the_reward_lacks_is_told_before_anything_runs(tmp_path):
 
 
 async def test_what_was_rolled_out_can_be_prepared_indexed_and_shown(roll):
-    run, settings, _, found = await roll(Solver(), 2, "algorithm_config.filter_retokenized=false")
+    run, settings, _, trajectories = await roll(Solver(), 2, "algorithm_config.filter_retokenized=false")
     with open_index(run) as index:
         rows = list(index.rows("SELECT action, screenshot, environment_seconds FROM steps ORDER BY step", []))
     assert Counter(row["action"] for row in rows) == {"call": 2, "answer": 2}
     assert {row["screenshot"] for row in rows} == {None}
     _, draw = drawn(run, settings, [0], converter(run, settings))
-    assert sorted(steps_of(draw)) == sorted((trajectory.id, index) for trajectory in found for index in range(2))
+    assert sorted(steps_of(draw)) == sorted((trajectory.id, index) for trajectory in trajectories for index in range(2))
     sample = next(sample for sample in draw.samples if sample.step == 1)
     assert [message.role for message in sample.messages] == ["system", "user", "assistant", "user", "assistant"]
-    assert build_trajectory_sample(found[0]).messages[-1].content == found[0].steps[-1].response
-    shown = render_episode_page(EpisodeView(found[0], ()), ScreenshotStore(run.screenshots)).decode()
+    assert build_trajectory_sample(trajectories[0]).messages[-1].content == trajectories[0].steps[-1].response
+    shown = render_episode_page(EpisodeView(trajectories[0], ()), ScreenshotStore(run.screenshots)).decode()
     assert "Result of calculator" in shown
     assert "not the one that was sent" not in shown

@@ -39,10 +39,10 @@ async def demonstrated(folder, episodes, *overrides):
 
 @pytest.mark.parametrize(("name", "count"), [("train", 160), ("test", 40), ("sums-train", 240), ("sums-test", 60)])
 async def test_every_shipped_question_is_solved(tmp_path, name, count):
-    summary, found = await demonstrated(tmp_path, count, f"tasks.train=arithmetic:{name}")
+    summary, outcome = await demonstrated(tmp_path, count, f"tasks.train=arithmetic:{name}")
     assert (summary["episodes"], summary["success_rate"], summary["failures"]) == (count, 1.0, {})
-    assert len({trajectory.task.id for trajectory in found}) == count
-    for trajectory in found:
+    assert len({trajectory.task.id for trajectory in outcome}) == count
+    for trajectory in outcome:
         assert (trajectory.outcome.reward, trajectory.outcome.stop) == (1.0, Stop.ANSWERED)
         first, second = trajectory.steps
         expression, answer = trajectory.task.extra["expression"], trajectory.task.extra["answer"]
@@ -80,13 +80,13 @@ def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):
 
 def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(tmp_path):
     folder = model(tmp_path / "model")
-    told = ["-c", "arithmetic", "-s", f"policy_config.base_model={folder}", "-s", "venvs.device=cpu"]
-    told += ["-s", "algorithm_config.bf16=false", "-s", "algorithm_config.deepspeed_config_filename=null"]
-    told += ["-s", "train.check_template=false"]
-    said = webgym("rollout", "run", *told, "--policy", "oracle", "--episodes", 40, "--min-success", 1, cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    said = webgym("prepare", "run", "-s", "algorithm_config.val_split_ratio=0", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
+    texts = ["-c", "arithmetic", "-s", f"policy_config.base_model={folder}", "-s", "venvs.device=cpu"]
+    texts += ["-s", "algorithm_config.bf16=false", "-s", "algorithm_config.deepspeed_config_filename=null"]
+    texts += ["-s", "train.check_template=false"]
+    result = webgym("rollout", "run", *texts, "--policy", "oracle", "--episodes", 40, "--min-success", 1, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    result = webgym("prepare", "run", "-s", "algorithm_config.val_split_ratio=0", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     run = RunDir(tmp_path / "run")
     records = json.loads((run.dataset / "finetune_train.json").read_text())
     stored = {trajectory.id: trajectory for trajectory in scan(run, Split.TRAIN, 0)}

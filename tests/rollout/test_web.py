@@ -96,7 +96,7 @@ class Engine:
 
     @property
     def stored(self) -> dict[str, object]:
-        return {found.task.id: found for found in scan(self.run, Split.TRAIN, 0)}
+        return {trajectory.task.id: trajectory for trajectory in scan(self.run, Split.TRAIN, 0)}
 
 
 class _Named:
@@ -120,8 +120,8 @@ class _Named:
 @pytest.fixture(scope="module")
 async def web():
     needs_chromium()
-    async with small_web() as made:
-        yield made
+    async with small_web() as result:
+        yield result
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web)
     plays = {"fine": ["Next page", "Next page"], "download": ["Download the report"], "freeze": ["b", "Freeze"]}
     engine.overrides += ("rollout.blocklist_hours=0",)
     summary = await engine.roll(tasks, Player(plays), says_yes)
-    found = {name: made.outcome.failure for name, made in engine.stored.items()}
-    assert found == {
+    by_name = {name: result.outcome.failure for name, result in engine.stored.items()}
+    assert by_name == {
         "fine": None,
         "download": None,
         "blank": FailureKind.NAVIGATION_FAILED,
@@ -163,13 +163,13 @@ async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web)
     once = dict.fromkeys(("address_refused", "page_timeout", "site_blocked", "start_page_failed"), 1)
     assert summary["failures"] == {"navigation_failed": 2, **once}
     assert (summary["episodes"], summary["successes"]) == (2, 2)
-    assert all(made.outcome.reward is None for made in engine.stored.values() if made.outcome.failure)
+    assert all(item.outcome.reward is None for item in engine.stored.values() if item.outcome.failure)
     assert [len(engine.stored[name].steps) for name in ("fine", "download", "freeze", "blank")] == [3, 2, 1, 0]
     assert engine.stored["freeze"].steps[0].action.name is ActionName.CLICK
     assert web.private.hits == []
     shots = ScreenshotStore(engine.run.screenshots)
-    for made in engine.stored.values():
-        for step in made.steps:
+    for item in engine.stored.values():
+        for step in item.steps:
             assert shots.get(step.observation.screenshot.sha256).startswith(b"\x89PNG")
 
 
@@ -189,15 +189,15 @@ async def test_a_browser_that_is_killed_costs_its_episodes_and_no_more(engine, w
     tasks = {f"t{number}": "http://lab.test/history" for number in range(3)}
     summary = await engine.roll(tasks, Killer({name: [WAIT] for name in tasks}), says_yes)
     assert (summary["episodes"], summary["failures"], summary["owed"]) == (3, {"browser_crashed": 1}, 0)
-    attempts = [found for found in scan(engine.run, Split.TRAIN, 0) if found.outcome.failure]
-    assert [(found.attempt, found.outcome.reward) for found in attempts] == [(0, None)]
+    attempts = [trajectory for trajectory in scan(engine.run, Split.TRAIN, 0) if trajectory.outcome.failure]
+    assert [(trajectory.attempt, trajectory.outcome.reward) for trajectory in attempts] == [(0, None)]
 
 
 async def test_a_site_that_blocks_is_met_once(engine, web):
     engine.overrides += ("rollout.concurrency=1",)
     tasks = {"first": "http://lab.test/captcha", "second": "http://lab.test/history", "other": "http://odd.test/check"}
     summary = await engine.roll(tasks, Player(), says_yes)
-    order = [found.task.id for found in scan(engine.run, Split.TRAIN, 0)]
+    order = [trajectory.task.id for trajectory in scan(engine.run, Split.TRAIN, 0)]
     expected = {"second"} - set(order[: order.index("first")])
     assert set(tasks) - set(order) == expected
     assert summary["skipped"] == len(expected)
@@ -221,12 +221,12 @@ async def test_a_judge_sees_a_block_that_no_status_tells(engine, web):
 async def test_private_and_local_addresses_are_step_errors(engine, web):
     plays = [to("http://127.0.0.1:1/"), to("file:///etc/passwd"), to("http://[::1]/"), "Next page"]
     await engine.roll({"t": "http://lab.test/history"}, Player({"t": plays}), says_yes)
-    made = engine.stored["t"]
-    errors = [step.action_error for step in made.steps]
-    assert made.outcome.failure is None and len(errors) == 5
+    t = engine.stored["t"]
+    errors = [step.action_error for step in t.steps]
+    assert t.outcome.failure is None and len(errors) == 5
     assert [bool(error) for error in errors] == [True, True, True, False, False]
     assert "private address" in errors[0] and "only http and https" in errors[1]
-    assert made.steps[4].observation.url.endswith("/history?page=2"), "the episode went on"
+    assert t.steps[4].observation.url.endswith("/history?page=2"), "the episode went on"
 
 
 EVIL = (
@@ -247,24 +247,24 @@ async def test_a_hostile_page_changes_nothing(engine, web):
     summary = await engine.roll(tasks, player)
     assert (summary["collected"], summary["episodes"], summary["failures"]) == (2, 0, {})
     converter = Converter(settings(), WordTokens(), ScreenshotStore(engine.run.screenshots))
-    for made in engine.stored.values():
-        assert (made.outcome.reward, made.outcome.stop, made.outcome.answer) == (None, Stop.ANSWERED, "done")
-        actions = [step.action.name for step in made.steps]
+    for item in engine.stored.values():
+        assert (item.outcome.reward, item.outcome.stop, item.outcome.answer) == (None, Stop.ANSWERED, "done")
+        actions = [step.action.name for step in item.steps]
         assert actions == [ActionName.WAIT, ActionName.NAVIGATE, ActionName.WAIT, ActionName.ANSWER]
-        assert [step.action_error for step in made.steps] == [None] * 4
+        assert [step.action_error for step in item.steps] == [None] * 4
         for index in range(4):
-            prompt = render_step(made, index)
-            assert prompt.digest == made.steps[index].prompt_digest
+            prompt = render_step(item, index)
+            assert prompt.digest == item.steps[index].prompt_digest
             assert [message.role for message in prompt.messages] == ["system", *["user", "assistant"] * index, "user"]
             text = "".join(message.content for message in prompt.messages)
             assert text.count(IMAGE) == len(prompt.images) == index + 1
             assert "<|im_" not in text and "<video>" not in text
-            sample = converter.convert(made, index)
+            sample = converter.convert(item, index)
             assert isinstance(sample, Sample)
             record = to_sharegpt(sample, lambda sha256: sha256)
             assert len(record["images"]) == index + 1
             assert [turn["from"] for turn in record["conversations"]] == ["human", "gpt"] * (index + 1)
-            assert record["conversations"][-1]["value"] == made.steps[index].response
+            assert record["conversations"][-1]["value"] == item.steps[index].response
     assert len(player.prompts) == 8
 
 
@@ -273,6 +273,6 @@ async def test_a_hostile_page_does_not_move_the_judge_s_questions(engine, web):
         judge = Judge(judge_settings(server), ScreenshotStore(engine.run.screenshots).get)
         await engine.roll({"injection": "http://lab.test/injection"}, Player(), judge.judge)
         await judge.close()
-        asked = [question.job for question in server.asked]
-    assert asked[0] == "blocking" and set(asked) <= {"blocking", "claims", "fact", "key_point"}
+        jobs = [question.job for question in server.requests]
+    assert jobs[0] == "blocking" and set(jobs) <= {"blocking", "claims", "fact", "key_point"}
     assert engine.stored["injection"].outcome.reward == 0.0

@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def stored(self):
-        return {found.task.id: found for found in scan(self.run, Split.TRAIN, 0)}
+        return {trajectory.task.id: trajectory for trajectory in scan(self.run, Split.TRAIN, 0)}
 
 
 @pytest.fixture
@@ -87,15 +87,15 @@ async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine
     stored = await engine.roll(f"webarena:{TASKS}", agent, "rollout.concurrency=3", episodes=3)
     assert len(stored) == 3
     generated = stored.pop("fixture-generated")
-    assert {name: found.outcome.reward for name, found in stored.items()} == dict.fromkeys(stored, 1.0)
+    assert {name: result.outcome.reward for name, result in stored.items()} == dict.fromkeys(stored, 1.0)
     assert generated.awaits_judgement
     assert (generated.outcome.stop, generated.outcome.scores) == (Stop.ANSWERED, ())
-    for found in (*stored.values(), generated):
-        assert found.outcome.failure is None
-        for step in found.steps:
+    for item in (*stored.values(), generated):
+        assert item.outcome.failure is None
+        for step in item.steps:
             assert step.response == render_webrl_action(step.action)
             assert step.observation.html and step.observation.screenshot
-            assert render_step(found, step.index).digest == step.prompt_digest
+            assert render_step(item, step.index).digest == step.prompt_digest
     switched = [step.action.name for step in stored["fixture-tabs"].steps]
     assert WebRLActionName.SWITCH_TAB in switched
 
@@ -104,8 +104,8 @@ async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engin
     click = render_webrl_action(Action(name=ActionName.CLICK, element_id=777))
     select = render_webrl_action(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
     agent = Says(click, "hm", select, 'quote(content="kept")')
-    (found,) = (await engine.roll("webarena:fixture-cheapest", agent)).values()
-    assert [step.action_error is None for step in found.steps] == [False, True, False, True, True]
+    (trajectory,) = (await engine.roll("webarena:fixture-cheapest", agent)).values()
+    assert [step.action_error is None for step in trajectory.steps] == [False, True, False, True, True]
     users = [prompt.messages[-1].content for prompt in agent.prompts]
     assert "The last action failed: there is no element 777" in users[1]
     assert "The last reply was no action: no_tool_call: " in users[2]
@@ -114,7 +114,7 @@ async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engin
     assert [message.content for message in agent.prompts[-1].messages if message.role == "assistant"] == list(
         agent.replies
     )
-    assert (found.outcome.reward, found.outcome.answer) == (0.0, "wrong")
+    assert (trajectory.outcome.reward, trajectory.outcome.answer) == (0.0, "wrong")
 
 
 async def test_out_of_steps_is_scored_by_what_pages_hold(engine):
@@ -141,10 +141,10 @@ def fuzzy(folder, **answers):
 @asynccontextmanager
 async def judge_that_says(reply):
     """Serve a judge that gives one reply; yield its settings and the chats that it was sent."""
-    asked = []
+    messages = []
 
     async def answer(request):
-        asked.append((await request.json())["messages"])
+        messages.append((await request.json())["messages"])
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply}}
         return web.json_response(
             {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
@@ -153,24 +153,24 @@ async def judge_that_says(reply):
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
     async with TestServer(app) as server:
-        yield (f"judge.base_url={server.make_url('/v1')}", "judge.retries=1"), asked
+        yield (f"judge.base_url={server.make_url('/v1')}", "judge.retries=1"), messages
 
 
 @pytest.mark.parametrize(("verdict", "reward"), [("right", 1.0), ("wrong", 0.0)])
 async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward):
-    async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (settings, asked):
-        (found,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)).values()
-    assert (found.outcome.reward, found.outcome.failure) == (reward, None)
-    (chat,) = asked
+    async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (settings, result):
+        (trajectory,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)).values()
+    assert (trajectory.outcome.reward, trajectory.outcome.failure) == (reward, None)
+    (chat,) = result
     assert json.loads(chat[1]["content"]) == {"task": "What colour is it?", "reference": "red", "answer": "wrong"}
 
 
 @pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly right"}'])
 async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
-    async with judge_that_says(reply) as (settings, asked):
+    async with judge_that_says(reply) as (settings, result):
         with pytest.raises(WebGymError, match="no episode could be collected"):
             await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)
-    assert (engine.stored["fuzzy"].outcome.failure, len(asked)) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
+    assert (engine.stored["fuzzy"].outcome.failure, len(result)) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
 
 
 async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.final_state import FinalState
@@ -47,9 +47,9 @@ def test_a_check_gets_the_task_by_name_and_the_end_of_the_episode():
         assert (context.answer, context.id, len(context.trajectory.steps)) == ("It is closed.", "train-0000-00000", 2)
         return {"reward": 0.5, "clicks": 2, "why": "half"}
 
-    found = score(decide)
-    assert (found.source, found.value, found.extras, found.detail) == ("check", 0.5, {"clicks": 2.0}, "closed")
-    assert len(found.digest) == 64
+    result = score(decide)
+    assert (result.source, result.value, result.extras, result.detail) == ("check", 0.5, {"clicks": 2.0}, "closed")
+    assert len(result.digest) == 64
 
 
 @pytest.mark.parametrize(("value", "reward"), [(True, 1.0), (0, 0.0), (0.25, 0.25), ({"reward": 1}, 1.0)])

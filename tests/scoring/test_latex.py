@@ -16,9 +16,9 @@ from webgym_cli.scoring.math import math_equal_reward
 
 @pytest.fixture
 def comparer():
-    made = LatexComparer()
-    yield made
-    made.close()
+    latex_comparer = LatexComparer()
+    yield latex_comparer
+    latex_comparer.close()
 
 
 @pytest.mark.parametrize("kind", PAIRS)
@@ -37,20 +37,20 @@ def test_what_can_not_be_computed_is_not_equal_and_others_are_compared_after_it(
 
 
 def test_nothing_that_an_answer_says_is_run(tmp_path, comparer):
-    made = tmp_path / "made"
-    for text in (f"__import__('os').system('touch {made}')", f"\\text{{open('{made}', 'w')}}", "exec('1')"):
+    result = tmp_path / "made"
+    for text in (f"__import__('os').system('touch {result}')", f"\\text{{open('{result}', 'w')}}", "exec('1')"):
         assert not comparer.is_equal(text, "x")
-    assert not made.exists()
+    assert not result.exists()
 
 
 def test_it_works_in_threads(comparer):
-    said = []
-    ask = [threading.Thread(target=lambda: said.append(comparer.is_equal("a+b", "b+a"))) for _ in range(8)]
+    calls = []
+    ask = [threading.Thread(target=lambda: calls.append(comparer.is_equal("a+b", "b+a"))) for _ in range(8)]
     for thread in ask:
         thread.start()
     for thread in ask:
         thread.join()
-    assert said == [True] * 8
+    assert calls == [True] * 8
 
 
 def test_a_process_that_dies_or_hangs_is_replaced(comparer, monkeypatch):

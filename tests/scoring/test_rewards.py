@@ -246,8 +246,8 @@ def test_f1_over_words(given, wanted, value):
 def test_exact_match_and_f1_take_the_best_of_several_answers():
     assert qa_em_reward("<answer>The Paris</answer>", ["London", "paris"]) == {"reward": 1.0, "em": 1.0}
     assert qa_em_reward("Paris, France", "Paris")["reward"] == 0.0
-    found = qa_f1_reward("\\boxed{Paris France}", ["Paris", "Rome"])
-    assert (found["reward"], found["f1"], found["em"]) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0.0)
+    result = qa_f1_reward("\\boxed{Paris France}", ["Paris", "Rome"])
+    assert (result["reward"], result["f1"], result["em"]) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0.0)
     assert qa_f1_reward("x", [])["reward"] == 0.0
 
 
@@ -267,7 +267,7 @@ def test_format(response, value):
     assert format_reward(response) == value
 
 
-def said(*contents, tools=1):
+def messages_of(*contents, tools=1):
     """An episode's messages: responses, each but the last followed by a tool's result."""
     messages = [{"role": "user", "content": "?"}]
     for number, content in enumerate(contents):
@@ -298,13 +298,13 @@ def said(*contents, tools=1):
     ids=lambda part: part.name if hasattr(part, "name") else str(part),
 )
 def test_form_and_tools_are_graded_as_in_the_examples(reward, contents, tools, value):
-    assert reward(contents[-1], "72", said(*contents, tools=tools))["reward"] == value
+    assert reward(contents[-1], "72", messages_of(*contents, tools=tools))["reward"] == value
 
 
 def test_the_answer_may_be_the_last_tools_result():
-    by_tool = qa_em_reward_tool_call("whatever", "paris", said("call", tools=1))
+    by_tool = qa_em_reward_tool_call("whatever", "paris", messages_of("call", tools=1))
     assert (by_tool["reward"], by_tool["has_tool_call_answer"]) == (1.0, 1.0)
-    in_words = qa_em_reward_tool_call("Paris", ["Rome", "paris"], said("Paris", tools=0))
+    in_words = qa_em_reward_tool_call("Paris", ["Rome", "paris"], messages_of("Paris", tools=0))
     assert (in_words["reward"], in_words["has_tool_call_answer"], in_words["has_tool_calling"]) == (1.0, 0.0, 0.0)
 
 
@@ -319,8 +319,8 @@ def test_yes_and_no_are_right_whole_or_not_at_all():
 
 
 def test_precision_and_recall_stand_beside_f1():
-    found = qa_f1_reward("red green", ["green blue white", "black"])  # one word of 2, of 3: f1 = 2 / (2 + 3)
-    assert found == {"reward": 0.4, "f1": 0.4, "precision": 0.5, "recall": pytest.approx(1 / 3), "em": 0.0}
+    result = qa_f1_reward("red green", ["green blue white", "black"])  # one word of 2, of 3: f1 = 2 / (2 + 3)
+    assert result == {"reward": 0.4, "f1": 0.4, "precision": 0.5, "recall": pytest.approx(1 / 3), "em": 0.0}
 
 
 def test_the_best_of_several_answers_counts():

@@ -53,12 +53,12 @@ class Engine:
 
     def misbehave(self, about):
         """Do what was asked for and return True when the request is to be refused."""
-        told = json.loads(self.behaviour.read_text()).get(about) if self.behaviour.is_file() else None
-        if told == "hangs":
+        result = json.loads(self.behaviour.read_text()).get(about) if self.behaviour.is_file() else None
+        if result == "hangs":
             FOREVER.wait()
-        if told == "dies":
+        if result == "dies":
             os._exit(1)
-        return told
+        return result
 
     def sleep(self, query):
         level = int(query.get("level", ["1"])[0])

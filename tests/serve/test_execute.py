@@ -42,7 +42,7 @@ def wait_until(happened):
         time.sleep(0.05)
 
 
-def gone(pids):
+def wait_until_gone(pids):
     """Wait until none of these processes runs, and return those that still do."""
     wait_until(lambda: not any(alive(pid) for pid in pids))
     return [pid for pid in pids if alive(pid)]
@@ -66,7 +66,7 @@ async def chat(server, **more):
         )
 
 
-def said(answer):
+def decided_by_weights(answer):
     """Return what weights decide about an answer."""
     return answer.choices[0].token_ids, [round(token.logprob, 3) for token in answer.choices[0].logprobs.content]
 
@@ -138,7 +138,7 @@ async def test_a_cancelled_start_leaves_nothing(pretend):
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    assert gone(tree) == []
+    assert wait_until_gone(tree) == []
     await server.stop()
 
 
@@ -198,14 +198,14 @@ async def test_an_image_is_answered_with_token_ids_and_logprobs(policy_server):
     assert len(answer.prompt_token_ids) == answer.usage.prompt_tokens
     # a tiny model is far from sure: over the whole vocabulary each token would be at most some per cent likely
     assert all(token.logprob > -5 for token in content)
-    assert said(await chat(policy_server)) == said(await chat(policy_server))
+    assert decided_by_weights(await chat(policy_server)) == decided_by_weights(await chat(policy_server))
 
 
 @pytest.mark.stack
 async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, second_model_dir, monkeypatch):
     events, stops = [], []
     first, tree = policy_server.model, [policy_server.pid, *descendants(policy_server.pid)]
-    before = said(await chat(policy_server))
+    before = decided_by_weights(await chat(policy_server))
     stop = policy_server.stop
 
     async def timed_stop():
@@ -228,12 +228,12 @@ async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, se
     assert events[-1]["how"] == "restart"
     assert len(stops) == 1
     assert stops[0] < execute.STOP_GRACE + 10  # requests were in flight
-    assert gone(tree) == []
-    assert said(await chat(policy_server)) != before
+    assert wait_until_gone(tree) == []
+    assert decided_by_weights(await chat(policy_server)) != before
     events.clear()
     await policy_server.swap(first)
     assert reasons(events) == []
-    assert said(await chat(policy_server)) == before
+    assert decided_by_weights(await chat(policy_server)) == before
 
 
 def reasons(events):
@@ -275,4 +275,4 @@ def test_nothing_outlives_the_command(request, tmp_path, server, number, status)
     command.send_signal(number)
     assert command.wait(PATIENCE) == status
     assert len(tree) >= 2
-    assert gone(tree) == []
+    assert wait_until_gone(tree) == []

@@ -29,20 +29,20 @@ async def fleet(tmp_path, monkeypatch):
     monkeypatch.setattr(ports, "_CONNECT_SECONDS", 0.05)
     monkeypatch.setattr(liveness, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(liveness, "_MAX_TICK", 0.1)
-    made, python = [], fake_python(tmp_path)
+    fleets, python = [], fake_python(tmp_path)
 
     async def make(*overrides, restarts=2):
         model, events = weights(tmp_path / "model", b"one"), []
         settings = load(overrides=["serve.port=0", "serve.stall_timeout=1", *overrides])
-        made.append(
+        fleets.append(
             Fleet(plan_servers(settings, model, python, "cpu"), tmp_path / "logs", events.append, restarts=restarts)
         )
-        made[-1].events = events
-        await made[-1].serve(model)
-        return made[-1]
+        fleets[-1].events = events
+        await fleets[-1].serve(model)
+        return fleets[-1]
 
     yield make
-    for one in made:
+    for one in fleets:
         await one.stop()
 
 
@@ -79,8 +79,8 @@ async def test_a_server_that_is_up_and_answers_nothing_is_started_again(fleet, b
     behave()
 
     def all_are_back():  # both servers may have hanged
-        told = len(named(one, "serve")) - replicas == len(named(one, "replica"))
-        return told and all(server.is_serving for server in one.servers)
+        result = len(named(one, "serve")) - replicas == len(named(one, "replica"))
+        return result and all(server.is_serving for server in one.servers)
 
     await until(all_are_back)
     assert one.base_urls == urls and not watch.done()

@@ -10,7 +10,7 @@ from webgym_cli.serve.logprobs import logprobs_kind
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         ([], "processed"),
         (["--enforce-eager"], "processed"),
@@ -20,8 +20,8 @@ from webgym_cli.serve.logprobs import logprobs_kind
     ],
     ids=str,
 )
-def test_the_last_argument_decides(arguments, told):
-    assert logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == told
+def test_the_last_argument_decides(arguments, text):
+    assert logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == text
 
 
 @pytest.mark.parametrize("arguments", [["--logprobs-mode", "raw_logits"], ["--logprobs-mode=raw_logits"]], ids=str)

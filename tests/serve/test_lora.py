@@ -18,18 +18,18 @@ from webgym_cli.serve.plan import plan_servers
 async def fleet(tmp_path, monkeypatch):
     """Returns how to make servers of a base model; `events` is what they told."""
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
-    made, base, python = [], weights(tmp_path / "base", b"base"), fake_python(tmp_path)
+    fleets, base, python = [], weights(tmp_path / "base", b"base"), fake_python(tmp_path)
 
     def make(*overrides, device="cpu", rank=4, restarts=0):
         settings = load(overrides=["serve.port=0", *overrides])
         plans = plan_servers(settings, base, python, device, phases=True, lora_rank=rank)
         events = []
-        made.append(Fleet(plans, tmp_path / "logs", events.append, restarts=restarts))
-        made[-1].events, made[-1].base = events, base
-        return made[-1]
+        fleets.append(Fleet(plans, tmp_path / "logs", events.append, restarts=restarts))
+        fleets[-1].events, fleets[-1].base = events, base
+        return fleets[-1]
 
     yield make
-    for one in made:
+    for one in fleets:
         await one.stop()
 
 

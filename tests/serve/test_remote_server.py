@@ -32,7 +32,7 @@ async def new_fleet(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(remote_server, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(ray_cluster, "MARKER_SECONDS", 1)
-    made, clusters = [], []
+    fleets, clusters = [], []
 
     def make(cluster, *, restarts=0, lora_rank=0, digests=None, phases=False, may_shrink=False):
         given = ["venvs.device=cuda", f"venvs.serve={fake_python(tmp_path)}", "serve.port=0"]
@@ -43,13 +43,13 @@ async def new_fleet(tmp_path, monkeypatch):
         others = tuple(plan_remote_servers(cluster, tmp_path, opening, make.events.append, digests))
         others = {"others": others, "digests": digests, "may_shrink": may_shrink}
         fleet = Fleet(plans, tmp_path / "logs", make.events.append, restarts=restarts, **others)
-        made.append(fleet)
+        fleets.append(fleet)
         clusters.append(cluster)
         return fleet
 
     make.events = []
     yield make
-    for fleet in made:
+    for fleet in fleets:
         await fleet.stop()
     for cluster in clusters:
         for actor in cluster.actors:  # those of nodes that are "dead"
@@ -169,15 +169,15 @@ async def test_a_node_that_is_gone_fails_the_swap_with_its_name_and_leaves_no_se
     assert not psutil.pid_exists(pid) and not any(server.is_serving for server in fleet.others)
 
 
-@pytest.mark.parametrize("found", ["before its server starts", "before the swap", "at the swap"])
-async def test_a_fleet_that_may_shrink_leaves_out_a_node_that_is_gone(new_fleet, tmp_path, monkeypatch, found):
+@pytest.mark.parametrize("text", ["before its server starts", "before the swap", "at the swap"])
+async def test_a_fleet_that_may_shrink_leaves_out_a_node_that_is_gone(new_fleet, tmp_path, monkeypatch, text):
     fleet = new_fleet(cluster := OneMachine(3), may_shrink=True)
-    if found == "before its server starts":
+    if text == "before its server starts":
         cluster.die("n2")
     await fleet.serve(weights(tmp_path / "one", b"one"))
-    if found == "before the swap":
+    if text == "before the swap":
         cluster.die("n2")
-    if found == "at the swap":
+    if text == "at the swap":
         change = ServerActor.change
 
         async def die(self, *arguments):

@@ -47,7 +47,7 @@ def models(tmp_path):
 async def fleet(tmp_path, models, monkeypatch):
     """Returns how to make servers; `events` is what they told."""
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
-    made, python = [], fake_python(tmp_path)
+    fleets, python = [], fake_python(tmp_path)
 
     def make(*overrides, gpus=("0",), nvml=None, restarts=0, timeout=20, memory_gb=10):
         settings = load(overrides=["serve.port=0", *overrides])
@@ -55,12 +55,12 @@ async def fleet(tmp_path, models, monkeypatch):
         plans = plan_servers(settings, models[0], python, "cuda", phases=True)
         plans = [replace(plan, sleep=replace(plan.sleep, timeout=timeout, memory_gb=memory_gb)) for plan in plans]
         events = []
-        made.append(Fleet(plans, tmp_path / "logs", events.append, nvml=nvml, restarts=restarts))
-        made[-1].events = events
-        return made[-1]
+        fleets.append(Fleet(plans, tmp_path / "logs", events.append, nvml=nvml, restarts=restarts))
+        fleets[-1].events = events
+        return fleets[-1]
 
     yield make
-    for one in made:
+    for one in fleets:
         await one.stop()
 
 
@@ -72,11 +72,11 @@ async def calls(fleet, since=0):
 async def answers(fleet):
     """Return what the servers' weights say."""
     async with httpx.AsyncClient(trust_env=False) as client:
-        found = [await client.post(f"{url}/completions", json={"model": "policy"}) for url in fleet.base_urls]
-    return [answer.json()["choices"][0]["token_ids"] for answer in found]
+        responses = [await client.post(f"{url}/completions", json={"model": "policy"}) for url in fleet.base_urls]
+    return [answer.json()["choices"][0]["token_ids"] for answer in responses]
 
 
-def told(fleet, *names):
+def list_events(fleet, *names):
     """Return the events of these names that are no progress, without times and words."""
     kept = ("event", "how", "level", "reason")
     events = [event for event in fleet.events if event["event"] in names and "bar" not in event]
@@ -103,7 +103,7 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     assert await answers(one) == before
     assert (await look(one.base_urls[0]))["pid"] == pid
     assert (
-        told(one, "sleep", "wake", "stop", "sleep_failed", "wake_failed")
+        list_events(one, "sleep", "wake", "stop", "sleep_failed", "wake_failed")
         == [
             {"event": "sleep", "level": 2},
             {"event": "wake", "how": "in_place"},
@@ -117,7 +117,7 @@ async def test_what_sleeps_is_not_sent_to_sleep_again(fleet, models):
     await one.serve(models[0])
     await one.release_gpus()
     await one.release_gpus()
-    assert told(one, "sleep") == [{"event": "sleep", "level": 2}]
+    assert list_events(one, "sleep") == [{"event": "sleep", "level": 2}]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, 
     behave(sleep=how)
     await one.release_gpus()
     assert (one.servers[0].pid, psutil.pid_exists(pid)) == (None, False)
-    failed, stopped = told(one, "sleep_failed", "stop", "sleep")
+    failed, stopped = list_events(one, "sleep_failed", "stop", "sleep")
     assert failed["reason"].startswith(reason)
     assert stopped == {"event": "stop"}
     behave()
     await one.serve(models[1])
     assert await answers(one) != before
-    assert len(told(one, "serve")) == 2
+    assert len(list_events(one, "serve")) == 2
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave
     await one.release_gpus()
     behave(**{about: how})
     await one.serve(models[1])
-    failed, woken = told(one, "wake_failed", "wake")
+    failed, woken = list_events(one, "wake_failed", "wake")
     assert failed["reason"].startswith(reason)
     assert woken == {"event": "wake", "how": "restart"}
     assert one.servers[0].pid != pid and not psutil.pid_exists(pid)
@@ -175,7 +175,7 @@ async def test_one_that_died_asleep_is_started_anew(fleet, models):
     os.kill((await look(one.base_urls[0]))["pid"], signal.SIGKILL)
     await until(lambda: one.servers[0]._job.poll() is not None)
     await one.serve(models[0])
-    assert told(one, "wake_failed")[0]["reason"] == "the server is not running"
+    assert list_events(one, "wake_failed")[0]["reason"] == "the server is not running"
     assert await answers(one) == before
 
 
@@ -183,7 +183,7 @@ async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, model
     one = fleet(memory_gb=4, nvml=Memory(5))
     await one.serve(models[0])
     await one.release_gpus()
-    failed, stopped = told(one, "sleep_failed", "stop", "sleep")
+    failed, stopped = list_events(one, "sleep_failed", "stop", "sleep")
     # the guard and the server under it: both count
     assert failed["reason"] == "it holds 10.0 GiB of the GPU, more than 4"
     assert (stopped, one.servers[0].pid) == ({"event": "stop"}, None)
@@ -193,7 +193,7 @@ async def test_a_little_memory_is_no_reason(fleet, models):
     one = fleet(memory_gb=4, nvml=Memory(1))
     await one.serve(models[0])
     await one.release_gpus()
-    assert told(one, "sleep_failed", "stop", "sleep") == [{"event": "sleep", "level": 2}]
+    assert list_events(one, "sleep_failed", "stop", "sleep") == [{"event": "sleep", "level": 2}]
 
 
 async def test_stop_and_keep_are_what_they_say(fleet, models):
@@ -203,19 +203,19 @@ async def test_stop_and_keep_are_what_they_say(fleet, models):
         assert "--enable-sleep-mode" not in (await look(one.base_urls[0]))["argv"]
         await one.release_gpus()
     assert [one.servers[0].pid is None for one in (stops, keeps)] == [True, False]
-    assert told(stops, "stop", "sleep_failed") == [{"event": "stop"}]
+    assert list_events(stops, "stop", "sleep_failed") == [{"event": "stop"}]
     before = await answers(keeps)
     await keeps.serve(models[1])
-    assert told(keeps, "swap") == [{"event": "swap", "how": "in_place"}]
+    assert list_events(keeps, "swap") == [{"event": "swap", "how": "in_place"}]
     assert await answers(keeps) != before
 
 
 async def test_replicas_have_gpus_ports_and_logs_of_their_own(fleet, models, tmp_path):
     three = fleet("serve.tensor_parallel_size=2", gpus=("4", "5", "6", "7", "8", "9", "3"))
     await three.serve(models[0])
-    found = [await look(url) for url in three.base_urls]
-    assert [one["gpus"] for one in found] == ["4,5", "6,7", "8,9"]
-    assert len({one["pid"] for one in found}) == len(set(three.base_urls)) == 3
+    rows = [await look(url) for url in three.base_urls]
+    assert [one["gpus"] for one in rows] == ["4,5", "6,7", "8,9"]
+    assert len({one["pid"] for one in rows}) == len(set(three.base_urls)) == 3
     assert sorted(log.name for log in (tmp_path / "logs").iterdir()) == ["vllm.log", "vllm_1.log", "vllm_2.log"]
     before = await answers(three)
     assert before[0] == before[1] == before[2]
@@ -223,7 +223,7 @@ async def test_replicas_have_gpus_ports_and_logs_of_their_own(fleet, models, tmp
     await three.serve(models[1])
     after = await answers(three)
     assert after[0] == after[1] == after[2] != before[0]
-    assert [event["how"] for event in told(three, "wake")] == ["in_place"] * 3
+    assert [event["how"] for event in list_events(three, "wake")] == ["in_place"] * 3
 
 
 async def test_a_replica_that_dies_is_started_again_while_the_others_serve(fleet, models):
@@ -234,16 +234,16 @@ async def test_a_replica_that_dies_is_started_again_while_the_others_serve(fleet
     stays, dies = [(await look(url))["pid"] for url in urls]
     watch = asyncio.ensure_future(two.watch())
     os.kill(dies, signal.SIGKILL)
-    await until(lambda: len(told(two, "serve")) == 3)
-    assert told(two, "replica")[0]["reason"].startswith("vLLM ended while it was serving")
+    await until(lambda: len(list_events(two, "serve")) == 3)
+    assert list_events(two, "replica")[0]["reason"].startswith("vLLM ended while it was serving")
     assert two.base_urls == urls
     assert await answers(two) == before
     assert (await look(urls[0]))["pid"] == stays
     os.kill((await look(urls[1]))["pid"], signal.SIGKILL)
-    await until(lambda: len(told(two, "replica")) == 2)
+    await until(lambda: len(list_events(two, "replica")) == 2)
     assert [event["again"] for event in two.events if event["event"] == "replica"] == [True, False]
     os.kill(stays, signal.SIGKILL)
-    await until(lambda: len(told(two, "serve")) == 4)  # the last one, too, is started again
+    await until(lambda: len(list_events(two, "serve")) == 4)  # the last one, too, is started again
     os.kill((await look(urls[0]))["pid"], signal.SIGKILL)
     with pytest.raises(JobError, match="while it was serving"):
         await asyncio.wait_for(watch, PATIENCE)

@@ -27,8 +27,8 @@ def write(folder):
             batch = collator([dict(sample)])
             grids = batch["image_grid_thw"].tolist()
             pixels = hashlib.sha256(batch["pixel_values"].numpy().tobytes()).hexdigest()
-            found = {"ids": sample["input_ids"], "labels": sample["labels"], "grids": grids, "pixels": pixels}
-            out.write(json.dumps(found) + "\n")
+            fields = {"ids": sample["input_ids"], "labels": sample["labels"], "grids": grids, "pixels": pixels}
+            out.write(json.dumps(fields) + "\n")
 
 
 if __name__ == "__main__":

@@ -39,11 +39,11 @@ def trained(tokenizer, labels):
 
 def row(sample, tokenizer, collator):
     batch = collator([dict(sample), dict(sample)])
-    found = {name: trained(tokenizer, sample[name]) for name in sample if name.endswith("labels")}
+    by_name = {name: trained(tokenizer, sample[name]) for name in sample if name.endswith("labels")}
     ids = sample.get("input_ids", sample.get("chosen_input_ids"))
     image = tokenizer.convert_tokens_to_ids("<|image_pad|>")
     return {
-        **found,
+        **by_name,
         "kto_tag": sample.get("kto_tags"),
         "prompt": tokenizer.decode([token for token in ids if token != image]),
         "images": len(sample["images"] or []),

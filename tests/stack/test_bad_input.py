@@ -55,9 +55,9 @@ def test_train_needs_a_dataset_that_it_was_not_trained_on(copy, sft_run, tmp_pat
 
 
 def test_images_that_are_gone_are_dropped_by_name(copy, tmp_path):
-    gone = next(found for found in trajectories(copy) if found["outcome"]["reward"] == 1)
-    sha = gone["steps"][0]["observation"]["screenshot"]["sha256"]
-    users = [found for found in trajectories(copy) if sha in json.dumps(found)]
+    row = next(trajectory for trajectory in trajectories(copy) if trajectory["outcome"]["reward"] == 1)
+    sha = row["steps"][0]["observation"]["screenshot"]["sha256"]
+    users = [trajectory for trajectory in trajectories(copy) if sha in json.dumps(trajectory)]
     (copy / f"screenshots/{sha[:2]}/{sha}.png").unlink()
     forked_webgym(tmp_path, "prepare", copy)
     dropped = json.loads((copy / "llamafactory_data/dropped.json").read_text())

@@ -47,9 +47,9 @@ def checked(run: Path, phases: int) -> None:
     numbers = range(1, phases + 1)
     assert not (run / "state.json").exists()
     assert [event["phase"] for event in events(run, "phase")] == [*numbers]
-    made = [json.loads(path.read_text()) for path in sorted((run / "checkpoints").glob("*/checkpoint.json"))]
-    found = {one["version"]: one["algorithm"] for one in made}
-    assert found == {1: "sft"} | {number + 1: "webrl" for number in numbers}
+    records = [json.loads(path.read_text()) for path in sorted((run / "checkpoints").glob("*/checkpoint.json"))]
+    by_name = {one["version"]: one["algorithm"] for one in records}
+    assert by_name == {1: "sft"} | {number + 1: "webrl" for number in numbers}
     assert (run / "model.pt/critic/outcome_heads.safetensors").is_file()
     for iteration in numbers:
         judged = {verdict["trajectory"] for verdict in verdicts(run, iteration)}

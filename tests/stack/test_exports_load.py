@@ -12,7 +12,7 @@ import pytest
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
-from tests.records.made import UNSOLVED, trajectory
+from tests.records.builders import UNSOLVED, trajectory
 from tests.stack_fixtures import needs
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
@@ -25,20 +25,20 @@ END = "<|im_end|>\n"
 READ_BY_LLAMAFACTORY = [form for form in FORMATS.builtin if FORMATS.find(form).dataset_entry is not None]
 
 
-def replies(made):
-    return [f"{step.response}{END}" for step in made.steps]
+def replies(value):
+    return [f"{step.response}{END}" for step in value.steps]
 
 
-def said(number, *texts, **changes):
+def replied(number, *texts, **changes):
     """Return a trajectory with these replies."""
-    made = trajectory(number, steps=len(texts), **changes)
-    steps = [step.model_copy(update={"response": text}) for step, text in zip(made.steps, texts, strict=True)]
-    return made.model_copy(update={"steps": tuple(steps)})
+    episode = trajectory(number, steps=len(texts), **changes)
+    steps = [step.model_copy(update={"response": text}) for step, text in zip(episode.steps, texts, strict=True)]
+    return episode.model_copy(update={"steps": tuple(steps)})
 
 
-GOOD = said(0, "click a", "click b", "click c")
-SHORT = said(1, "click d", "click e")
-BAD = said(2, "click a", "click z", outcome=UNSOLVED)
+GOOD = replied(0, "click a", "click b", "click c")
+SHORT = replied(1, "click d", "click e")
+BAD = replied(2, "click a", "click z", outcome=UNSOLVED)
 
 
 def role(script, *arguments, home):
@@ -52,9 +52,9 @@ def role(script, *arguments, home):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Two successes and a failure whose first reply is a success's too."""
-    made = RunDir(tmp_path_factory.mktemp("exports") / "run")
-    fill(made, GOOD, SHORT, BAD)
-    return made
+    run_dir = RunDir(tmp_path_factory.mktemp("exports") / "run")
+    fill(run_dir, GOOD, SHORT, BAD)
+    return run_dir
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def settings(model, folder, objective, mask_history):
 def test_steps(loaded, form, mask):
     rows = loaded[f"{form} step sft {mask}"]
     assert [row["images"] for row in rows] == [row["decoded"] / 2 for row in rows] == [1, 2, 3, 1, 2]
-    expected = [replies(made)[: index + 1] for made in (GOOD, SHORT) for index in range(len(made.steps))]
+    expected = [replies(item)[: index + 1] for item in (GOOD, SHORT) for index in range(len(item.steps))]
     # with mask_history only the step's own reply is trained, without it its past once more
     assert [row["labels"] for row in rows] == [texts[-1:] if mask else texts for texts in expected]
 
@@ -114,16 +114,16 @@ def test_steps(loaded, form, mask):
 def test_whole_trajectories(loaded, form, mask):
     rows = loaded[f"{form} trajectory sft {mask}"]
     assert [row["images"] for row in rows] == [row["decoded"] / 2 for row in rows] == [3, 2]
-    assert [row["labels"] for row in rows] == [replies(made)[-1:] if mask else replies(made) for made in (GOOD, SHORT)]
+    assert [row["labels"] for row in rows] == [replies(item)[-1:] if mask else replies(item) for item in (GOOD, SHORT)]
     assert all(row["prompt"].startswith("<|im_start|>system\nYou operate a web browser") for row in rows)
 
 
 @pytest.mark.parametrize("form", READ_BY_LLAMAFACTORY)
 def test_pairs(loaded, form):
     rows = loaded[f"{form} step dpo False"]
-    found = sorted((*row["chosen_labels"], *row["rejected_labels"], row["images"]) for row in rows)
+    result = sorted((*row["chosen_labels"], *row["rejected_labels"], row["images"]) for row in rows)
     # on the first page only one success said something else; on the second only one had gone the same way before
-    assert found == [(f"click b{END}", f"click z{END}", 2), (f"click d{END}", f"click a{END}", 1)]
+    assert result == [(f"click b{END}", f"click z{END}", 2), (f"click d{END}", f"click a{END}", 1)]
     assert all(row["decoded"] == 4 * row["images"] for row in rows)
 
 
@@ -131,10 +131,10 @@ def test_pairs(loaded, form):
 def test_labels(loaded, form):
     rows = loaded[f"{form} step kto False"]
     assert [row["kto_tag"] for row in rows] == [True] * 5 + [False] * 2
-    assert [row["labels"] for row in rows] == [[text] for made in (GOOD, SHORT, BAD) for text in replies(made)]
+    assert [row["labels"] for row in rows] == [[text] for item in (GOOD, SHORT, BAD) for text in replies(item)]
     whole = loaded[f"{form} trajectory kto False"]
     assert [(row["kto_tag"], row["labels"], row["images"]) for row in whole] == [
-        (made is not BAD, replies(made)[-1:], len(made.steps)) for made in (GOOD, SHORT, BAD)
+        (item is not BAD, replies(item)[-1:], len(item.steps)) for item in (GOOD, SHORT, BAD)
     ]
 
 
@@ -142,12 +142,12 @@ def test_datasets_reads_parquet(run, tmp_path):
     needs("train")
     exported(run, tmp_path / "hf", format="hf")
     role("datasets_load.py", tmp_path / "hf", tmp_path / "out.json", home=tmp_path / "home")
-    found = json.loads((tmp_path / "out.json").read_text())
-    assert found["columns"] == ["id", "messages", "images"]
-    assert found["ids"] == [
-        f"{made.id}/{index}" for made in (GOOD, SHORT) for index in range(len(made.steps))
+    record = json.loads((tmp_path / "out.json").read_text())
+    assert record["columns"] == ["id", "messages", "images"]
+    assert record["ids"] == [
+        f"{item.id}/{index}" for item in (GOOD, SHORT) for index in range(len(item.steps))
     ]  # fmt: skip
-    assert found["sizes"] == [[[40, 32]] * count for count in (1, 2, 3, 1, 2)]
+    assert record["sizes"] == [[[40, 32]] * count for count in (1, 2, 3, 1, 2)]
 
 
 def test_a_chat_server_takes_openai_messages(run, policy_server):

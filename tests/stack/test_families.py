@@ -22,19 +22,19 @@ print(json.dumps({"templates": list(TEMPLATES), "models": ids}))
 _PARSERS = "import json; from vllm.reasoning import ReasoningParserManager as m; print(json.dumps(m.list_registered()))"
 
 
-def said(role, code):
+def run_in_role(role, code):
     out = subprocess.run([needs(role), "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout
     return json.loads(out.splitlines()[-1])
 
 
 def test_templates_are_llamafactorys_and_the_ones_it_takes_itself():
-    found = said("train", _TEMPLATES)
+    result = run_in_role("train", _TEMPLATES)
     ours = {template for family in FAMILIES for template in (family.template, family.thinking_template) if template}
-    assert ours <= set(found["templates"])
-    named = [(model, template) for model, template, _ in HUB if model in found["models"]]
+    assert ours <= set(result["templates"])
+    named = [(model, template) for model, template, _ in HUB if model in result["models"]]
     assert len(named) >= 18
-    assert named == [(model, found["models"][model]) for model, _ in named]
+    assert named == [(model, result["models"][model]) for model, _ in named]
 
 
 def test_parsers_are_vllms():
-    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(said("serve", _PARSERS))
+    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(run_in_role("serve", _PARSERS))

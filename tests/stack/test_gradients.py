@@ -55,20 +55,20 @@ async def improved(sft_run, tmp_path_factory):
 
 def test_the_trainer_s_log_probs_are_those_of_the_server(improved):
     """The very ids, the very distribution (temperature, top_k, top_p, min_p): what differs is arithmetic."""
-    (made,) = checkpoints(improved[0])
-    assert (made.algorithm, made.steps) == ("remax", 2)
-    assert made.metrics["rollout_corr/log_prob_difference"] < 1e-3
-    assert abs(made.metrics["rollout_corr/kl"]) < 1e-3
-    assert made.metrics["rollout_corr/capped"] == 0.0
-    assert made.metrics["response_length/mean"] > 1
+    (checkpoint,) = checkpoints(improved[0])
+    assert (checkpoint.algorithm, checkpoint.steps) == ("remax", 2)
+    assert checkpoint.metrics["rollout_corr/log_prob_difference"] < 1e-3
+    assert abs(checkpoint.metrics["rollout_corr/kl"]) < 1e-3
+    assert checkpoint.metrics["rollout_corr/capped"] == 0.0
+    assert checkpoint.metrics["response_length/mean"] > 1
 
 
 def test_each_group_has_a_greedy_episode_that_is_not_trained_on(improved):
     run, _ = improved
     stored = list(scan(run, Split.TRAIN, 0))
-    greedy = [found for found in stored if found.sampling.greedy]
+    greedy = [trajectory for trajectory in stored if trajectory.sampling.greedy]
     assert (len(stored), len(greedy)) == (20, 4)
-    assert {found.sampling.logprobs for found in stored} == {"processed"}
+    assert {trajectory.sampling.logprobs for trajectory in stored} == {"processed"}
     lines = [json.loads(line) for line in (run.rl_data / "trajectories.jsonl").read_text().splitlines()]
     assert sum(line["greedy"] for line in lines) == 4
     rows = [json.loads(line)["number"] for line in (run.rl_data / "rows.jsonl").read_text().splitlines()]
@@ -96,8 +96,8 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
         await rollouts.rollout(context, Split.TRAIN, "oracle", 20)
         await preparation.prepare(context)
         await training.train(context)
-    made = current(run)
-    assert (made.algorithm, made.parent, made.version) == ("sft", before.name, before.version + 1)
+    checkpoint = current(run)
+    assert (checkpoint.algorithm, checkpoint.parent, checkpoint.version) == ("sft", before.name, before.version + 1)
 
 
 @pytest.fixture(scope="module")
@@ -112,19 +112,21 @@ async def asynchronous(sft_run, tmp_path_factory):
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    told = []
-    async with StageContext(run, settings, logs, told.append) as context:
+    events = []
+    async with StageContext(run, settings, logs, events.append) as context:
         await Loop(plan_loop(run, settings), context).execute()
         context.settings = settings.model_copy(update=fresh)
         await Loop(plan_loop(run, context.settings, iterations=3), context).execute()
-    return run, told
+    return run, events
 
 
 async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_too_old(asynchronous):
     run, _ = asynchronous
     batches, digests = read_batches(run), Digests()
-    known = {made.version: await digests.of(str(folder(run, made).resolve())) for made in checkpoints(run)}
-    stored = {found.id: found for number in range(3) for found in scan(run, Split.TRAIN, number)}
+    known = {
+        checkpoint.version: await digests.of(str(folder(run, checkpoint).resolve())) for checkpoint in checkpoints(run)
+    }
+    stored = {trajectory.id: trajectory for number in range(3) for trajectory in scan(run, Split.TRAIN, number)}
     ages = set()
     for parent, batch in batches.items():
         for name in (name for group in batch.groups for name in group.trajectories):
@@ -137,9 +139,9 @@ async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_t
 
 def test_new_weights_were_loaded_between_requests_and_nothing_answers_from_old_caches(asynchronous):
     """The pictures and the first part of the prompts are the same for all versions: a stale cache would show."""
-    run, told = asynchronous
-    assert [event["how"] for event in told if event["event"] == "swap"] == ["adapter", "adapter", "in_place"]
-    first, _, last = (made.metrics for made in checkpoints(run))
+    run, output = asynchronous
+    assert [event["how"] for event in output if event["event"] == "swap"] == ["adapter", "adapter", "in_place"]
+    first, _, last = (checkpoint.metrics for checkpoint in checkpoints(run))
     for metrics in (first, last):  # before any swap; of an adapter, by the weights that it is merged into
         assert metrics["staleness/max"] == 0.0
         assert abs(metrics["rollout_corr/staleness_0/kl"]) < 1e-3
@@ -150,13 +152,13 @@ def test_an_evaluation_beside_the_training_is_of_one_version(asynchronous):
     run, _ = asynchronous
     assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 2, 3]
     for number in (0, 2, 3):
-        steps = [step for found in scan(run, Split.TEST, number) for step in found.steps]
+        steps = [step for trajectory in scan(run, Split.TEST, number) for step in trajectory.steps]
         assert {step.generation.policy_version.number for step in steps} == {number}
 
 
 def test_each_training_goes_on_with_the_adapter_before_it_on_the_same_model(asynchronous):
-    run, told = asynchronous
+    run, output = asynchronous
     first, second, whole = checkpoints(run)
     assert first.adapter == second.adapter and whole.adapter is None
     assert first.adapter.base == first.parent != second.parent
-    assert [event["mode"] for event in told if event["event"] == "train_start"] == ["fresh", "carried", "fresh"]
+    assert [event["mode"] for event in output if event["event"] == "train_start"] == ["fresh", "carried", "fresh"]

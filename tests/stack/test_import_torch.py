@@ -33,10 +33,10 @@ def test_what_torch_saves_is_read_in_both_of_its_forms(tmp_path):
     subprocess.run([python, "-c", WRITER + SAVE], input=json.dumps(given).encode(), check=True, capture_output=True)
     digests = set()
     for path, _ in paths:
-        (found,) = read(type(tmp_path)(path), None)
-        assert isinstance(found, ImportedEpisode)
-        assert [step.picture.is_file() for step in found.steps] == [True, True]
-        digests.add(found.digest)
+        (result,) = read(type(tmp_path)(path), None)
+        assert isinstance(result, ImportedEpisode)
+        assert [step.picture.is_file() for step in result.steps] == [True, True]
+        digests.add(result.digest)
     assert len(digests) == 1
     with pytest.raises(PickleRefused, match=r"torch\._utils"):
         read_pickle(tensors, RECORDS)

@@ -30,8 +30,8 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    told = []
-    async with StageContext(run, settings, logs, told.append) as context:
+    events = []
+    async with StageContext(run, settings, logs, events.append) as context:
         await Loop(plan_loop(run, settings, iterations=1), context).execute()
         # the versions between are not evaluated, and three of the recipe's seven updates are left out
         plan = plan_loop(run, settings, iterations=1 + UPDATES, eval_every=1 + UPDATES)
@@ -40,15 +40,15 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     assert 0.0 < rates[1] < 0.7, "imitation alone is no weak baseline"
     assert rates[max(rates)] - rates[1] >= 0.2, rates
     known = {}
-    for found in scan(run, Split.TRAIN, UPDATES):
-        for step in found.steps:
+    for trajectory in scan(run, Split.TRAIN, UPDATES):
+        for step in trajectory.steps:
             by = step.generation.policy_version
             known.setdefault(by.number, set()).add(by.digest)
     assert {number: len(digests) for number, digests in known.items()} == {UPDATES: 1}
-    made = checkpoints(run)
-    assert [one.algorithm for one in made] == ["sft"] + ["grpo"] * UPDATES
-    assert [one.parent for one in made[1:]] == [one.name for one in made[:-1]]
-    modes = [event["mode"] for event in told if event["event"] == "train_start"]
+    result = checkpoints(run)
+    assert [one.algorithm for one in result] == ["sft"] + ["grpo"] * UPDATES
+    assert [one.parent for one in result[1:]] == [one.name for one in result[:-1]]
+    modes = [event["mode"] for event in events if event["event"] == "train_start"]
     assert modes == ["fresh", "fresh"] + ["carried"] * (UPDATES - 1)
     trained = [event["metrics"] for event in read_events(run, "train")][1:]
     assert [metrics["training/global_step"] for metrics in trained] == [*map(float, range(1, 1 + UPDATES))]

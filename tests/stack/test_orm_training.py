@@ -46,15 +46,15 @@ def judged(tiny_model_dir, tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, demo_settings(tiny_model_dir, "serve.max_model_len=1025", "orm.max_tokens=1024"))
     for number in range(COUNT):
-        append(run, made := answered(number, answer="the date"))
-        append_judgement(run, Split.TRAIN, 0, judgement(trajectory=made.id, success=number < DONE))
+        append(run, trajectory := answered(number, answer="the date"))
+        append_judgement(run, Split.TRAIN, 0, judgement(trajectory=trajectory.id, success=number < DONE))
     return run
 
 
 async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_policy(judged):
     settings = orm_settings(judged, [], TRAINING)
-    made = await prepare_orm(judged, settings, lambda event: None)
-    assert (made.train_samples, made.val_samples) == (COUNT, 0)
+    prepared = await prepare_orm(judged, settings, lambda event: None)
+    assert (prepared.train_samples, prepared.val_samples) == (COUNT, 0)
     logs = judged.orm.logs / "attempt_0001"
     logs.mkdir(parents=True)
     async with StageContext(judged.orm, settings, logs, lambda event: None) as context:
@@ -62,12 +62,12 @@ async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_poli
     assert ([one.version for one in checkpoints(judged.orm)], checkpoints(judged)) == ([1], [])
 
     trained, events = str(judged.orm.model(settings).resolve()), []
-    asked = settings.model_copy(update={"orm": settings.orm.model_copy(update={"model": trained})})
-    async with StageContext(judged, asked, logs, events.append) as context:
-        summary = await score(context, plan_scoring(judged, OrmScorer(asked.orm), ScoringQuery()))
+    loaded_settings = settings.model_copy(update={"orm": settings.orm.model_copy(update={"model": trained})})
+    async with StageContext(judged, loaded_settings, logs, events.append) as context:
+        summary = await score(context, plan_scoring(judged, OrmScorer(loaded_settings.orm), ScoringQuery()))
     assert (summary["scored"], summary["model"], summary["cut"]) == (COUNT, trained, 0)
-    told = [event for event in events if event["event"] == "scored"]
-    assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO
+    result = [event for event in events if event["event"] == "scored"]
+    assert min(event["mass"] for event in result) > 0.3  # before, it hardly ever said YES or NO
     assert 0.2 < summary["mean_probability"] < 0.8  # as many of the verdicts were yes as no
     scores = [one for of_one in read_judgements(judged, Split.TRAIN, 0).values() for one in of_one]
     assert [one.source for one in scores].count("orm") == COUNT

@@ -18,7 +18,7 @@ RECIPES = ("webgym", "webrl", "gsm8k", "gpu-host")
 GPUS = tuple(map(str, range(8)))
 
 
-def asked(role, script, job, folder):
+def run_in_role(role, script, job, folder):
     """Run a script of this folder in a role's environment; return its result."""
     file = folder / f"{script}.json"
     file.write_text(json.dumps(job))
@@ -48,7 +48,7 @@ def trained(settings, tmp_path_factory):
         )
         for recipe, given in settings.items()
     }
-    return asked("train", "on_paper_train", {"configs": configs, "models": PUBLISHED}, folder)
+    return run_in_role("train", "on_paper_train", {"configs": configs, "models": PUBLISHED}, folder)
 
 
 @pytest.fixture(scope="module")
@@ -60,27 +60,29 @@ def served(settings, tmp_path_factory):
             recipe: plan_servers(given, given.policy_config.base_model, Path("python"), "cuda", phases=True)
             for recipe, given in settings.items()
         }
-    return asked("serve", "on_paper_serve", {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}, folder)
+    return run_in_role(
+        "serve", "on_paper_serve", {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}, folder
+    )
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_llamafactory_takes_every_argument(trained, settings, recipe):
-    given, made = settings[recipe].algorithm_config, trained["configs"][recipe]
-    assert made["per_device_train_batch_size"] == given.per_device_train_batch_size
-    assert made["gradient_accumulation_steps"] == given.gradient_accumulation_steps
-    assert made["learning_rate"] == given.learning_rate
-    assert made["cutoff_len"] == given.cutoff_len
-    assert made["deepspeed"] == str(find_deepspeed_file(given.deepspeed_config_filename))
-    assert made["bf16"] is True
+    given, result = settings[recipe].algorithm_config, trained["configs"][recipe]
+    assert result["per_device_train_batch_size"] == given.per_device_train_batch_size
+    assert result["gradient_accumulation_steps"] == given.gradient_accumulation_steps
+    assert result["learning_rate"] == given.learning_rate
+    assert result["cutoff_len"] == given.cutoff_len
+    assert result["deepspeed"] == str(find_deepspeed_file(given.deepspeed_config_filename))
+    assert result["bf16"] is True
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_vllm_takes_every_argument(served, settings, recipe):
-    given, made = settings[recipe], served[recipe]
-    assert made["model"] == given.policy_config.base_model
-    assert made["max_model_len"] == given.serve.max_model_len
-    assert made["gpu_memory_utilization"] == given.serve.gpu_memory_utilization
-    assert made["enable_sleep_mode"] is True
+    given, result = settings[recipe], served[recipe]
+    assert result["model"] == given.policy_config.base_model
+    assert result["max_model_len"] == given.serve.max_model_len
+    assert result["gpu_memory_utilization"] == given.serve.gpu_memory_utilization
+    assert result["enable_sleep_mode"] is True
 
 
 @pytest.mark.parametrize("model", PUBLISHED)

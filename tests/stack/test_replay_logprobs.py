@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.prepare.rl_made import episode, line_of, store, talk, write_plan
-from tests.records.made import trajectory
+from tests.prepare.rl_builders import episode, line_of, store, talk, write_plan
+from tests.records.builders import trajectory
 from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.agent.prompt import render
@@ -64,8 +64,8 @@ async def sampled(policy, number):
             )
         )
     values = {"task": task, "instruction": task.instruction, "prompt": SPEC, "policy": "base"}
-    made = trajectory(number, steps=0, sampling=policy.sampling(greedy=False), **values)
-    return made.model_copy(update={"steps": tuple(steps)})
+    attempt = trajectory(number, steps=0, sampling=policy.sampling(greedy=False), **values)
+    return attempt.model_copy(update={"steps": tuple(steps)})
 
 
 async def test_log_probs_of_stored_actions_are_the_sampler_s(policy, policy_server, tiny_model_dir, tmp_path):
@@ -88,12 +88,12 @@ async def test_log_probs_of_stored_actions_are_the_sampler_s(policy, policy_serv
     write_plan(run, episode(5))
     store(run, await sampled(policy, 5))
     async with StageContext(run, settings, tmp_path, lambda event: None) as context:
-        made = await preparation.prepare(context)
+        prepared_record = await preparation.prepare(context)
     rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
     shown = [row for row in rows if row["tokenized"]]
-    told = {(one.id, step.index): step.generation for one in earlier for step in one.steps}
-    compared = [(told[row["trajectory"], row["step"]], row) for row in rows if not row["tokenized"]]
-    assert (made.current_rows, made.replayed_rows, len(shown)) == (STEPS, len(rows), 2)
+    by_name = {(one.id, step.index): step.generation for one in earlier for step in one.steps}
+    compared = [(by_name[row["trajectory"], row["step"]], row) for row in rows if not row["tokenized"]]
+    assert (prepared_record.current_rows, prepared_record.replayed_rows, len(shown)) == (STEPS, len(rows), 2)
     assert len(compared) >= 2 * STEPS  # all twelve, unless a part of an image was sampled
     for generation, row in compared:
         assert tuple(row["input_ids"][-len(generation.token_ids) :]) == generation.token_ids

@@ -88,14 +88,14 @@ def test_a_training_killed_half_way_is_the_uninterrupted_one(sft_run, demonstrat
     resumed = webgym(tmp_path, "resume", run, "--json")
     started = [event for event in map(json.loads, resumed.out.read_text().splitlines()) if event["event"] == "train"]
     assert started[0].get("done", started[0].get("steps")) > 10, "it goes on from the checkpoint"
-    made = [path for path in (run / "checkpoints").iterdir()]
-    assert [path.name for path in made] == [path.name for path in sft_run[0].checkpoints.iterdir()]
-    assert (run / "model.pt").resolve() == made[0].resolve()
-    published = sft_run[0].checkpoints / made[0].name
+    paths = [path for path in (run / "checkpoints").iterdir()]
+    assert [path.name for path in paths] == [path.name for path in sft_run[0].checkpoints.iterdir()]
+    assert (run / "model.pt").resolve() == paths[0].resolve()
+    published = sft_run[0].checkpoints / paths[0].name
     # Two uninterrupted trainings, too, may differ in a weight's last bits on a busy machine; a wrong step in 1e-3.
-    mine, other = (weights(folder) for folder in (made[0], published))
+    mine, other = (weights(folder) for folder in (paths[0], published))
     assert max(abs(one - two) for one, two in zip(mine, other, strict=True)) < 1e-5
-    mine, other = (json.loads((folder / "checkpoint.json").read_text()) for folder in (made[0], published))
+    mine, other = (json.loads((folder / "checkpoint.json").read_text()) for folder in (paths[0], published))
     same = {"loss": pytest.approx(other["loss"], rel=1e-5), **{key: mine[key] for key in ("created_at", "seconds")}}
     assert mine == other | same
     nothing_was_interrupted(run)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.agent.policy_host import PROMPT
-from tests.records.made import png, shot
+from tests.records.builders import png, shot
 from tests.stack_fixtures import needs
 from tests.tracking.offline_file import segments
 from tests.train.train_data import SMALL, prepare, rows
@@ -57,12 +57,12 @@ async def trained(settings, tmp_path_factory):
         reply["value"] = f"<think>\nit is there\n</think>\n\n{reply['value']}"
     create_or_open(run, settings)
     prepare(run, settings, samples, FIRST)
-    told = []
+    events = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
-        async with StageContext(run, settings, new_attempt(run), told.append) as context:
+        async with StageContext(run, settings, new_attempt(run), events.append) as context:
             await training.train(context)
-    assert [event for event in told if event["event"] == "tracking_failed"] == []
+    assert [event for event in events if event["event"] == "tracking_failed"] == []
     return run
 
 

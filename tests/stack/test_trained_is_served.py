@@ -40,7 +40,7 @@ async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
     """By mode, stored steps of the trained policy, with the samples that training would make of them."""
     trained, _ = sft_run
     weights = policy_path(trained, sft_run[1]).resolve()
-    found = {}
+    fields = {}
     await policy_server.swap(str(weights))
     try:
         for mode in MODES:
@@ -58,10 +58,10 @@ async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
                     if isinstance(sample, Sample):
                         steps.append((trajectory, step))
                         samples.append(sample)
-            found[mode] = (run, settings, weights, steps, samples, converter)
+            fields[mode] = (run, settings, weights, steps, samples, converter)
     finally:
         await policy_server.swap(str(tiny_model_dir))
-    return found
+    return fields
 
 
 @pytest.fixture(params=MODES)
@@ -124,14 +124,14 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
     assert max(step.index for _, step in steps) >= 1, "several rounds"
     line_end = ModelTokens(str(weights)).response_ids("\n")
     assert len(trained) == len(samples)
-    for (trajectory, step), found in zip(steps, trained, strict=True):
-        start = next(position for position, label in enumerate(found["labels"]) if label != IGNORED)
-        prompt, response = found["ids"][:start], found["ids"][start:]
+    for (trajectory, step), result in zip(steps, trained, strict=True):
+        start = next(position for position, label in enumerate(result["labels"]) if label != IGNORED)
+        prompt, response = result["ids"][:start], result["ids"][start:]
         assert digest_tokens(prompt) == step.generation.prompt_token_digest, (trajectory.id, step.index)
         # LLaMA-Factory's template closes the turn with a line end, which the server sees as the next prompt's
         assert response == [*step.generation.token_ids, *line_end]
-        assert found["labels"][start:] == response
-        assert set(found["labels"][:start]) == {IGNORED}
+        assert result["labels"][start:] == response
+        assert set(result["labels"][:start]) == {IGNORED}
     assert converter.shortened == 0
 
 
@@ -145,7 +145,7 @@ def test_both_sides_resize_images_alike(rolled_out, all_trained):
     command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     served_grids = json.loads(done.stdout)
-    assert [shape for trained in all_trained.values() for found in trained for shape in found["grids"]] == served_grids
+    assert [shape for trained in all_trained.values() for item in trained for shape in item["grids"]] == served_grids
     assert all(height * width // 4 == grid.tokens(160, 210) for _, height, width in served_grids)
 
 

@@ -5,7 +5,7 @@ import random
 import sys
 from pathlib import Path
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.errors import StoreError
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
@@ -24,12 +24,12 @@ def main() -> None:
     os.fsync = fsync
     sys.stdin.readline()
     for number in range(first, first + count):
-        made = trajectory(number, steps=0, instruction="x" * chance.randrange(1, 200_000))
+        episode = trajectory(number, steps=0, instruction="x" * chance.randrange(1, 200_000))
         try:
-            append(run, made)
+            append(run, episode)
         except StoreError:
             continue
-        sys.stdout.write(f"{made.id}\n")
+        sys.stdout.write(f"{episode.id}\n")
         sys.stdout.flush()
 
 

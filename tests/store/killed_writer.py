@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
@@ -26,16 +26,16 @@ MOMENT = 0.01
 """Seconds: some appends, or one with catching up."""
 
 
-def write(run: RunDir, number: int, told: BinaryIO) -> None:
+def write(run: RunDir, number: int, binary_io: BinaryIO) -> None:
     """Append, acknowledge, judge, index: until killed."""
     chance = random.Random(number)
     for again in count():
-        made = trajectory(number * 1000 + again, steps=1, instruction="x" * int(10 ** chance.uniform(1, 6)))
-        append(run, made, rank=number % 2)
-        told.write(f"stored {made.id} {len(made.instruction)}\n".encode())
+        episode = trajectory(number * 1000 + again, steps=1, instruction="x" * int(10 ** chance.uniform(1, 6)))
+        append(run, episode, rank=number % 2)
+        binary_io.write(f"stored {episode.id} {len(episode.instruction)}\n".encode())
         if chance.random() < 0.3:
-            append_judgement(run, Split.TRAIN, 0, judgement(trajectory=made.id, success=False))
-            told.write(f"judged {made.id}\n".encode())
+            append_judgement(run, Split.TRAIN, 0, judgement(trajectory=episode.id, success=False))
+            binary_io.write(f"judged {episode.id}\n".encode())
         if chance.random() < 0.4:
             update(run)
 
@@ -45,15 +45,15 @@ def die(run: RunDir, number: int) -> list[bytes]:
     chance = random.Random(-number)
     hearing, telling = os.pipe()
     if not (writer := os.fork()):
-        with os.fdopen(telling, "wb", buffering=0) as told:
-            write(run, number, told)
+        with os.fdopen(telling, "wb", buffering=0) as file_io:
+            write(run, number, file_io)
     os.close(telling)
-    with os.fdopen(hearing, "rb") as said:
-        heard = [said.readline() for _ in range(chance.randrange(LONGEST))]
+    with os.fdopen(hearing, "rb") as buffered_reader:
+        rows = [buffered_reader.readline() for _ in range(chance.randrange(LONGEST))]
         time.sleep(chance.uniform(0, MOMENT))  # not a wait for anything: it is the point at which the writer dies
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
-        return [*heard, *said]
+        return [*rows, *buffered_reader]
 
 
 def main() -> None:

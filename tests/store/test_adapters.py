@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import published
+from tests.records.builders import published
 from tests.serve.fakes import adapter
 from webgym_cli.config.load import load
 from webgym_cli.records.checkpoint import LoraAdapter
@@ -15,14 +15,14 @@ SETTINGS = load(overrides=["policy_config.base_model=base"])
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, SETTINGS)
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, SETTINGS)
+    return run_dir
 
 
 def trained(run, version, base, *, has_adapter=True):
-    made = published(run, SETTINGS, version, adapter=WANTED.model_copy(update={"base": base}))
-    folder = run.checkpoints / made.name
+    checkpoint = published(run, SETTINGS, version, adapter=WANTED.model_copy(update={"base": base}))
+    folder = run.checkpoints / checkpoint.name
     if has_adapter:
         adapter(folder / "adapter", b"")
     return folder

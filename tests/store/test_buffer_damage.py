@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
@@ -38,7 +38,7 @@ def name(number):
 
 
 def ids(run, damage=None):
-    return [found.id for found in scan(run, TRAIN, 0, damage)]
+    return [episode.id for episode in scan(run, TRAIN, 0, damage)]
 
 
 def indexed(run):
@@ -58,12 +58,14 @@ def test_processes_that_share_a_file_and_a_failing_disk_lose_nothing_of_each_oth
         for first in range(0, 400, 100)
     ]
     with ThreadPoolExecutor(len(writers)) as pool:  # all of them begin before the first is waited for
-        told = {line for output, _ in pool.map(lambda one: one.communicate("go\n"), writers) for line in output.split()}
+        lines = {
+            line for output, _ in pool.map(lambda one: one.communicate("go\n"), writers) for line in output.split()
+        }
     assert [writer.returncode for writer in writers] == [0] * 4
     damage = []
-    assert sorted(ids(run, damage)) == sorted(told)
+    assert sorted(ids(run, damage)) == sorted(lines)
     assert damage == []
-    assert 60 < len(told) < 150
+    assert 60 < len(lines) < 150
     assert indexed(run) == (ids(run), 0)
 
 
@@ -83,8 +85,8 @@ def test_readers_never_see_half_a_line(run):
                 return number
             append(run, trajectory(number, instruction="x" * (number % 7) * 30_000))
 
-    def expected(found):
-        return [name(number) for number in range(len(found))]
+    def expected(rows):
+        return [name(number) for number in range(len(rows))]
 
     with ThreadPoolExecutor(1) as pool:
         writer = pool.submit(write)
@@ -92,10 +94,10 @@ def test_readers_never_see_half_a_line(run):
             for _ in range(10):
                 damage = []
                 plain = ids(run, damage)
-                found, damaged = indexed(run)
+                result, damaged = indexed(run)
                 assert (plain, damage) == (expected(plain), [])
-                assert (found, damaged) == (expected(found), 0)
-                assert len(found) >= len(plain)
+                assert (result, damaged) == (expected(result), 0)
+                assert len(result) >= len(plain)
         finally:
             enough.set()
         written = writer.result()
@@ -153,9 +155,9 @@ def test_one_damaged_line_is_named_and_the_others_are_read(run, damage, known):
     if known:
         update(run)
     append(run, trajectory(3))
-    found = []
-    assert ids(run, found) == [name(0), name(2), name(3)]
-    assert [text.startswith(f"{part(run)}:2: ") for text in found] == [True]
+    calls = []
+    assert ids(run, calls) == [name(0), name(2), name(3)]
+    assert [text.startswith(f"{part(run)}:2: ") for text in calls] == [True]
     assert indexed(run) == ([name(0), name(2), name(3)], 1)
 
 
@@ -294,10 +296,12 @@ def apply(run, operation, clock):
         )
     elif kind == "judge":
         (split, iteration), number, success = values
-        said = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": "?"} if success is None else {"success": success}
+        result = (
+            {"failure": FailureKind.JUDGE_FAILED, "failure_detail": "?"} if success is None else {"success": success}
+        )
         moment = f"2026-01-01T00:00:{clock:02d}.000+00:00"
         whose = f"{split}-{iteration:04d}-{number:05d}"
-        append_judgement(run, split, iteration, judgement(trajectory=whose, judged_at=moment, **said))
+        append_judgement(run, split, iteration, judgement(trajectory=whose, judged_at=moment, **result))
     elif kind == "catch up":
         update(run)
     elif kind == "lose":
@@ -322,14 +326,14 @@ def damage_file(path, kind, *values):
 
 def plainly(run):
     """Return what a reading of the files gives: the outcomes by split and iteration, and the damaged lines."""
-    damage, found = [], []
+    damage, calls = [], []
     for split in Split:
         for iteration in run.list_iterations(split):
-            for made in scan(run, split, iteration, damage):
-                outcome = made.outcome
+            for episode in scan(run, split, iteration, damage):
+                outcome = episode.outcome
                 failure = outcome.failure and outcome.failure.value
-                found.append((split.value, iteration, made.id, outcome.reward, failure, outcome.success))
-    return found, len(damage)
+                calls.append((split.value, iteration, episode.id, outcome.reward, failure, outcome.success))
+    return calls, len(damage)
 
 
 def by_the_index(run):
@@ -337,12 +341,12 @@ def by_the_index(run):
     with open_index(run) as index:
         order = "ORDER BY split DESC, iteration, file, start"  # train before test, as `Split` has them
         columns = "split, iteration, id, reward, failure, success"
-        found = [tuple(row.values()) for row in index.rows(f"SELECT {columns} FROM trajectories {order}")]
+        rows = [tuple(row.values()) for row in index.rows(f"SELECT {columns} FROM trajectories {order}")]
         tables = {
             table: sorted(repr(row) for row in index.rows(f"SELECT * FROM {table}"))
             for table in ("stored", "steps", "judgements", "damage")
         }
-    return found, tables
+    return rows, tables
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -352,8 +356,8 @@ def test_in_any_order_the_index_is_what_a_plain_reading_gives(operations, tmp_pa
     for clock, operation in enumerate(operations):
         apply(run, operation, clock)
     plain, damaged = plainly(run)
-    found, tables = by_the_index(run)
-    assert found == plain
+    the_index, tables = by_the_index(run)
+    assert the_index == plain
     assert len(tables["damage"]) == damaged
     rebuild(run)
-    assert by_the_index(run) == (found, tables)
+    assert by_the_index(run) == (the_index, tables)

@@ -53,7 +53,7 @@ def test_what_was_acknowledged_outlives_a_kill_at_any_point(tmp_path, writers, f
 def check(run, stored, judged):
     """Everything is there, once, whole, in the truth and in the index; at most one line a death is torn or not told."""
     damage = []
-    plain = {found.id: found for found in scan(run, Split.TRAIN, 0, damage)}
+    plain = {trajectory.id: trajectory for trajectory in scan(run, Split.TRAIN, 0, damage)}
     with open_index(run) as index:
         rows = list(index.rows("SELECT id, judged FROM trajectories"))
         places = {place.id: place for place in index.places()}

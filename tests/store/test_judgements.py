@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.config.load import load
 from webgym_cli.inspect.overview import build_overview
@@ -20,11 +20,11 @@ TRAIN = Split.TRAIN
 @pytest.fixture
 def run(tmp_path):
     """A run with four answered episodes that nobody has judged."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     for number in range(4):
-        append(made, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
-    return made
+        append(run_dir, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
+    return run_dir
 
 
 def say(run, number, at=FIRST, rank=0, **changes):
@@ -32,7 +32,7 @@ def say(run, number, at=FIRST, rank=0, **changes):
 
 
 def rewards(run):
-    return [found.outcome.reward for found in scan(run, TRAIN, 0)]
+    return [episode.outcome.reward for episode in scan(run, TRAIN, 0)]
 
 
 def test_the_newest_judgement_counts_and_the_older_ones_are_kept(run):
@@ -41,15 +41,15 @@ def test_the_newest_judgement_counts_and_the_older_ones_are_kept(run):
     say(run, 0, SECOND, success=False)  # written by another process, later but older
     assert rewards(run) == [1.0, None, None, None]
     (kept,) = read_judgements(run, TRAIN, 0).values()
-    assert [said.judged_at for said in kept] == [FIRST, SECOND, THIRD]
-    assert [found.outcome.reward for found in scan_stored(run, TRAIN, 0)] == [None] * 4
+    assert [verdict.judged_at for verdict in kept] == [FIRST, SECOND, THIRD]
+    assert [episode.outcome.reward for episode in scan_stored(run, TRAIN, 0)] == [None] * 4
 
 
 def test_a_judgement_that_failed_takes_an_older_verdict_away(run):
     say(run, 0, FIRST, success=True)
     say(run, 0, SECOND, failure=FailureKind.JUDGE_FAILED)
-    found = next(iter(scan(run, TRAIN, 0)))
-    assert (found.outcome.success, found.outcome.failure) == (None, FailureKind.JUDGE_FAILED)
+    episode = next(iter(scan(run, TRAIN, 0)))
+    assert (episode.outcome.success, episode.outcome.failure) == (None, FailureKind.JUDGE_FAILED)
 
 
 def test_judge_failed_and_blocked_count_neither_as_success_nor_as_failure(run):
@@ -58,9 +58,9 @@ def test_judge_failed_and_blocked_count_neither_as_success_nor_as_failure(run):
     say(run, 2, failure=FailureKind.JUDGE_FAILED)
     say(run, 3, failure=FailureKind.SITE_BLOCKED)
     with open_index(run) as index:
-        found = build_overview(run, index, TrajectoryQuery())
-    assert (found["trajectories"], found["scored"], found["success_rate"]) == (4, 2, 0.5)
-    assert found["failures"] == {"judge_failed": 1, "site_blocked": 1}
+        overview = build_overview(run, index, TrajectoryQuery())
+    assert (overview["trajectories"], overview["scored"], overview["success_rate"]) == (4, 2, 0.5)
+    assert overview["failures"] == {"judge_failed": 1, "site_blocked": 1}
 
 
 def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):
@@ -69,7 +69,7 @@ def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):
     with path.open("a") as file:
         file.write('{"schema": 1, "trajectory": "train-0000-00000"}\n{"torn": ')
     damage = []
-    assert [found.outcome.reward for found in scan(run, TRAIN, 0, damage)] == [1.0, None, None, None]
+    assert [episode.outcome.reward for episode in scan(run, TRAIN, 0, damage)] == [1.0, None, None, None]
     (line,) = damage
     assert line.startswith(f"{path}:2: ")
     say(run, 0, SECOND, success=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import CRASHED, trajectory
+from tests.records.builders import CRASHED, trajectory
 from tests.records.test_judgement import ANSWERED, SCORED, WEB, by_orm, judgement
 from tests.store.test_judgements import FIRST, SECOND, THIRD, TRAIN
 from webgym_cli.config.load import load
@@ -22,26 +22,30 @@ OPEN_REWARD = Outcome(reward=0.0, stop=ANSWERED.stop, answer="42")
 def tell(tmp_path):
     """Store one episode and what was said of it, oldest first, and return what its row of the index says."""
 
-    def stored(outcome, *said):
+    def stored(outcome, *reply):
         run = RunDir(tmp_path / "run")
         create_or_open(run, load())
         append(run, trajectory(0, steps=0, outcome=outcome, task=WEB))
-        for moment, one in zip((FIRST, SECOND, THIRD), said, strict=False):
+        for moment, one in zip((FIRST, SECOND, THIRD), reply, strict=False):
             append_judgement(run, TRAIN, 0, one.model_copy(update={"trajectory": NAME, "judged_at": moment}))
-        (found,) = scan(run, TRAIN, 0)
+        (episode,) = scan(run, TRAIN, 0)
         with open_index(run) as index:
             row = index.one("SELECT reward, failure, success, judged_by, orm_probability FROM trajectories")
             (place,) = index.places()
-        assert read(run, place) == found
-        failure = found.outcome.failure and found.outcome.failure.value
-        assert (row["reward"], row["failure"], row["success"]) == (found.outcome.reward, failure, found.outcome.success)
+        assert read(run, place) == episode
+        failure = episode.outcome.failure and episode.outcome.failure.value
+        assert (row["reward"], row["failure"], row["success"]) == (
+            episode.outcome.reward,
+            failure,
+            episode.outcome.success,
+        )
         return row
 
     return stored
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said", "reward", "by", "probability"),
+    ("outcome", "values", "reward", "by", "probability"),
     [
         (ANSWERED, [YES], 1.0, "orm", 0.9),
         (ANSWERED, [YES, NO], 0.0, "orm", 0.2),
@@ -60,6 +64,6 @@ def tell(tmp_path):
         *("environment", "known reward", "crashed", "nothing said"),
     ],
 )
-def test_files_and_index_agree_on_what_counts(tell, outcome, said, reward, by, probability):
-    row = tell(outcome, *said)
+def test_files_and_index_agree_on_what_counts(tell, outcome, values, reward, by, probability):
+    row = tell(outcome, *values)
     assert (row["reward"], row["judged_by"], row["orm_probability"]) == (reward, by, probability)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.records.made import png
+from tests.records.builders import png
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.store.screenshots import LEDGER, Recoded, ScreenshotStore, data_url_type
@@ -21,12 +21,12 @@ def store(tmp_path):
     return ScreenshotStore(tmp_path / "screenshots")
 
 
-def recode(store, kept, content=WEBP, said=WEBP):
+def recode(store, kept, content=WEBP, recoded=WEBP):
     """Put a WebP in the place of a PNG, as earlier versions did: file, ledger, and the PNG goes."""
     sha256 = kept.sha256
     write_atomic(store.webp(sha256), content)
     line = Recoded(
-        sha256=sha256, recoded_sha256=hashlib.sha256(said).hexdigest(), bytes_before=100, bytes_after=len(content)
+        sha256=sha256, recoded_sha256=hashlib.sha256(recoded).hexdigest(), bytes_before=100, bytes_after=len(content)
     )
     store.note_recoded(sha256[:2], [line])
     store.png(sha256).unlink(missing_ok=True)
@@ -71,8 +71,8 @@ def test_an_image_and_its_folder_are_durable_when_put_returns(store, monkeypatch
 
     monkeypatch.setattr(os, "fsync", fsync)
     folder = store.path(store.put(png(1)).sha256).parent
-    *made, image, last = synced
-    assert made == [str(store.root.parent), str(store.root)]
+    *texts, image, last = synced
+    assert texts == [str(store.root.parent), str(store.root)]
     assert image.startswith(f"{folder}/.") and last == str(folder)
 
 
@@ -126,7 +126,7 @@ def test_the_png_counts_while_it_is_there(store):
 
 def test_the_newest_line_that_can_be_read_counts(store):
     kept = store.put(png(1))
-    older = recode(store, kept, content=b"older", said=b"older")
+    older = recode(store, kept, content=b"older", recoded=b"older")
     newer = recode(store, kept)
     assert store.find_recoded(kept.sha256) == newer != older
     with (store.root / kept.sha256[:2] / LEDGER).open("ab") as file:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.errors import StoreError
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
@@ -114,18 +114,18 @@ def test_what_can_not_be_read_is_left_out(run, content):
 
 
 def test_of_two_rollouts_those_that_go_on_are_told_else_the_newest(run):
-    def told():
+    def shown_splits():
         return [status.snapshot["split"] for status in read_status(run)]
 
     write_status(run, snapshot())
     write_status(run, snapshot(started=5, split="test"))
-    assert told() == ["train", "test"]
+    assert shown_splits() == ["train", "test"]
     write_status(run, snapshot(), RolloutState.FINISHED)
-    assert told() == ["test"]
+    assert shown_splits() == ["test"]
     write_status(run, snapshot(started=5, split="test"), RolloutState.FINISHED)
-    assert told() == ["test"]
+    assert shown_splits() == ["test"]
     write_status(run, snapshot(started=9))
-    assert told() == ["train"]
+    assert shown_splits() == ["train"]
 
 
 def test_a_reader_never_sees_a_part(run):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.records.made import checkpoint, published
+from tests.records.builders import checkpoint, published
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.records.stored_events import EvaluationEvent
@@ -212,7 +212,7 @@ def test_a_damaged_record_of_an_older_policy_stops_nothing(run, content):
     for number in (1, 2):
         make(run, number)
     (run.checkpoints / checkpoint(1).name / "checkpoint.json").write_text(content)
-    assert [found.version for found in checkpoints.checkpoints(run)] == [2]
+    assert [saved.version for saved in checkpoints.checkpoints(run)] == [2]
     assert checkpoints.version(run) == 2
 
 
@@ -237,8 +237,8 @@ def test_a_damaged_line_of_the_metrics_is_skipped(run):
 def test_a_command_is_under_way_until_it_is_finished(run):
     assert state.read_running_command(run) is None
     state.begin(run, "rollout", {"split": "test", "episodes": None})
-    found = state.read_running_command(run)
-    assert (found.command, found.options) == ("rollout", {"split": "test", "episodes": None})
+    running_command = state.read_running_command(run)
+    assert (running_command.command, running_command.options) == ("rollout", {"split": "test", "episodes": None})
     state.finish(run)
     state.finish(run)
     assert state.read_running_command(run) is None
@@ -256,9 +256,9 @@ def test_events_come_back_by_name_with_their_time(run):
     assert list(metrics.read_events(run, "train")) == []
     for number, name in enumerate(["train", "prepare", "train"]):
         metrics.append_event(run, {"event": name, "number": number})
-    found = list(metrics.read_events(run, "train"))
-    assert [event["number"] for event in found] == [0, 2]
-    assert all(event["at"].endswith("+00:00") for event in found)
+    events = list(metrics.read_events(run, "train"))
+    assert [event["number"] for event in events] == [0, 2]
+    assert all(event["at"].endswith("+00:00") for event in events)
 
 
 def test_a_torn_event_does_not_hide_the_others(run):

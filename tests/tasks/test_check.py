@@ -23,7 +23,7 @@ def test_every_bad_line_is_reported_and_the_good_ones_are_counted():
         webgym(4, website="www.shop0.co.uk", evaluator_reference=None),
     )
     bad = list(Checker().check("t", lines(*values), report))
-    assert [(found.file, found.line) for found in bad] == [("t", 2), ("t", 4), ("t", 7)]
+    assert [(bad_line.file, bad_line.line) for bad_line in bad] == [("t", 2), ("t", 4), ("t", 7)]
     assert bad[1] == BadLine("t", 4, "difficulty: Input should be greater than or equal to 1")
     assert bad[2].reason.startswith("MiniWoB has no page 'clik-test' (start_url takes")
     assert report.to_json() == {

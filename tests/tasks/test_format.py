@@ -146,7 +146,7 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reply"),
     [
         ({"task_name": None}, "task_name: a task on the web needs an instruction"),
         ({"task_name": "  "}, "task_name: a task on the web needs an instruction"),
@@ -178,10 +178,10 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
     ],
     ids=str,
 )
-def test_what_is_no_task_names_the_field_as_it_is_written(change, said):
+def test_what_is_no_task_names_the_field_as_it_is_written(change, reply):
     with pytest.raises(BadTaskError) as caught:
         read(webgym(**change))
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(reply)
 
 
 @pytest.mark.parametrize(

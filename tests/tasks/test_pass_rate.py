@@ -25,8 +25,8 @@ def sampler(tasks, pools, shares=SHARES, chains=1):
 def test_a_task_s_pool_follows_from_its_rate(tasks):
     names = [tasks.task(index).id for index in range(6)]
     rates = {hash_text(name): rate for name, rate in zip(names, [0.0, 0.2, 0.21, 0.79, 0.8, 1.0], strict=True)}
-    found = [POOLS[code] for code in assign_pools(tasks, rates)]
-    assert found[:6] == ["hard", "hard", "normal", "normal", "easy", "easy"] and set(found[6:]) == {"unseen"}
+    literals = [POOLS[code] for code in assign_pools(tasks, rates)]
+    assert literals[:6] == ["hard", "hard", "normal", "normal", "easy", "easy"] and set(literals[6:]) == {"unseen"}
 
 
 def test_each_pool_gives_its_share_and_no_task_comes_twice_before_all(tasks):
@@ -41,9 +41,9 @@ def test_an_empty_pool_leaves_its_share_and_a_pool_without_a_share_comes_last(ta
     """Of hard 0.2 and normal 0.5, seven groups are two and five."""
     pools = ["easy"] * 20 + ["hard"] * 10 + ["normal"] * 10
     drawn = islice(sampler(tasks, pools, {"hard": 0.2, "normal": 0.5}).stream(None), 22)
-    found = [pools[element.index] for element in drawn]
-    assert Counter(found[:7]) == {"hard": 2, "normal": 5}
-    assert found[20:] == ["easy", "easy"]
+    rows = [pools[element.index] for element in drawn]
+    assert Counter(rows[:7]) == {"hard": 2, "normal": 5}
+    assert rows[20:] == ["easy", "easy"]
 
 
 def test_a_task_of_several_chains_comes_in_a_row(tasks):

@@ -175,10 +175,12 @@ def test_unknown_pages_are_refused(source):
 def test_the_tasks_of_the_fixture_sites(monkeypatch):
     from webgym_cli.environments.fixture_sites import tasks as sites
 
-    made = {name: sites.SiteTask(name, "shop.test", f"Do {name}.", {"a": "true"}) for name in ("cart", "tour", "post")}
-    monkeypatch.setattr(sites, "load_site_tasks", lambda: made)
-    assert everything("sites:all") == [one.task for one in made.values()]
-    assert everything("sites:post,cart") == [made["post"].task, made["cart"].task]
+    by_name = {
+        name: sites.SiteTask(name, "shop.test", f"Do {name}.", {"a": "true"}) for name in ("cart", "tour", "post")
+    }
+    monkeypatch.setattr(sites, "load_site_tasks", lambda: by_name)
+    assert everything("sites:all") == [one.task for one in by_name.values()]
+    assert everything("sites:post,cart") == [by_name["post"].task, by_name["cart"].task]
     with pytest.raises(UsageError, match="no task 'nosuch'") as caught:
         open_tasks("sites:cart,nosuch")
     assert "cart, tour, post" in caught.value.hint

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.errors import UsageError
 from webgym_cli.tools import ToolOutput, tool
 from webgym_cli.tools.define import to_output
@@ -141,8 +141,8 @@ def test_a_class_is_made_anew_by_each_call_in_python():
             return self.count
 
     assert (Counter(by=2), Counter(by=2)) == (2, 2)
-    told = (Counter.name, Counter.stateful, Counter.terminal, Counter.timeout, Counter.max_length)
-    assert told == ("counter-1", True, True, 2.5, 9)
+    result = (Counter.name, Counter.stateful, Counter.terminal, Counter.timeout, Counter.max_length)
+    assert result == ("counter-1", True, True, 2.5, 9)
     assert list(Counter.schema["function"]["parameters"]["properties"]) == ["by"]
     assert Counter.schema["function"]["parameters"]["properties"]["by"]["description"] == "How far."
 

@@ -85,9 +85,9 @@ async def test_waiting_is_limited_by_time():
 @pytest.mark.parametrize("code", ["while True: print('x' * 99)", "import os\nwhile True: os.write(1, b'x' * 2**16)"])
 async def test_output_is_limited(code):
     async with asyncio.timeout(60):
-        told = await run_code(code)
-    assert told.endswith(f"[stopped: more than {OUTPUT} bytes of output]")
-    assert len(told) < OUTPUT + 100
+        result = await run_code(code)
+    assert result.endswith(f"[stopped: more than {OUTPUT} bytes of output]")
+    assert len(result) < OUTPUT + 100
 
 
 async def test_code_that_ignores_signals_is_ended():
@@ -118,12 +118,12 @@ async def test_the_code_dies_with_the_process_that_asked(tmp_path):
     await process.stdout.readline()
     asking = psutil.Process(process.pid)
     async with asyncio.timeout(30):
-        while not (found := asking.children()):  # noqa: ASYNC110
+        while not (processes := asking.children()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
-    gone, alive = await asyncio.to_thread(psutil.wait_procs, found, 20)
-    assert gone
+    result, alive = await asyncio.to_thread(psutil.wait_procs, processes, 20)
+    assert result
     assert not alive
 
 

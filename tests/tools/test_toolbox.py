@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
@@ -55,8 +55,8 @@ def look(path: str, image_id, branch: str = "main") -> str:
 async def test_a_parameter_may_receive_a_field_of_the_record():
     record = {"image_id": 7, "answer": "42"}
     toolbox = Toolbox([look], AgentSettings(), Workers(), EpisodeContext(fields=record))
-    told, guessed = await toolbox.call_all([call("look", path="a"), call("look", path="a", image_id=8)])
-    assert (told.text, told.error) == ("7:main:a", False)
+    call_result, guessed = await toolbox.call_all([call("look", path="a"), call("look", path="a", image_id=8)])
+    assert (call_result.text, call_result.error) == ("7:main:a", False)
     assert (guessed.text, guessed.error) == ("Error: there is no argument image_id", True)
     assert look.schema["function"]["parameters"]["properties"].keys() == {"path"}
 
@@ -68,15 +68,15 @@ def test_a_record_without_a_field_that_a_tool_requires_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("made", "text"),
+    ("expected", "text"),
     [
         (call("nothing"), "Error: there is no tool 'nothing'; there are: echo"),
         (call("echo"), "Error: the argument text is missing"),
         (call("echo", txt="a"), "Error: the argument text is missing; there is no argument txt"),
     ],
 )
-async def test_a_wrong_call_is_told_to_the_policy(made, text):
-    (result,) = await box(echo).call_all([made])
+async def test_a_wrong_call_is_told_to_the_policy(expected, text):
+    (result,) = await box(echo).call_all([expected])
     assert (result.text, result.error, result.terminal) == (text, True, False)
 
 

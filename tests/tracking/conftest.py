@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.task import Split

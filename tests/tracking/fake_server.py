@@ -61,7 +61,7 @@ class FakeServer:
         if self.down:
             status, answer = 403, {"errors": [{"message": "permission denied"}]}
         elif request.path.endswith("/graphql"):
-            status, answer = 200, {"data": self._asked(json.loads(body))}
+            status, answer = 200, {"data": self._answer_query(json.loads(body))}
         elif request.path.endswith("/file_stream"):
             self._stream(request.path.split("/")[-2], json.loads(body))
             status, answer = 200, {"exitcode": None, "limits": {}}
@@ -80,9 +80,9 @@ class FakeServer:
             lines = self.runs.setdefault(run, [])
             lines[sent["offset"] : sent["offset"] + len(sent["content"])] = sent["content"]
 
-    def _asked(self, body: dict[str, Any]) -> dict[str, Any]:
-        found = re.search(r"(?:query|mutation)\s+(\w+)", body["query"])
-        name, variables = found[1] if found else "", body.get("variables") or {}
+    def _answer_query(self, body: dict[str, Any]) -> dict[str, Any]:
+        match = re.search(r"(?:query|mutation)\s+(\w+)", body["query"])
+        name, variables = match[1] if match else "", body.get("variables") or {}
         self.operations.append(name)
         if name == "UpsertBucket":
             return self._upserted(variables)

@@ -66,19 +66,19 @@ def read(file: Path) -> Segment:
 
 def _logged(items: Any) -> dict[str, Any]:
     """Return the values of one step; those with a path of several keys as an object."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for item in items:
         *above, last = item.nested_key or [item.key]
-        place = found
+        place = fields
         for key in above:
             place = place.setdefault(key, {})
         place[last] = json.loads(item.value_json)
-    return {name: value for name, value in found.items() if not name.startswith("_")}
+    return {name: value for name, value in fields.items() if not name.startswith("_")}
 
 
 def _payloads(content: bytes) -> list[bytes]:
     assert content.startswith(_IDENT)
-    place, found, parts = _PREAMBLE, [], []
+    place, calls, parts = _PREAMBLE, [], []
     while place + _HEADER <= len(content):
         if _BLOCK - place % _BLOCK < _HEADER:  # too short for a header: the rest of a block is padding
             place += _BLOCK - place % _BLOCK
@@ -88,6 +88,6 @@ def _payloads(content: bytes) -> list[bytes]:
         parts.append(content[place + _HEADER : place + _HEADER + length])
         place += _HEADER + length
         if kind in (_FULL, _LAST):
-            found.append(b"".join(parts))
+            calls.append(b"".join(parts))
             parts = []
-    return found
+    return calls

@@ -8,9 +8,9 @@ from webgym_cli.tracking.pending import has_pending, mark_sent, read_pending
 def test_what_was_sent_is_not_pending_again(run):
     assert not has_pending(run, "a")
     happened(run, 0)
-    found = read_pending(run, "a")
-    assert [event["event"] for event in found.events] == ["evaluation", "rollout", "prepare", "judge", "train"]
-    mark_sent(run, "a", found.end)
+    pending_events = read_pending(run, "a")
+    assert [event["event"] for event in pending_events.events] == ["evaluation", "rollout", "prepare", "judge", "train"]
+    mark_sent(run, "a", pending_events.end)
     assert not has_pending(run, "a")
     assert read_pending(run, "a").events == ()
     append_event(run, {"event": "judge", "judged": 1})
@@ -33,9 +33,9 @@ def test_a_torn_line_waits_until_it_is_closed(run):
     append_event(run, {"event": "judge", "judged": 1})
     with run.metrics.open("ab") as file:
         file.write(b'{"event": "judge", "judg')
-    found = read_pending(run, "a")
-    assert [event["judged"] for event in found.events] == [1]
-    mark_sent(run, "a", found.end)
+    pending_events = read_pending(run, "a")
+    assert [event["judged"] for event in pending_events.events] == [1]
+    mark_sent(run, "a", pending_events.end)
     append_event(run, {"event": "judge", "judged": 2})
     assert [event["judged"] for event in read_pending(run, "a").events] == [2]
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.records.made import SOLVED, png, step, trajectory
+from tests.records.builders import SOLVED, png, step, trajectory
 from tests.tracking.conftest import happened
 from webgym_cli.errors import StoreError
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -17,14 +17,14 @@ def store(run):
 
 
 def outcomes(chosen):
-    return Counter(found.outcome.failure or found.outcome.reward for found in chosen)
+    return Counter(item.outcome.failure or item.outcome.reward for item in chosen)
 
 
 def test_the_choice_is_bounded_mixed_and_the_seeds(run):
     happened(run, 0)
     happened(run, 1)
     chosen = choose_trajectories(run, "train", 1, 6, seed=3)
-    assert {(found.split, found.iteration) for found in chosen} == {("train", 1)}
+    assert {(episode.split, episode.iteration) for episode in chosen} == {("train", 1)}
     assert outcomes(chosen) == {1.0: 2, 0.0: 2, "browser_crashed": 2}
     assert choose_trajectories(run, "train", 1, 6, seed=3) == chosen
     assert any(choose_trajectories(run, "train", 1, 6, seed=seed) != chosen for seed in range(4, 9))

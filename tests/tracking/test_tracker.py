@@ -31,41 +31,41 @@ def settings(*overrides):
     return load(overrides=["log_config.run_name=webgym-test", *overrides])
 
 
-def track(run, found, *, in_time=True):
+def track(run, rows, *, in_time=True):
     """Be a command of a run that has nothing to do; return what it told."""
-    told = []
+    events = []
 
     async def work():
-        tracker = Tracker(run, found, new_attempt(run), told.append)
+        tracker = Tracker(run, rows, new_attempt(run), events.append)
         tracker.note()
         await tracker.close(in_time=in_time)
 
     run_async(work())
-    return told
+    return events
 
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory):
     """Two iterations, tracked by three commands; with a key in the environment that nothing is to repeat."""
-    found = settings("log_config.sample_trajectories=6", "log_config.entity_name=team")
-    run = new_run(tmp_path_factory.mktemp("tracked") / "run", found)
+    loaded_settings = settings("log_config.sample_trajectories=6", "log_config.entity_name=team")
+    run = new_run(tmp_path_factory.mktemp("tracked") / "run", loaded_settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
         patch.setenv("WANDB_API_KEY", KEY)
         for iteration in range(2):
             happened(run, iteration)
-            assert track(run, found) == []
-        assert track(run, found) == []  # nothing new: no third file
-    return run, found, segments(run)
+            assert track(run, loaded_settings) == []
+        assert track(run, loaded_settings) == []  # nothing new: no third file
+    return run, loaded_settings, segments(run)
 
 
 def test_all_commands_tell_of_one_run(tracked):
-    run, found, files = tracked
+    run, result, files = tracked
     assert len(files) == 2
-    wanted = (run_id(run, found), "rl", "team", "webgym-test")
+    wanted = (run_id(run, result), "rl", "team", "webgym-test")
     assert {(file.run.run_id, file.run.project, file.run.entity, file.run.display_name) for file in files} == {wanted}
-    assert [file.config["webgym"]["seed"] for file in files] == [found.seed] * 2
-    plan = plan_tracking(run, found, {"WANDB_MODE": "offline"})
+    assert [file.config["webgym"]["seed"] for file in files] == [result.seed] * 2
+    plan = plan_tracking(run, result, {"WANDB_MODE": "offline"})
     assert not has_pending(run, plan.destination)
     assert has_pending(run, plan.model_copy(update={"mode": "online"}).destination)  # the server has nothing yet
 
@@ -100,11 +100,11 @@ def test_a_table_shows_trajectories_of_every_outcome(tracked):
         for row, name, split in ((file.history[0], "evaluation", "test"), (file.history[1], "rollout", "train")):
             rows = file.table(row[f"{name}/samples"])
             assert sorted(row["outcome"] for row in rows) == ["failure"] * 2 + ["not solved"] * 2 + ["solved"] * 2
-            for found in rows:
-                assert found["id"].startswith(f"{split}-{iteration:04d}-")
-                assert (found["failure"] == "browser_crashed: gone") == (found["outcome"] == "failure")
-                pictures = [found[place] for place in ("first", "middle", "last") if found[place]]
-                assert len(pictures) == min(3, found["steps"])
+            for item in rows:
+                assert item["id"].startswith(f"{split}-{iteration:04d}-")
+                assert (item["failure"] == "browser_crashed: gone") == (item["outcome"] == "failure")
+                pictures = [item[place] for place in ("first", "middle", "last") if item[place]]
+                assert len(pictures) == min(3, item["steps"])
                 for picture in pictures:
                     assert (picture["_type"], picture["width"], picture["height"]) == ("image-file", 40, 32)
                     assert png_size(file.files[picture["path"]].read_bytes()) == (40, 32)
@@ -156,12 +156,12 @@ def silent(monkeypatch):
 
 def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, silent, monkeypatch):
     happened(run, 0)
-    found = settings("log_config.wait_seconds=10")  # a busy machine takes its time to import wandb
-    told = []
+    loaded_settings = settings("log_config.wait_seconds=10")  # a busy machine takes its time to import wandb
+    events = []
     others = set(psutil.Process().children(recursive=True))
 
     async def train():
-        tracker = Tracker(run, found, new_attempt(run), told.append)
+        tracker = Tracker(run, loaded_settings, new_attempt(run), events.append)
         tracker.note()
         assert not await tracker.make_way()  # the trainer is to stay offline
         assert tracker._job is None
@@ -170,8 +170,8 @@ def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, sile
 
     run_async(train())
     assert silent.called.is_set()
-    assert [event["event"] for event in told] == ["tracking_failed"]
-    assert "no answer within 10 s" in told[0]["message"]
+    assert [event["event"] for event in events] == ["tracking_failed"]
+    assert "no answer within 10 s" in events[0]["message"]
     assert set(psutil.Process().children(recursive=True)) <= others
     assert KEY not in "".join(file.read_text() for file in run.logs.rglob("*.log"))
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -214,11 +214,11 @@ def test_a_full_disk_only_stops_the_tracking(run, monkeypatch):
     happened(run, 0)
     folder = new_attempt(run)
     (folder / LOG).mkdir()  # the log can't be written
-    told = []
-    tracker = Tracker(run, settings(), folder, told.append)
+    events = []
+    tracker = Tracker(run, settings(), folder, events.append)
     tracker.note()
     run_async(tracker.close(in_time=True))
-    assert [event["event"] for event in told] == ["tracking_failed"]
+    assert [event["event"] for event in events] == ["tracking_failed"]
 
 
 def descendants(pid):

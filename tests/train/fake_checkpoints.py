@@ -5,7 +5,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from tests.records import made
+from tests.records import builders
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
@@ -54,7 +54,7 @@ def checkpoint(
 
 def published(run: RunDir, version: int, training: working_dir.TrainingIdentity | None = None, **facts) -> Path:
     """A checkpoint that is a policy of the run."""
-    record = made.checkpoint(version, resumable=True, steps=4)
+    record = builders.checkpoint(version, resumable=True, steps=4)
     folder = checkpoint(run.checkpoints / record.name, **facts)
     write_json(folder / RECORD, record.model_dump(mode="json"))
     if training:

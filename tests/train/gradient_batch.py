@@ -24,14 +24,14 @@ def write_batch(run: RunDir, model: Path, name: str) -> None:
         row = {"number": number, "step": 0, "steps": [0], "trajectory": f"t{number}", "group": number % 2}
         rows.append(row | {"input_ids": ids, "mask": mask, "logprobs": [-6.0] * sum(mask), "images": [], "sizes": []})
     text = "".join(f"{json.dumps(row)}\n" for row in rows)
-    told = [
+    result = [
         {"id": f"t{number}", "number": number, "group": number % 2, "reward": float(number // 2 % 2), "task": "x"}
         | {"policy": "tiny", "greedy": False}
         for number in range(COUNT)
     ]
     run.rl_data.mkdir()
     (run.rl_data / ROWS).write_text(text)
-    (run.rl_data / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in told))
+    (run.rl_data / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in result))
     data = RlData(
         iteration=0,
         model_name=name,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.prepare.buffer import fill
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
@@ -85,10 +85,10 @@ def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin
     assert "train" in status.stdout
     resumed = webgym("resume", run.root, **env)
     assert resumed.returncode == 0, resumed.stderr
-    made = checkpoints.current(run)
-    assert (made.name, made.algorithm, made.version, made.steps) == (NAME, "toy_trainer", 1, 2)
-    told = json.loads((checkpoints.folder(run, made) / "config.json").read_text())
-    assert told == {"extra": {"speed": 3}, "begun": "3 checkpoint-1"}
+    checkpoint = checkpoints.current(run)
+    assert (checkpoint.name, checkpoint.algorithm, checkpoint.version, checkpoint.steps) == (NAME, "toy_trainer", 1, 2)
+    record = json.loads((checkpoints.folder(run, checkpoint) / "config.json").read_text())
+    assert record == {"extra": {"speed": 3}, "begun": "3 checkpoint-1"}
     assert NAME in webgym("status", run.root, "--json").stdout
 
 

@@ -47,8 +47,8 @@ def critic(tiny_model_dir, tmp_path):
 
 async def test_each_head_is_told_and_a_torn_critic_is_named(critic, tiny_model_dir, tmp_path):
     states = [CriticState([1, 2, 3]), CriticState([4])]
-    found = await success_probabilities(critic, tiny_model_dir, states, load(), tmp_path / "critic.log")
-    assert [value for heads in found for value in heads] == pytest.approx([0.75, 0.9] * 2)
+    values = await success_probabilities(critic, tiny_model_dir, states, load(), tmp_path / "critic.log")
+    assert [value for heads in values for value in heads] == pytest.approx([0.75, 0.9] * 2)
     (critic / HEADS).write_bytes(b"torn")
     with pytest.raises(JobError, match="can't be asked"):
         await success_probabilities(critic, tiny_model_dir, states[:1], load(), tmp_path / "critic.log")

@@ -92,14 +92,14 @@ def named(events, name):
 
 
 async def test_trains_and_publishes(ready, run):
-    made = await ready()
-    assert checkpoints.current(run) == made
+    result = await ready()
+    assert checkpoints.current(run) == result
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
-    told = [event["event"] for event in ready.events if event["event"] != "train"]
-    assert told == ["train_note", "train_start", "train_done"]
+    events = [event["event"] for event in ready.events if event["event"] != "train"]
+    assert events == ["train_note", "train_start", "train_done"]
     assert "weights are not here to be measured" in ready.events[0]["message"]
-    assert 0 < made.seconds < 60
-    assert made.loss == 2.5
+    assert 0 < result.seconds < 60
+    assert result.loss == 2.5
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()
     assert (run.logs / "latest/train.log").is_file()
 
@@ -109,10 +109,10 @@ async def test_a_failure_keeps_what_was_saved_and_goes_on_from_there(ready, run)
         await ready("save at 2")
     assert caught.value.returncode == 1
     assert checkpoints.current(run) is None
-    made = await ready(again=True)
+    result = await ready(again=True)
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
     assert any("goes on after step 2" in event["message"] for event in named(ready.events, "train_note"))
-    assert made.loss == 2.5
+    assert result.loss == 2.5
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -163,7 +163,7 @@ async def test_the_time_limit(ready):
 
 
 def sleepers():
-    return [found for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"] == ["sleep", SLEEP]]
+    return [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == ["sleep", SLEEP]]
 
 
 async def test_cancelling_ends_the_whole_tree(ready, run):
@@ -183,8 +183,8 @@ async def test_cancelling_ends_the_whole_tree(ready, run):
 async def test_the_parents_moments_are_carried(ready, run, role):
     published(run, 1)
     (role / "bin/python").write_text('#!/bin/sh\nmkdir "$3"\n')
-    made = await ready()
-    assert (made.version, made.parent) == (2, "model_20260101_000000")
+    result = await ready()
+    assert (result.version, result.parent) == (2, "model_20260101_000000")
     assert named(ready.events, "train_start")[0]["mode"] == "carried"
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["model_20260101_000000", NAME]
 
@@ -230,8 +230,8 @@ LORA = {"finetuning_type": "lora", "lora_rank": 4}
 
 
 async def test_an_adapter_is_merged_and_published_as_a_model(ready, run):
-    made = await ready(**LORA)
-    folder = run.checkpoints / made.name
+    result = await ready(**LORA)
+    folder = run.checkpoints / result.name
     names = {path.name for path in folder.iterdir()}
     assert {"model.safetensors", "config.json", "trainer_state.json", "checkpoint.json", "adapter"} <= names
     assert "Modelfile" not in names
@@ -239,12 +239,12 @@ async def test_an_adapter_is_merged_and_published_as_a_model(ready, run):
         "adapter_model.safetensors",
         "adapter_config.json",
     }
-    assert (made.steps, made.resumable, made.loss) == (4, False, 2.5)
-    asked = json.loads((folder / "config.json").read_text())["merged"]
-    assert (asked["model_name_or_path"], asked["finetuning_type"], asked["infer_dtype"]) == ("tiny", "lora", "auto")
-    assert asked["adapter_name_or_path"].endswith("checkpoint-4")
-    assert asked["template"] == settings_for().policy_config.template
-    assert [path.name for path in run.checkpoints.iterdir()] == [made.name]
+    assert (result.steps, result.resumable, result.loss) == (4, False, 2.5)
+    merged = json.loads((folder / "config.json").read_text())["merged"]
+    assert (merged["model_name_or_path"], merged["finetuning_type"], merged["infer_dtype"]) == ("tiny", "lora", "auto")
+    assert merged["adapter_name_or_path"].endswith("checkpoint-4")
+    assert merged["template"] == settings_for().policy_config.template
+    assert [path.name for path in run.checkpoints.iterdir()] == [result.name]
 
 
 @pytest.mark.parametrize(("behave", "words"), [("fail to merge", "bad merge"), ("merge by half", "no whole weights")])
@@ -253,11 +253,11 @@ async def test_a_merge_that_fails_is_taken_up_without_training_again(ready, run,
         await ready(behave, **LORA)
     assert checkpoints.current(run) is None
     trained = len(named(ready.events, "train"))
-    made = await ready(again=True, **LORA)
+    result = await ready(again=True, **LORA)
     assert len(named(ready.events, "train")) == trained == 4
     assert named(ready.events, "train_start")[-1]["mode"] == "finished"
     assert len(named(ready.events, "train_merge")) == 1
-    assert (run.checkpoints / made.name / "model.safetensors").stat().st_size > 128
+    assert (run.checkpoints / result.name / "model.safetensors").stat().st_size > 128
 
 
 async def test_a_merge_that_was_done_is_not_done_again(ready, run, monkeypatch):
@@ -267,8 +267,8 @@ async def test_a_merge_that_was_done_is_not_done_again(ready, run, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="disk full"):
         patch.setattr("webgym_cli.train.publish.publish", full)
         await ready(**LORA)
-    made = await ready("fail to merge", again=True, **LORA)
-    assert (run.checkpoints / made.name / "model.safetensors").is_file()
+    result = await ready("fail to merge", again=True, **LORA)
+    assert (run.checkpoints / result.name / "model.safetensors").is_file()
 
 
 async def test_the_merged_weights_keep_the_precision_of_the_model(ready, run, tmp_path):
@@ -276,9 +276,9 @@ async def test_the_merged_weights_keep_the_precision_of_the_model(ready, run, tm
     model.mkdir()
     weights(model / "model.safetensors")
     (model / "config.json").write_text('{"text_config": {"dtype": "bfloat16"}}')
-    made = await ready(model=model, **LORA)
-    asked = json.loads((run.checkpoints / made.name / "config.json").read_text())["merged"]
-    assert asked["infer_dtype"] == "bfloat16"
+    result = await ready(model=model, **LORA)
+    merged = json.loads((run.checkpoints / result.name / "config.json").read_text())["merged"]
+    assert merged["infer_dtype"] == "bfloat16"
 
 
 async def test_a_disk_that_is_too_small_stops_it_before_it_starts(ready, run, tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def test_follows_a_log_with_a_torn_line(tmp_path):
 def test_a_damaged_line_is_passed_over(tmp_path):
     path = tmp_path / "log"
     path.write_text("{\n\n[]\nnull\n" + line(1, loss="x") + line(2, loss=1.5))
-    assert [(found.step, found.loss) for found in read_log(path)] == [(1, None), (2, 1.5)]
+    assert [(log_line.step, log_line.loss) for log_line in read_log(path)] == [(1, None), (2, 1.5)]
     assert [event["done"] for event in TrainerLogTail(path).new_events()] == [1, 2]
 
 

@@ -29,10 +29,10 @@ def test_publishes_and_tidies_up(plan, run, tmp_path):
     (plan.folder / "chat_template.jinja").write_text("template")
     (plan.folder / "trainer_log.jsonl").write_text('{"current_steps": 4, "total_steps": 4, "loss": 1.5}\n')
     weights = publish.finished_checkpoint(plan, tmp_path)
-    made = publish.publish(plan, run, settings_for(), weights, tmp_path, time.monotonic() - 90)
-    assert 90 <= made.seconds < 100
-    assert (made.version, made.steps, made.loss, made.resumable) == (1, 4, 1.5, True)
-    assert checkpoints.current(run) == made
+    saved = publish.publish(plan, run, settings_for(), weights, tmp_path, time.monotonic() - 90)
+    assert 90 <= saved.seconds < 100
+    assert (saved.version, saved.steps, saved.loss, saved.resumable) == (1, 4, 1.5, True)
+    assert checkpoints.current(run) == saved
     folder = run.model(settings_for()).resolve()
     assert folder == (run.checkpoints / NAME).resolve()
     assert (folder / "chat_template.jinja").read_text() == "template"
@@ -50,10 +50,10 @@ def test_an_early_end_is_a_failure(plan, tmp_path):
 
 
 def test_a_diverged_training_is_not_published(plan, tmp_path):
-    made = checkpoint(plan.folder / "checkpoint-4")
-    state = json.loads((made / "trainer_state.json").read_text())
+    path = checkpoint(plan.folder / "checkpoint-4")
+    state = json.loads((path / "trainer_state.json").read_text())
     state["log_history"].append({"grad_norm": float("nan"), "step": 4})
-    (made / "trainer_state.json").write_text(json.dumps(state))
+    (path / "trainer_state.json").write_text(json.dumps(state))
     with pytest.raises(JobError, match="NaN"):
         publish.finished_checkpoint(plan, tmp_path / "train.log")
     assert not plan.folder.exists()

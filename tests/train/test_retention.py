@@ -19,7 +19,7 @@ def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
     assert not [
         path for path in folders[0].iterdir() if path.name.startswith(("global_step", "rng", "latest", "sched"))
     ]
-    assert [found.resumable for found in checkpoints.checkpoints(run)] == [False, True, True]
+    assert [checkpoint.resumable for checkpoint in checkpoints.checkpoints(run)] == [False, True, True]
     assert (folders[1] / "optimizer.pt").is_file()
     retention.drop_old_states(run, 2)
 
@@ -53,8 +53,8 @@ def test_old_checkpoints_lose_their_weights_and_keep_their_records(run):
     assert not [path for path in folders[1].iterdir() if path.name.startswith(("global_step", "rng", "latest"))]
     assert (folders[2] / "model.safetensors").is_file()
     assert (folders[2] / "optimizer.pt").is_file()
-    found = checkpoints.checkpoints(run)
-    assert [(one.version, one.weights, one.resumable) for one in found] == [
+    result = checkpoints.checkpoints(run)
+    assert [(one.version, one.weights, one.resumable) for one in result] == [
         (1, False, False),
         (2, False, False),
         (3, True, True),

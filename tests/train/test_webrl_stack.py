@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.prepare.rl_made import CALL, episode, served, store, talk, write_plan
-from tests.prepare.webrl_made import POLICY, Scorer, at, demonstrations, experience, prepared, second_phase
-from tests.records.made import UNSOLVED
+from tests.prepare.rl_builders import CALL, episode, served, store, talk, write_plan
+from tests.prepare.webrl_builders import POLICY, Scorer, at, demonstrations, experience, prepared, second_phase
+from tests.records.builders import UNSOLVED
 from tests.train.training import Trained, train
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError
@@ -78,14 +78,25 @@ def trainers() -> list[psutil.Process]:
 
 
 def test_a_phase_tells_what_it_learned_by(first):
-    made = first.checkpoint
-    assert (made.algorithm, made.parent, made.version, made.resumable) == ("webrl", POLICY, 2, True)
-    assert made.objective == first.settings.rl.webrl.model_dump()
+    checkpoint = first.checkpoint
+    assert (checkpoint.algorithm, checkpoint.parent, checkpoint.version, checkpoint.resumable) == (
+        "webrl",
+        POLICY,
+        2,
+        True,
+    )
+    assert checkpoint.objective == first.settings.rl.webrl.model_dump()
     rows = [json.loads(line) for line in (first.run.rl_data / "rows.jsonl").read_text().splitlines()]
-    assert made.steps == 2 * -(-len(rows) // 4)
-    assert made.metrics["data/replayed"] == sum(row["replayed"] for row in rows) / len(rows) > 0
-    assert made.loss == made.metrics["actor/loss"] != made.metrics["critic/loss"]
-    assert {"critic/loss", "critic/accuracy", "critic/auc", "actor/loss", "actor/log_ratio"} <= made.metrics.keys()
+    assert checkpoint.steps == 2 * -(-len(rows) // 4)
+    assert checkpoint.metrics["data/replayed"] == sum(row["replayed"] for row in rows) / len(rows) > 0
+    assert checkpoint.loss == checkpoint.metrics["actor/loss"] != checkpoint.metrics["critic/loss"]
+    assert {
+        "critic/loss",
+        "critic/accuracy",
+        "critic/auc",
+        "actor/loss",
+        "actor/log_ratio",
+    } <= checkpoint.metrics.keys()
 
 
 def test_a_phase_leaves_a_policy_that_is_served_and_a_critic(first, tiny_model_dir):
@@ -96,8 +107,8 @@ def test_a_phase_leaves_a_policy_that_is_served_and_a_critic(first, tiny_model_d
 
 
 def test_the_next_phase_goes_on_from_policy_and_critic_and_after_its_kill(first, second):
-    made = second.checkpoint
-    assert (made.algorithm, made.parent, made.version) == ("webrl", first.checkpoint.name, 3)
-    assert len(second.losses) == made.steps
-    assert made.metrics["actor/log_ratio"] != 0
+    checkpoint = second.checkpoint
+    assert (checkpoint.algorithm, checkpoint.parent, checkpoint.version) == ("webrl", first.checkpoint.name, 3)
+    assert len(second.losses) == checkpoint.steps
+    assert checkpoint.metrics["actor/log_ratio"] != 0
     assert Path(policy_path(second.run, second.settings)).resolve() == second.folder.resolve()

@@ -16,37 +16,37 @@ from webgym_cli.train.working_dir import (
 @pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_whole_checkpoint(tmp_path, zero, world_size):
-    made = checkpoint(tmp_path / "checkpoint-4", world_size=world_size, zero=zero)
-    assert is_complete(made)
-    assert is_resumable(made, world_size)
-    assert has_optimizer_states(made)
+    path = checkpoint(tmp_path / "checkpoint-4", world_size=world_size, zero=zero)
+    assert is_complete(path)
+    assert is_resumable(path, world_size)
+    assert has_optimizer_states(path)
 
 
 def test_every_cut_through_a_checkpoint_is_noticed(tmp_path):
-    made = checkpoint(tmp_path / "checkpoint-4")
+    path = checkpoint(tmp_path / "checkpoint-4")
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"):
-        data = (made / name).read_bytes()
+        data = (path / name).read_bytes()
         for size in (0, len(data) // 2, len(data) - 1):
-            (made / name).write_bytes(data[:size])
+            (path / name).write_bytes(data[:size])
             # trainer_state.json without its last brace is no JSON either
-            assert not (is_complete(made) and is_resumable(made, 1)), (name, size)
-        (made / name).write_bytes(data)
-    assert is_complete(made) and is_resumable(made, 1)
+            assert not (is_complete(path) and is_resumable(path, 1)), (name, size)
+        (path / name).write_bytes(data)
+    assert is_complete(path) and is_resumable(path, 1)
 
 
 def test_a_missing_shard_is_noticed(tmp_path):
-    made = checkpoint(tmp_path / "checkpoint-4")
+    path = checkpoint(tmp_path / "checkpoint-4")
     index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
-    (made / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert not is_complete(made)
-    weights(made / "model-2.safetensors")
-    assert is_complete(made)
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not is_complete(path)
+    weights(path / "model-2.safetensors")
+    assert is_complete(path)
 
 
 def test_deepspeed_needs_all_its_ranks(tmp_path):
-    made = checkpoint(tmp_path / "checkpoint-4", world_size=2, zero=True)
-    next(made.glob("global_step4/*rank_1*optim_states.pt")).unlink()
-    assert not is_resumable(made, 2)
+    path = checkpoint(tmp_path / "checkpoint-4", world_size=2, zero=True)
+    next(path.glob("global_step4/*rank_1*optim_states.pt")).unlink()
+    assert not is_resumable(path, 2)
 
 
 def test_the_newest_by_number_not_by_name(tmp_path):
@@ -63,13 +63,13 @@ def test_a_folder_of_another_step_is_not_taken(tmp_path):
 
 
 def test_weights_only_are_no_resumable_checkpoint(tmp_path):
-    made = checkpoint(tmp_path / "checkpoint-4")
-    (made / "optimizer.pt").unlink()
-    assert is_complete(made)
-    assert not is_resumable(made, 1)
-    assert not has_optimizer_states(made)
-    (made / "latest").write_text("global_step4")
-    assert has_optimizer_states(made)
+    path = checkpoint(tmp_path / "checkpoint-4")
+    (path / "optimizer.pt").unlink()
+    assert is_complete(path)
+    assert not is_resumable(path, 1)
+    assert not has_optimizer_states(path)
+    (path / "latest").write_text("global_step4")
+    assert has_optimizer_states(path)
 
 
 def test_finished_is_the_last_step_written_to_its_end(tmp_path):

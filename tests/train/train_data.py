@@ -42,7 +42,7 @@ def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Sett
 
 def rows(folder: Path, count: int, start: int = 0) -> list[dict]:
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    calls = []
     for index in range(start, start + count):
         images = []
         for name in ("before", "after"):
@@ -52,8 +52,8 @@ def rows(folder: Path, count: int, start: int = 0) -> list[dict]:
         turns = [("human", "Task: find it\n<image>"), ("gpt", f"click [{index % 5}]")]
         turns += [("human", "<image>\nnow"), ("gpt", f"click [{index % 3}]")]
         conversations = [{"from": who, "value": text} for who, text in turns]
-        made.append({"conversations": conversations, "system": "You are a web agent.", "images": images})
-    return made
+        calls.append({"conversations": conversations, "system": "You are a web agent.", "images": images})
+    return calls
 
 
 def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, digest: str = "d0") -> None:

@@ -37,9 +37,9 @@ def train(run: RunDir, settings: Settings, sink=lambda event: None) -> Trained:
         sink(event)
 
     plan = plan_training(run, settings)
-    made = asyncio.run(execute(plan, run, settings, new_attempt(run), keep))
-    lines = read_log(run.logs / f"latest/{made.name}.trainer_log.jsonl")
-    return Trained(run, settings, made, events, [line.loss for line in lines if line.loss is not None])
+    checkpoint = asyncio.run(execute(plan, run, settings, new_attempt(run), keep))
+    lines = read_log(run.logs / f"latest/{checkpoint.name}.trainer_log.jsonl")
+    return Trained(run, settings, checkpoint, events, [line.loss for line in lines if line.loss is not None])
 
 
 def kill_trainer() -> bool:

@@ -24,9 +24,9 @@ def steps(seed=5):
                 continue
             action = tokens(chance, 1 + (2 * number + step) % 3)
             ids = prompts[step] + action
-            told = {"next_prompt": prompts[step + 1], "last": step == length - 1, "replayed": number == 2}
+            fields = {"next_prompt": prompts[step + 1], "last": step == length - 1, "replayed": number == 2}
             mask = [0] * len(prompts[step]) + [1] * len(action)
-            rows.append({"input_ids": ids, "mask": mask, "number": number, "step": step, **told})
+            rows.append({"input_ids": ids, "mask": mask, "number": number, "step": step, **fields})
     return rows
 
 
@@ -60,15 +60,15 @@ def plain_critic(folder, heads=2):
     from transformers import AutoModel
 
     body = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
-    found = load_file(folder / "outcome_heads.safetensors")
-    made = []
+    file = load_file(folder / "outcome_heads.safetensors")
+    result = []
     for number in range(heads):
-        layers = [torch.nn.Linear(*reversed(found[f"{number}.{at}.weight"].shape)) for at in (0, 2, 4)]
+        layers = [torch.nn.Linear(*reversed(file[f"{number}.{at}.weight"].shape)) for at in (0, 2, 4)]
         head = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.ReLU(), layers[2])
-        own = {name.removeprefix(f"{number}."): value for name, value in found.items() if name[0] == str(number)}
+        own = {name.removeprefix(f"{number}."): value for name, value in file.items() if name[0] == str(number)}
         head.load_state_dict(own)
-        made.append(head)
-    return body, torch.nn.ModuleList(made)
+        result.append(head)
+    return body, torch.nn.ModuleList(result)
 
 
 def plain_logits(body, heads, prompts):

@@ -56,15 +56,15 @@ def by_hand(objective, value, after, left):
     """Return the advantages of seven actions: three of a success, two of a failure, a replayed one, half a success."""
     last = [False, False, True, False, True, True, True]
     final = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]
-    found = []
+    largests = []
     for v, nv, ends, outcome, steps_left in zip(value.tolist(), after.tolist(), last, final, left, strict=True):
         if objective == "paper":
             reward, nv = (outcome, 0.0) if ends else (0.0, nv)
-            found.append(0.3 * (reward + nv - v) + 0.7 * (outcome - v))
+            largests.append(0.3 * (reward + nv - v) + 0.7 * (outcome - v))
         else:
             returned = sum(0.9**step * outcome for step in range(steps_left))
-            found.append(max(-1.0, min(1.0, nv - v - 0.05 + outcome + returned)))
-    return torch.tensor(found)
+            largests.append(max(-1.0, min(1.0, nv - v - 0.05 + outcome + returned)))
+    return torch.tensor(largests)
 
 
 def loss_by_hand(objective, sums, reference, lengths, advantages):
@@ -86,15 +86,15 @@ def compare(objective):
     """Train a second phase, and do the same with transformers: critic, values, advantages, actor."""
     from transformers import AutoModelForCausalLM
 
-    told = {"objective": objective, "beta": 2.0, "lam": 0.3}
+    fields = {"objective": objective, "beta": 2.0, "lam": 0.3}
     rows, success = learned_rows()
     with scratch() as place:
         model, _ = phase(place)
         first = train(place, **webrl(trainer={"output_dir": str(place / "first")}))
         given = webrl(
-            webrl=told | {"critic_epochs": 2}, actor={"ppo_epochs": 2}, critic={"path": str(first / "critic")}
+            webrl=fields | {"critic_epochs": 2}, actor={"ppo_epochs": 2}, critic={"path": str(first / "critic")}
         )
-        made = train(place, **given)
+        actual = train(place, **given)
 
         body, heads = plain_critic(first / "critic")
         learner = adam([*body.parameters(), *heads.parameters()])
@@ -110,7 +110,7 @@ def compare(objective):
             learner.zero_grad()
             loss.backward()
             learner.step()
-        trained, trained_heads = plain_critic(made / "critic")
+        trained, trained_heads = plain_critic(actual / "critic")
         for mine, theirs in zip(
             [*trained.parameters(), *trained_heads.parameters()], learner.param_groups[0]["params"], strict=True
         ):
@@ -118,8 +118,7 @@ def compare(objective):
 
         critic = (body, heads)
         value, after = (
-            plain_values(critic, found)
-            for found in ([prompt(row) for row in rows], [row["next_prompt"] for row in rows])
+            plain_values(critic, item) for item in ([prompt(row) for row in rows], [row["next_prompt"] for row in rows])
         )
         advantages = by_hand(objective, value, after, [3, 2, 1, 2, 1, 1, 1])
         lessons = targets_of(place / "out")
@@ -138,8 +137,8 @@ def compare(objective):
             learner.zero_grad()
             loss.backward()
             learner.step()
-        found = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32)
-        for mine, theirs in zip(found.parameters(), actor.parameters(), strict=True):
+        result = AutoModelForCausalLM.from_pretrained(actual, dtype=torch.float32)
+        for mine, theirs in zip(result.parameters(), actor.parameters(), strict=True):
             torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=1e-2)
 
 
@@ -162,12 +161,12 @@ def test_values_are_the_same_packed_and_padded_on_either_side():
                 given["actor"] = {**PLAIN, "ppo_micro_batch_size_per_gpu": most}
                 trainer = WebRLTrainer(options(place, **given), ALONE)
                 worker = trainer._judging(trainer._start(None))
-                found = worker.score(trainer.engines["critic"], lambda logits: logits.softmax(-1)[..., 1].amin(1))
+                score = worker.score(trainer.engines["critic"], lambda logits: logits.softmax(-1)[..., 1].amin(1))
                 if wanted is None:
                     prompts = [row.input_ids[:-1].tolist() for row in trainer.states.rows]
                     wanted = plain_values(plain_critic(critic), prompts)
                     assert len({*map(len, prompts)}) > 2 and wanted.std() > 1e-3
-                torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(score, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_nothing_depends_on_how_a_mini_batch_is_divided():
@@ -179,15 +178,15 @@ def test_nothing_depends_on_how_a_mini_batch_is_divided():
     for objective in ("paper", "released"):
         with scratch() as place:
             phase(place)
-            told = {"webrl": {"objective": objective}}
-            whole = train(place, **webrl(**told, actor={"ppo_mini_batch_size": 4}))
+            fields = {"webrl": {"objective": objective}}
+            whole = train(place, **webrl(**fields, actor={"ppo_mini_batch_size": 4}))
             assert whole.name == "checkpoint-4"
             before = weights_of(place / "model")["model.layers.0.mlp.up_proj.weight"]
             assert (weights_of(whole)["model.layers.0.mlp.up_proj.weight"] - before).abs().max() > 1e-3
             for number, given in enumerate(variants):
                 actor = {"ppo_mini_batch_size": 4, **given.get("actor", {})}
                 output = {"output_dir": str(place / f"out{number}")}
-                other = train(place, **webrl(**told, **{**given, "actor": actor, "trainer": output}))
+                other = train(place, **webrl(**fields, **{**given, "actor": actor, "trainer": output}))
                 assert_same(whole, other, **CLOSE)
                 assert_same(whole / "critic", other / "critic", **CLOSE)
 
@@ -202,15 +201,15 @@ def test_an_interrupted_phase_goes_on_bit_for_bit():
         for number in (1, 3, 3, 4, 5):
             with stopping_before(number, WebRLTrainer), check.assertRaises(Stopped):
                 train(place, **cut)
-        made = train(place, **cut)
-        assert_same(whole, made, atol=0, rtol=0)
-        assert_same(whole / "critic", made / "critic", atol=0, rtol=0)
+        trained = train(place, **cut)
+        assert_same(whole, trained, atol=0, rtol=0)
+        assert_same(whole / "critic", trained / "critic", atol=0, rtol=0)
         lines, wanted = log_of(place, "cut"), log_of(place)
         assert [line["current_steps"] for line in lines] == [1, 2, 3, 4, 5, 6, 6]
         for line, other in zip(lines, wanted, strict=True):
             kept = [name for name in other if "time" not in name and "timing" not in name and "throughput" not in name]
             assert [line[name] for name in kept] == [other[name] for name in kept]
-        assert train(place, **cut) == made
+        assert train(place, **cut) == trained
 
 
 def test_lost_lessons_are_not_made_up_from_an_actor_that_has_learned():
@@ -229,13 +228,13 @@ def test_several_processes_and_deepspeed_equal_one():
     with scratch() as place:
         phase(place)
         given = webrl(**RELEASED, actor={"ppo_mini_batch_size": 4, "ppo_max_token_len_per_gpu": 12})
-        made = train(place, **given)
+        trained = train(place, **given)
         zero = {"deepspeed": str(SHIPPED / "ds_config_cpu_zero3.json")}
         two, cut = written(place, "two", **given), written(place, "cut", **given, trainer=zero)
         several(two, f"{cut}@1", f"{cut}@3", cut)
         for name in ("two", "cut"):
-            assert_same(made, place / name / made.name, atol=5e-5, rtol=1e-3)
-            assert_same(made / "critic", place / name / made.name / "critic", atol=5e-5, rtol=1e-3)
+            assert_same(trained, place / name / trained.name, atol=5e-5, rtol=1e-3)
+            assert_same(trained / "critic", place / name / trained.name / "critic", atol=5e-5, rtol=1e-3)
             for line, other in zip(log_of(place, name), log_of(place), strict=True):
                 for key in ("critic/loss", "critic/accuracy", "actor/loss", "actor/log_ratio", "critic/auc"):
                     assert (key in line) == (key in other)
@@ -249,8 +248,8 @@ def test_a_phase_goes_on_from_the_one_before_it():
         carried = {"carry_state": str(first / "rl_state"), "output_dir": str(place / "next")}
         given = webrl(model={"path": str(first)}, critic={"path": str(first / "critic")}, trainer=carried)
         second = train(place, **given)
-        told = [log_of(place, name)[0]["critic/loss"] for name in ("out", "next")]
-        assert told[1] < told[0]
+        rows = [log_of(place, name)[0]["critic/loss"] for name in ("out", "next")]
+        assert rows[1] < rows[0]
         assert log_of(place)[1]["actor/log_ratio"] == 0 == log_of(place, "next")[1]["actor/log_ratio"]
         assert weights_of(second).keys() == weights_of(first).keys()
 
@@ -258,12 +257,12 @@ def test_a_phase_goes_on_from_the_one_before_it():
 def test_an_adapter_is_trained_and_merged_for_both():
     with scratch() as place:
         model, _ = phase(place)
-        made = train(place, **webrl(model={"lora_rank": 4}, actor={"ppo_epochs": 2}))
-        assert weights_of(made).keys() == weights_of(model).keys()
+        trained = train(place, **webrl(model={"lora_rank": 4}, actor={"ppo_epochs": 2}))
+        assert weights_of(trained).keys() == weights_of(model).keys()
         first, second = log_of(place)[1:3]
         assert abs(first["actor/log_ratio"]) < 1e-5 < abs(second["actor/log_ratio"])
         before = weights_of(model)["model.layers.0.mlp.up_proj.weight"]
-        for folder, name in ((made, "model.layers"), (made / "critic", "layers")):
+        for folder, name in ((trained, "model.layers"), (trained / "critic", "layers")):
             assert (weights_of(folder)[f"{name}.0.mlp.up_proj.weight"] - before).abs().max() > 1e-4
 
 
@@ -273,9 +272,9 @@ def test_what_is_told_of_a_phase():
         head = json.loads((data / "rl.json").read_text())
         head["sampling"] |= {"top_k": 1}  # of replayed tokens most would have the probability 0
         (data / "rl.json").write_text(json.dumps(head))
-        made = train(place, **webrl(webrl={"beta": 0.5, "heads": 1}))
-        told = json.loads((made / "trainer_state.json").read_text())["webrl"]
-        assert (told["objective"], told["beta"], told["lam"], told["heads"]) == ("paper", 0.5, 0.5, 1)
+        trained = train(place, **webrl(webrl={"beta": 0.5, "heads": 1}))
+        result = json.loads((trained / "trainer_state.json").read_text())["webrl"]
+        assert (result["objective"], result["beta"], result["lam"], result["heads"]) == ("paper", 0.5, 0.5, 1)
         critic, actor, last = log_of(place)
         assert {"loss", "lr", "critic/loss", "critic/accuracy", "critic/grad_norm"} <= critic.keys()
         assert {"actor/loss", "actor/log_ratio", "actor/entropy", "actor/grad_norm"} <= actor.keys()
@@ -285,13 +284,13 @@ def test_what_is_told_of_a_phase():
         assert 0.5 < last["critic/auc"] <= 1 and 0 < last["critic/advantages/positive"] < 1
         assert last["critic/advantages/std"] > 0 and last["actor/reference_log_prob"] < 0
         assert {"timing_s/update_critic", "timing_s/update_actor", "timing_s/ref", "timing_s/values"} <= last.keys()
-        assert sorted(path.name for path in (made / "critic").iterdir()) == [
+        assert sorted(path.name for path in (trained / "critic").iterdir()) == [
             "config.json",
             "model.safetensors",
             "outcome_heads.safetensors",
         ]
         with check.assertRaisesRegex(TrainingError, "outcome_heads.safetensors: is of another kind of critic"):
-            train(place, **webrl(critic={"path": str(made / "critic")}))
+            train(place, **webrl(critic={"path": str(trained / "critic")}))
 
 
 def test_a_state_is_valued_once_and_counted_as_often_as_it_was_met():

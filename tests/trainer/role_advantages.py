@@ -19,8 +19,8 @@ def one_token_each(rewards, groups):
     return tokens_of(torch.tensor([[0, 1]] * len(rewards)), torch.tensor(rewards), torch.tensor(groups))
 
 
-def close(found, wanted, tolerance=1e-6):
-    torch.testing.assert_close(found.double(), torch.tensor(wanted, dtype=torch.float64), atol=tolerance, rtol=0)
+def close(rows, wanted, tolerance=1e-6):
+    torch.testing.assert_close(rows.double(), torch.tensor(wanted, dtype=torch.float64), atol=tolerance, rtol=0)
 
 
 def by_outcome(estimator, rewards, groups, **options):
@@ -39,8 +39,8 @@ def test_grpo_without_the_standard_deviation():
 
 
 def test_groups_are_apart_and_a_group_of_one_keeps_its_reward():
-    found = by_outcome("grpo", [3.0, 0.25, 1.0], [4, 9, 4])
-    close(found, [1 / (math.sqrt(2) + 1e-6), 0.25, -1 / (math.sqrt(2) + 1e-6)])
+    outcome = by_outcome("grpo", [3.0, 0.25, 1.0], [4, 9, 4])
+    close(outcome, [1 / (math.sqrt(2) + 1e-6), 0.25, -1 / (math.sqrt(2) + 1e-6)])
     close(by_outcome("rloo", [3.0, 0.25, 1.0], [4, 9, 4]), [2.0, 0.25, -2.0])
 
 
@@ -56,8 +56,8 @@ def test_rloo_by_hand():
 def test_a_failed_episode_is_no_zero():
     tokens = one_token_each([1.0, NAN, 0.5], [0, 0, 0])
     for name, wanted in (("grpo", 0.25 / (math.sqrt(0.125) + 1e-6)), ("rloo", 0.5)):
-        found = estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))[0]
-        close(found, [wanted, -wanted])
+        result = estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))[0]
+        close(result, [wanted, -wanted])
     alone = by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0])
     close(alone, [0.75])
 
@@ -89,9 +89,9 @@ def test_reinforce_plus_plus_is_whitened_over_all_tokens():
     returns = [0.125, 0.25, 1.0]
     tokens = tokens_of(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
     options = AlgorithmConfig(adv_estimator="reinforce_plus_plus", gamma=0.5)
-    found, _ = estimate(tokens, adv.outcome(tokens), options)
+    result, _ = estimate(tokens, adv.outcome(tokens), options)
     mean, deviation = statistics.mean(returns), statistics.stdev(returns)
-    close(found, [(value - mean) / deviation for value in returns])
+    close(result, [(value - mean) / deviation for value in returns])
 
 
 def test_remax_by_hand():
@@ -158,9 +158,9 @@ def test_random_batches_equal_the_padded_loops():
         wanted, wanted_gae = by_the_loop(mask, *rows, 0.97, 0.9)
         returns = adv.reinforce_plus_plus(tokens, rewards, gamma=0.97)
         close(spread(tokens, returns, mask.shape), wanted.tolist())
-        found, returns = adv.gae(tokens, rewards, values, gamma=0.97, lam=0.9)
-        close(spread(tokens, found, mask.shape), wanted_gae.tolist())
-        close(returns, (found + values).tolist())
+        result, returns = adv.gae(tokens, rewards, values, gamma=0.97, lam=0.9)
+        close(spread(tokens, result, mask.shape), wanted_gae.tolist())
+        close(returns, (result + values).tolist())
 
 
 def test_an_estimator_says_what_it_lacks():
@@ -188,8 +188,8 @@ def test_gigpo_by_hand():
     """Rows 0 and 2 answer anchor 7: returns 0.5 and 0. Rows 1 and 3 answer anchor 8: 1 and 0. Row 4 is alone."""
     tokens, anchors = two_episodes([7, 8, 7, 8, 9])
     options = {"gamma": 0.5, "norm_adv_by_std_in_grpo": False}
-    found = adv.gigpo(tokens, adv.outcome(tokens), anchors, step_advantage_w=2.0, **options)
-    close(found, [0.5 + 2 * 0.25, 0.5 + 2 * 0.5, -0.5 - 2 * 0.25, -0.5 - 2 * 0.5, -0.5])
+    result = adv.gigpo(tokens, adv.outcome(tokens), anchors, step_advantage_w=2.0, **options)
+    close(result, [0.5 + 2 * 0.25, 0.5 + 2 * 0.5, -0.5 - 2 * 0.25, -0.5 - 2 * 0.5, -0.5])
     scaled = adv.gigpo(tokens, adv.outcome(tokens), anchors, gamma=0.5)
     one = math.sqrt(0.5)  # two values lie one unbiased deviation apart: each is 1 / sqrt(2) of it from the mean
     close(scaled, [2 * one, 2 * one, -2 * one, -2 * one, -one], tolerance=1e-5)
@@ -199,8 +199,8 @@ def test_gigpo_compares_steps_of_a_group_only_and_counts_each_token_of_a_step():
     order = {"trajectory": torch.tensor([0, 1, 2]), "step": torch.tensor([0, 0, 0])}
     mask = torch.tensor([[0, 1, 1], [0, 1, 0], [0, 1, 0]])
     tokens = tokens_of(mask, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0, 0, 1]), **order)
-    found = adv.gigpo(tokens, adv.outcome(tokens), torch.zeros(4).long(), norm_adv_by_std_in_grpo=False)
-    close(found, [1.0, 1.0, -1.0, 0.0])
+    result = adv.gigpo(tokens, adv.outcome(tokens), torch.zeros(4).long(), norm_adv_by_std_in_grpo=False)
+    close(result, [1.0, 1.0, -1.0, 0.0])
 
 
 def test_gigpo_needs_the_observations():

@@ -15,10 +15,10 @@ def test_packed_sequences_are_computed_as_if_each_stood_alone_and_so_are_their_g
     register()
     model, sequences = tiny(BLOCKS), ids()
     packed = pack(sequences)
-    made = model(input_ids=packed.input_ids, position_ids=packed.position_ids, **packed.flash_arguments()).logits[0]
-    (of_packed,) = torch.autograd.grad(made.square().sum(), model.lm_head.weight)
+    logit = model(input_ids=packed.input_ids, position_ids=packed.position_ids, **packed.flash_arguments()).logits[0]
+    (of_packed,) = torch.autograd.grad(logit.square().sum(), model.lm_head.weight)
     alone = [model(input_ids=sequence[None]).logits[0] for sequence in sequences]
-    for part, wanted in zip(split(packed, made), alone, strict=True):
+    for part, wanted in zip(split(packed, logit), alone, strict=True):
         torch.testing.assert_close(part, wanted, atol=1e-5, rtol=1e-5)
     (of_each,) = torch.autograd.grad(sum(logits.square().sum() for logits in alone), model.lm_head.weight)
     torch.testing.assert_close(of_packed, of_each, atol=1e-4, rtol=1e-4)
@@ -35,7 +35,7 @@ def test_a_sequence_beyond_a_layer_s_window_is_refused():
     starts = torch.tensor([0, 3, 8], dtype=torch.int32)
     with check.assertRaisesRegex(TrainingError, "a layer sees 4 tokens, a sequence has 5"):
         blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=4)
-    made, _ = blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=5)
-    assert made.shape == (1, 8, 2, 4)
-    first = made[0, 3]
+    result, _ = blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=5)
+    assert result.shape == (1, 8, 2, 4)
+    first = result[0, 3]
     torch.testing.assert_close(first, states[0, :, 3])  # the first token of a sequence sees itself alone

@@ -19,14 +19,14 @@ def batch(place, **more):
 
 def test_rows_of_failed_and_greedy_episodes_are_not_trained():
     with scratch() as place:
-        found = read_batch(batch(place, greedy={2}))
-        assert [row.trajectory for row in found.rows] == [0, 3]
-        reward = found.trajectories.reward
+        result = read_batch(batch(place, greedy={2}))
+        assert [row.trajectory for row in result.rows] == [0, 3]
+        reward = result.trajectories.reward
         assert reward[0] == 1 and reward[1].isnan() and reward[2].isnan() and reward[3] == 0
-        assert found.trajectories.failed == 1
-        assert [None if math.isnan(x) else x for x in found.trajectories.baseline.tolist()] == [None, None, 0.5, 0.5]
-        found = read_batch(batch(place, greedy={2}), with_baseline=True)
-        assert [row.trajectory for row in found.rows] == [3]
+        assert result.trajectories.failed == 1
+        assert [None if math.isnan(x) else x for x in result.trajectories.baseline.tolist()] == [None, None, 0.5, 0.5]
+        result = read_batch(batch(place, greedy={2}), with_baseline=True)
+        assert [row.trajectory for row in result.rows] == [3]
 
 
 def test_a_success_is_what_the_batch_calls_one():
@@ -46,15 +46,15 @@ def test_tokens_are_in_the_order_of_trajectory_and_step():
         for row, (number, step) in zip(rows, [(1, 4), (0, 0), (1, 2), (0, 9)], strict=True):
             row |= {"number": number, "step": step}
         folder = write_batch(place / "data", rows, rewards=[1.0, 0.0], groups=[0, 0])
-        found = read_batch(folder)
-        assert [(row.trajectory, row.step) for row in found.rows] == [(0, 0), (0, 9), (1, 2), (1, 4)]
+        result = read_batch(folder)
+        assert [(row.trajectory, row.step) for row in result.rows] == [(0, 0), (0, 9), (1, 2), (1, 4)]
         counts = [sum(rows[place]["mask"]) for place in (1, 3, 2, 0)]
-        assert found.offsets.tolist() == [0, *torch.tensor(counts).cumsum(0).tolist()]
-        assert len(found.rollout_log_probs) == sum(counts)
-        made = found.tokens()
-        assert made.row.tolist() == [row for row, count in enumerate(counts) for _ in range(count)]
-        assert made.trajectory.tolist() == [0] * sum(counts[:2]) + [1] * sum(counts[2:])
-        assert made.last.nonzero()[:, 0].tolist() == [sum(counts[:2]) - 1, sum(counts) - 1]
+        assert result.offsets.tolist() == [0, *torch.tensor(counts).cumsum(0).tolist()]
+        assert len(result.rollout_log_probs) == sum(counts)
+        experience = result.tokens()
+        assert experience.row.tolist() == [row for row, count in enumerate(counts) for _ in range(count)]
+        assert experience.trajectory.tolist() == [0] * sum(counts[:2]) + [1] * sum(counts[2:])
+        assert experience.last.nonzero()[:, 0].tolist() == [sum(counts[:2]) - 1, sum(counts) - 1]
 
 
 def test_what_contradicts_itself_is_refused_with_its_line():
@@ -124,8 +124,8 @@ def test_what_was_sampled_from():
         head = json.loads((folder / "rl.json").read_text())
         head["sampling"] = {"temperature": 0.7, "top_k": -1, "top_p": 0.9, "min_p": None}
         (folder / "rl.json").write_text(json.dumps(head))
-        found = read_batch(folder)
-        assert (found.temperature, found.truncation.top_k, found.truncation.top_p) == (0.7, -1, 0.9)
+        result = read_batch(folder)
+        assert (result.temperature, result.truncation.top_k, result.truncation.top_p) == (0.7, -1, 0.9)
         for sampling, wanted in (({"temperature": 0}, "temperature 0"), ({"top_p": 1}, "sampling"), (None, "sampling")):
             (folder / "rl.json").write_text(json.dumps(head | {"sampling": sampling}))
             with check.assertRaisesRegex(TrainingError, wanted):
@@ -143,6 +143,6 @@ def test_the_staleness_of_rows_is_measured():
     ]
     with scratch() as place:
         batch = read_batch(write_batch(place, rows, rewards=[1.0, 0.0, 1.0], groups=[0, 0, 0], iteration=3))
-        made = compute_targets(batch, AlgorithmConfig(), batch.rollout_log_probs, reference=None, values=None)
-    assert (made.metrics["staleness/mean"], made.metrics["staleness/max"]) == (1.0, 2.0)
-    assert made.metrics["actor/rows_with_gradient"] == 1.0
+        batch_targets = compute_targets(batch, AlgorithmConfig(), batch.rollout_log_probs, reference=None, values=None)
+    assert (batch_targets.metrics["staleness/mean"], batch_targets.metrics["staleness/max"]) == (1.0, 2.0)
+    assert batch_targets.metrics["actor/rows_with_gradient"] == 1.0

@@ -87,22 +87,22 @@ def write(place):
 
 def first_gradient(place, world, name, **sections):
     """Train; return the policy's gradient of the first step as one vector, and the folder of the model."""
-    found = []
+    calls = []
 
     def keep(optimizer, *_):
         held = [value for group in optimizer.param_groups for value in group["params"]]
-        found.append(torch.cat([value.grad.detach().float().cpu().flatten() for value in held]))
+        calls.append(torch.cat([value.grad.detach().float().cpu().flatten() for value in held]))
 
     output = {"output_dir": str(place / name), **sections.pop("trainer", {})}
     with register_optimizer_step_pre_hook(keep):
-        made = train(place, world, **sections, trainer=output)
-    return found[0], made
+        trained = train(place, world, **sections, trainer=output)
+    return calls[0], trained
 
 
-def assert_near(found, wanted, most=1e-3):
+def assert_near(rows, wanted, most=1e-3):
     """Compare gradients by the length of their difference."""
     assert wanted.norm() > 0
-    check.assertLess(float((found - wanted).norm() / wanted.norm()), most)
+    check.assertLess(float((rows - wanted).norm() / wanted.norm()), most)
 
 
 def cosine(one, other):
@@ -114,8 +114,8 @@ def test_log_probs_equal_the_cpu_s():
         model = write(place)
         wanted = scores(place, model, CPU, **sized())
         for name in ("packed", "padded", "eager"):
-            found = scores(place, model, **sized(**PLANS[name]))
-            torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4, msg=lambda text, name=name: name + text)
+            result = scores(place, model, **sized(**PLANS[name]))
+            torch.testing.assert_close(result, wanted, atol=1e-4, rtol=1e-4, msg=lambda text, name=name: name + text)
             half = scores(place, model, **on_bf16(**PLANS[name]))
             check.assertLess(float((half - wanted).abs().mean()), 0.05, name)
 
@@ -129,8 +129,8 @@ def test_flash_attention_gives_the_same_log_probs():
         wanted = scores(place, model, CPU, **sized())
         for packed in (True, False):
             given = {"attn_implementation": "flash_attention_2", "use_remove_padding": packed}
-            found = scores(place, model, **on_bf16(model=given))
-            check.assertLess(float((found - wanted).abs().mean()), 0.05)
+            result = scores(place, model, **on_bf16(model=given))
+            check.assertLess(float((result - wanted).abs().mean()), 0.05)
 
 
 def test_gradients_and_updates_equal_the_cpu_s():
@@ -140,9 +140,9 @@ def test_gradients_and_updates_equal_the_cpu_s():
         for number, (name, given) in enumerate(plans.items()):
             wanted, updated = first_gradient(place, CPU, f"cpu{number}", **sized(**given))
             if GPU:  # a CPU need not be compared with itself
-                found, made = first_gradient(place, ALONE, f"device{number}", **sized(**given))
-                assert_near(found, wanted)
-                assert_same(made, updated, atol=1e-4, rtol=1e-3)
+                gradient, result = first_gradient(place, ALONE, f"device{number}", **sized(**given))
+                assert_near(gradient, wanted)
+                assert_same(result, updated, atol=1e-4, rtol=1e-3)
             half, _ = first_gradient(place, ALONE, f"bf16-{number}", **on_bf16(**given))
             check.assertGreater(cosine(half, wanted), 0.98, name)
 
@@ -156,11 +156,11 @@ def test_pictures_give_the_cpu_s_log_probs_and_gradients():
         torch.testing.assert_close(scores(place, model, **given), wanted, atol=1e-4, rtol=1e-4)
         half = scores(place, model, **given, trainer={"bf16": True})
         check.assertLess(float((half - wanted).abs().mean()), 0.05)
-        (gradient, updated), (found, made) = (
+        (gradient, updated), (result, outcome) = (
             first_gradient(place, world, name, **given) for world, name in ((CPU, "cpu"), (ALONE, "device"))
         )
-        assert_near(found, gradient)
-        assert_same(made, updated, atol=1e-4, rtol=1e-3)
+        assert_near(result, gradient)
+        assert_same(outcome, updated, atol=1e-4, rtol=1e-3)
 
 
 def test_webrl_s_critic_and_actor_equal_the_cpu_s():
@@ -173,7 +173,7 @@ def test_webrl_s_critic_and_actor_equal_the_cpu_s():
             for world, name in ((CPU, "cpu"), (ALONE, "device"))
         ]
         for part in ("", "critic"):
-            assert_same(*(made / part for made in models), atol=1e-4, rtol=1e-3)
+            assert_same(*(model / part for model in models), atol=1e-4, rtol=1e-3)
         for one, other in zip(log_of(place, "cpu"), log_of(place, "device"), strict=True):
             for name in one.keys() & {"critic/loss", "critic/accuracy", "loss"}:
                 check.assertAlmostEqual(one[name], other[name], places=3)
@@ -184,7 +184,7 @@ def test_chunked_log_probs_equal_all_logits_and_need_less_memory():
     states = torch.randn(tokens, hidden, device=DEVICE).requires_grad_()
     layer = (0.05 * torch.randn(vocabulary, hidden, device=DEVICE)).requires_grad_()
     labels = torch.randint(vocabulary, (tokens,), device=DEVICE)
-    slopes, made = torch.randn(tokens, device=DEVICE), []
+    slopes, calls = torch.randn(tokens, device=DEVICE), []
     for size in (chunk, tokens):
         if GPU:
             torch.cuda.reset_peak_memory_stats()
@@ -192,12 +192,12 @@ def test_chunked_log_probs_equal_all_logits_and_need_less_memory():
         log_probs, entropy = token_log_probs(states, layer, labels, chunk=size)
         gradients = torch.autograd.grad((slopes * (log_probs - 0.1 * entropy)).sum(), [states, layer])
         peak = torch.cuda.max_memory_allocated() - before if GPU else 0
-        made.append((log_probs.detach(), gradients, peak))
-    torch.testing.assert_close(made[0][0], made[1][0], atol=1e-4, rtol=1e-4)
-    for one, other in zip(made[0][1], made[1][1], strict=True):
+        calls.append((log_probs.detach(), gradients, peak))
+    torch.testing.assert_close(calls[0][0], calls[1][0], atol=1e-4, rtol=1e-4)
+    for one, other in zip(calls[0][1], calls[1][1], strict=True):
         assert_near(one, other)
     if GPU:
-        check.assertLess(made[0][2], made[1][2] / 2)
+        check.assertLess(calls[0][2], calls[1][2] / 2)
 
 
 def compare_zero(files):

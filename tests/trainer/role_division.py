@@ -6,16 +6,16 @@ from webgym_cli.trainer.engine.batching import MicroBatch, micro_batches, mini_b
 
 def test_mini_batches_hold_whole_trajectories_and_each_once_an_epoch():
     options = ActorSettings(ppo_mini_batch_size=2, ppo_epochs=3)
-    made = mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=4)
-    assert len(made) == 9
+    counts = mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=4)
+    assert len(counts) == 9
     for epoch in range(3):
-        rows = made[3 * epoch : 3 * epoch + 3]
+        rows = counts[3 * epoch : 3 * epoch + 3]
         assert sorted(row for part in rows for row in part) == list(range(8))
         for whole in ({0, 1}, {3, 4, 5}):
             assert sum(bool(whole & set(part)) for part in rows) == 1
-    assert made == mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=4)
-    assert made != mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=5)
-    assert made[:3] != made[3:6]
+    assert counts == mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=4)
+    assert counts != mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=5)
+    assert counts[:3] != counts[3:6]
 
 
 def test_without_a_size_the_batch_is_one_and_order_can_be_kept():

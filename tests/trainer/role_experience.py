@@ -13,27 +13,27 @@ NAN = math.nan
 
 def test_tokens_are_ordered_by_trajectory_step_and_position():
     mask = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 0], [0, 1, 1, 0]])
-    made = tokens_of(
+    tokens = tokens_of(
         mask,
         torch.tensor([0.5, 1.0]),
         torch.tensor([7, 7]),
         trajectory=torch.tensor([1, 0, 1]),
         step=torch.tensor([1, 0, 0]),
     )
-    assert made.row.tolist() == [0, 1, 1, 2, 2]
-    assert made.column.tolist() == [2, 1, 2, 1, 3]
-    assert made.trajectory.tolist() == [0, 1, 1, 1, 1]
-    assert made.last.tolist() == [True, False, False, False, True]
-    assert made.group.tolist() == [0, 0]
+    assert tokens.row.tolist() == [0, 1, 1, 2, 2]
+    assert tokens.column.tolist() == [2, 1, 2, 1, 3]
+    assert tokens.trajectory.tolist() == [0, 1, 1, 1, 1]
+    assert tokens.last.tolist() == [True, False, False, False, True]
+    assert tokens.group.tolist() == [0, 0]
 
 
 def test_failed_episodes_have_no_tokens():
     mask = torch.tensor([[0, 1, 1], [0, 1, 1], [0, 0, 1]])
-    made = tokens_of(mask, torch.tensor([1.0, NAN, 0.0]), torch.tensor([0, 0, 0]))
-    assert made.trajectory.tolist() == [0, 0, 2]
-    assert made.column.tolist() == [1, 2, 2]
-    assert made.valid.tolist() == [True, False, True]
-    assert made.total(torch.tensor([1.0, 2.0, 4.0])).tolist() == [3.0, 0.0, 4.0]
+    tokens = tokens_of(mask, torch.tensor([1.0, NAN, 0.0]), torch.tensor([0, 0, 0]))
+    assert tokens.trajectory.tolist() == [0, 0, 2]
+    assert tokens.column.tolist() == [1, 2, 2]
+    assert tokens.valid.tolist() == [True, False, True]
+    assert tokens.total(torch.tensor([1.0, 2.0, 4.0])).tolist() == [3.0, 0.0, 4.0]
 
 
 def refused(text, batch):

@@ -13,8 +13,8 @@ ROW = torch.tensor([8, 8, 3])
 
 
 def weights(**options):
-    found, capped = importance_weights(OLD, ROLLOUT, ROW, RolloutCorrectionSettings(**options))
-    return [round(value, 5) for value in found.tolist()], round(capped, 5)
+    result, capped = importance_weights(OLD, ROLLOUT, ROW, RolloutCorrectionSettings(**options))
+    return [round(value, 5) for value in result.tolist()], round(capped, 5)
 
 
 def test_token_ratios_are_truncated_at_the_cap():
@@ -22,8 +22,8 @@ def test_token_ratios_are_truncated_at_the_cap():
 
 
 def test_token_ratios_outside_of_the_cap_can_be_left_out():
-    found = weights(rollout_is="token", rollout_is_mode="mask", rollout_is_threshold=2.0)
-    assert found == ([0.0, 1.0, 0.0], 0.66667)
+    result = weights(rollout_is="token", rollout_is_mode="mask", rollout_is_threshold=2.0)
+    assert result == ([0.0, 1.0, 0.0], 0.66667)
 
 
 def test_a_row_has_the_product_of_its_tokens_ratios():
@@ -37,8 +37,8 @@ def test_no_correction():
 
 def test_the_mismatch_is_told_for_each_staleness():
     capped, _ = importance_weights(OLD, ROLLOUT, ROW, RolloutCorrectionSettings(rollout_is="token"))
-    found = mismatch_by_staleness(OLD, ROLLOUT, capped, torch.tensor([0, 0, 1]))
-    assert {name: round(value, 5) for name, value in found.items()} == {
+    mismatch = mismatch_by_staleness(OLD, ROLLOUT, capped, torch.tensor([0, 0, 1]))
+    assert {name: round(value, 5) for name, value in mismatch.items()} == {
         # ratios 3 and 1: (3 - ln 3 - 1 + 0) / 2; weights 2 and 1: 3^2 / (2 * 5)
         "rollout_corr/staleness_0/kl": 0.45069,
         "rollout_corr/staleness_0/ess": 0.9,
@@ -54,13 +54,13 @@ def test_weighted_samples_of_another_policy_have_the_right_expectation():
     policy, behaviour = torch.randn(50).double().log_softmax(0), torch.randn(50).double().log_softmax(0)
     score = torch.randn(50).double()
     options = RolloutCorrectionSettings(rollout_is_threshold=1e6)
-    found, _ = importance_weights(policy, behaviour, torch.arange(50), options)
-    torch.testing.assert_close((behaviour.exp() * found * score).sum(), (policy.exp() * score).sum())
+    result, _ = importance_weights(policy, behaviour, torch.arange(50), options)
+    torch.testing.assert_close((behaviour.exp() * result * score).sum(), (policy.exp() * score).sum())
 
 
 def test_the_weights_have_no_gradient_and_stay_finite():
     old = torch.tensor([0.0], requires_grad=True)
     options = RolloutCorrectionSettings(rollout_is_threshold=1e30)
-    found, _ = importance_weights(old, torch.tensor([-500.0]), torch.tensor([0]), options)
-    assert not found.requires_grad
-    torch.testing.assert_close(found, torch.tensor([math.exp(20)]))
+    result, _ = importance_weights(old, torch.tensor([-500.0]), torch.tensor([0]), options)
+    assert not result.requires_grad
+    torch.testing.assert_close(result, torch.tensor([math.exp(20)]))

@@ -45,10 +45,12 @@ def test_the_gradient_of_mse_is_the_log_ratio():
 def test_the_reward_is_penalised():
     batch = batch_of(torch.tensor([[0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
     options = AlgorithmConfig(adv_estimator="rloo", use_kl_in_reward=True, kl_ctrl=KlControlSettings(kl_coef=0.1))
-    made = compute_targets(batch, options, torch.tensor([-0.5]), reference=torch.tensor([-1.0]), values=None)
-    torch.testing.assert_close(made.tensors["advantages"], torch.tensor([0.95]))  # a group of one keeps its reward
-    check.assertAlmostEqual(made.metrics["critic/rewards/mean"], 0.95)
-    check.assertAlmostEqual(made.metrics["actor/reward_kl_penalty"], 0.5)
+    batch_targets = compute_targets(batch, options, torch.tensor([-0.5]), reference=torch.tensor([-1.0]), values=None)
+    torch.testing.assert_close(
+        batch_targets.tensors["advantages"], torch.tensor([0.95])
+    )  # a group of one keeps its reward
+    check.assertAlmostEqual(batch_targets.metrics["critic/rewards/mean"], 0.95)
+    check.assertAlmostEqual(batch_targets.metrics["actor/reward_kl_penalty"], 0.5)
 
 
 def test_the_adaptive_coefficient_by_hand():

@@ -33,13 +33,13 @@ def compare(chunk, temperature=1.0, truncation=None, use_bias=True):
     inputs = [hidden, weight, bias] if use_bias else [hidden, weight]
     bias = bias if use_bias else None
     towards = torch.randn(K), torch.randn(K)
-    found = token_log_probs(
+    result = token_log_probs(
         hidden, weight, labels, bias=bias, temperature=temperature, truncation=truncation, chunk=chunk
     )
     wanted = full(hidden, weight, bias, labels, temperature, truncation)
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(result, wanted, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-    grads = [torch.autograd.grad(pair, inputs, towards) for pair in (found, wanted)]
+    grads = [torch.autograd.grad(pair, inputs, towards) for pair in (result, wanted)]
     for one, other in zip(*grads, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
@@ -68,8 +68,8 @@ def test_what_can_be_sampled_has_probability_1_together():
 
 def test_a_label_outside_is_kept_beside_the_others():
     logits = torch.tensor([3.0, 2.0, 1.0])
-    found, _ = token_log_probs(torch.ones(1, 1), logits[:, None], torch.tensor([2]), truncation=Truncation(top_k=1))
-    torch.testing.assert_close(found, torch.tensor([1.0 - torch.logsumexp(torch.tensor([3.0, 1.0]), 0)]))
+    result, _ = token_log_probs(torch.ones(1, 1), logits[:, None], torch.tensor([2]), truncation=Truncation(top_k=1))
+    torch.testing.assert_close(result, torch.tensor([1.0 - torch.logsumexp(torch.tensor([3.0, 1.0]), 0)]))
 
 
 def test_log_probs_alone_and_frozen_output_layers():
@@ -84,10 +84,10 @@ def test_log_probs_alone_and_frozen_output_layers():
 
 def test_half_precision_equals_the_full_computation_in_half_precision():
     hidden, weight, bias, labels = layer(torch.bfloat16)
-    found, _ = token_log_probs(hidden, weight, labels, bias=bias, chunk=4)
+    result, _ = token_log_probs(hidden, weight, labels, bias=bias, chunk=4)
     wanted, _ = full(hidden, weight, bias, labels)
-    torch.testing.assert_close(found, wanted)
-    grads = [torch.autograd.grad(value.sum(), [hidden, weight]) for value in (found, wanted)]
+    torch.testing.assert_close(result, wanted)
+    grads = [torch.autograd.grad(value.sum(), [hidden, weight]) for value in (result, wanted)]
     for one, other in zip(*grads, strict=True):
         assert one.dtype == torch.bfloat16
         torch.testing.assert_close(one, other, atol=0.1, rtol=0.05)
@@ -101,11 +101,11 @@ class Largest(TorchDispatchMode):
         self.elements = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        for value in made if isinstance(made, tuple | list) else (made,):
+        result = function(*args, **(kwargs or {}))
+        for value in result if isinstance(result, tuple | list) else (result,):
             if isinstance(value, torch.Tensor):
                 self.elements = max(self.elements, value.numel())
-        return made
+        return result
 
 
 def test_the_logits_of_all_tokens_never_exist():

@@ -11,8 +11,8 @@ check = unittest.TestCase()
 MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
 
 
-def close(found, wanted):
-    torch.testing.assert_close(found.double(), torch.tensor(wanted, dtype=torch.float64), atol=1e-6, rtol=1e-6)
+def close(rows, wanted):
+    torch.testing.assert_close(rows.double(), torch.tensor(wanted, dtype=torch.float64), atol=1e-6, rtol=1e-6)
 
 
 def test_the_clipped_objective_by_hand():
@@ -21,12 +21,12 @@ def test_the_clipped_objective_by_hand():
     log_probs = torch.log(ratio).requires_grad_()
     advantages = torch.tensor([1.0, 1.0, -1.0, -1.0])
     row, totals = torch.zeros(4).long(), BatchNormalizer(4, 1)
-    made = policy_loss(log_probs, torch.zeros(4), advantages, row, totals, ActorSettings())
-    close(made.loss, (-1.2 - 0.5 + 0.8 + 3.0) / 4)
-    close(made.metrics["actor/pg_clipfrac"], 0.5)
-    close(made.metrics["actor/pg_clipfrac_lower"], 0.25)
-    close(made.metrics["actor/ppo_kl"], -float(torch.log(ratio).mean()))
-    made.loss.backward()
+    loss_term = policy_loss(log_probs, torch.zeros(4), advantages, row, totals, ActorSettings())
+    close(loss_term.loss, (-1.2 - 0.5 + 0.8 + 3.0) / 4)
+    close(loss_term.metrics["actor/pg_clipfrac"], 0.5)
+    close(loss_term.metrics["actor/pg_clipfrac_lower"], 0.25)
+    close(loss_term.metrics["actor/ppo_kl"], -float(torch.log(ratio).mean()))
+    loss_term.loss.backward()
     close(log_probs.grad, [0.0, -0.5 / 4, 0.0, 0.0])  # what is clipped has no gradient
 
 
@@ -50,8 +50,8 @@ def test_a_first_update_is_the_plain_policy_gradient():
 
 def test_extreme_ratios_stay_finite():
     row, totals = torch.zeros(1).long(), BatchNormalizer(1, 1)
-    made = policy_loss(torch.tensor([500.0]), torch.zeros(1), torch.tensor([-1.0]), row, totals, ActorSettings())
-    close(made.loss, 3.0)
+    loss_term = policy_loss(torch.tensor([500.0]), torch.zeros(1), torch.tensor([-1.0]), row, totals, ActorSettings())
+    close(loss_term.loss, 3.0)
 
 
 def test_each_aggregation_by_hand():
@@ -68,13 +68,13 @@ def test_each_aggregation_by_hand():
 
 def example(count=20):
     names = ("log_probs", "old", "advantages", "weights", "entropy", "reference")
-    made = {name: torch.randn(count).double() for name in names}
-    made["log_probs"] = made["log_probs"].requires_grad_()
-    return made, torch.arange(count) // 3  # rows of three tokens, the last of two
+    by_name = {name: torch.randn(count).double() for name in names}
+    by_name["log_probs"] = by_name["log_probs"].requires_grad_()
+    return by_name, torch.arange(count) // 3  # rows of three tokens, the last of two
 
 
 def test_micro_batches_add_up_to_the_whole():
-    made, row = example()
+    result, row = example()
     totals = BatchNormalizer(20, 7)
     parts = [row < 2, (row >= 2) & (row < 3), row >= 3]
     for mode in MODES:
@@ -83,7 +83,7 @@ def test_micro_batches_add_up_to_the_whole():
         )
 
         def share(chosen, options=options):
-            kept = {name: value[chosen] for name, value in made.items()}
+            kept = {name: value[chosen] for name, value in result.items()}
             first = (kept.pop("log_probs"), kept.pop("old"), kept.pop("advantages"))
             return policy_loss(*first, row[chosen], totals, options, **kept)
 
@@ -94,17 +94,17 @@ def test_micro_batches_add_up_to_the_whole():
 
 
 def test_the_terms_are_weighted_and_signed():
-    made, row = example()
+    result, row = example()
     totals = BatchNormalizer(20, 7)
-    first = (made["log_probs"], made["old"], made["advantages"], row, totals)
+    first = (result["log_probs"], result["old"], result["advantages"], row, totals)
     plain = policy_loss(*first, ActorSettings()).loss
-    more = {"entropy": made["entropy"], "reference": made["reference"]}
+    more = {"entropy": result["entropy"], "reference": result["reference"]}
     options = ActorSettings(entropy_coeff=0.25, use_kl_loss=True, kl_loss_coef=0.5, kl_loss_type="mse")
-    found = policy_loss(*first, options, **more)
-    kl = kl_estimate(made["log_probs"], made["reference"], "mse").mean()
-    torch.testing.assert_close(found.loss, plain - 0.25 * made["entropy"].mean() + 0.5 * kl)
-    torch.testing.assert_close(found.metrics["actor/kl_loss"], kl.detach())
-    close(found.metrics["actor/entropy"], float(made["entropy"].mean()))
+    loss_term = policy_loss(*first, options, **more)
+    kl = kl_estimate(result["log_probs"], result["reference"], "mse").mean()
+    torch.testing.assert_close(loss_term.loss, plain - 0.25 * result["entropy"].mean() + 0.5 * kl)
+    torch.testing.assert_close(loss_term.metrics["actor/kl_loss"], kl.detach())
+    close(loss_term.metrics["actor/entropy"], float(result["entropy"].mean()))
 
 
 def test_weights_correct_the_policy_gradient_only():
@@ -112,13 +112,13 @@ def test_weights_correct_the_policy_gradient_only():
     advantages, weights, entropy = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
     zeros = torch.zeros(2)
     options = ActorSettings(entropy_coeff=0.1)
-    found = policy_loss(zeros, zeros, advantages, row, totals, options, weights=weights, entropy=entropy)
-    close(found.loss, (-0.5 + 2.0) / 2 - 0.1 * 2.0)
+    loss_term = policy_loss(zeros, zeros, advantages, row, totals, options, weights=weights, entropy=entropy)
+    close(loss_term.loss, (-0.5 + 2.0) / 2 - 0.1 * 2.0)
 
 
 def test_a_term_without_its_input_is_refused():
-    made, row = example()
-    first = (made["log_probs"], made["old"], made["advantages"], row, BatchNormalizer(20, 7))
+    result, row = example()
+    first = (result["log_probs"], result["old"], result["advantages"], row, BatchNormalizer(20, 7))
     with check.assertRaisesRegex(ValueError, "entropy_coeff needs the policy's entropy"):
         policy_loss(*first, ActorSettings(entropy_coeff=0.1))
     with check.assertRaisesRegex(ValueError, "use_kl_loss needs the reference"):
@@ -134,19 +134,21 @@ def test_the_critic_by_hand():
     # v 1, was 0.2, return 0: clipped to 0.7, the worse counts: 1. v 0.1, was 1: clipped to 0.5, which is worse: 0.25
     values = torch.tensor([1.0, 0.1], requires_grad=True)
     row = torch.tensor([0, 1])
-    made = value_loss(values, torch.tensor([0.2, 1.0]), torch.zeros(2), row, BatchNormalizer(2, 2), cliprange_value=0.5)
-    close(made.loss, 0.5 * (1.0 + 0.25) / 2)
-    close(made.metrics["critic/vf_clipfrac"], 0.5)
-    close(made.metrics["critic/vpred_mean"], 0.55)
-    made.loss.backward()
+    loss_term = value_loss(
+        values, torch.tensor([0.2, 1.0]), torch.zeros(2), row, BatchNormalizer(2, 2), cliprange_value=0.5
+    )
+    close(loss_term.loss, 0.5 * (1.0 + 0.25) / 2)
+    close(loss_term.metrics["critic/vf_clipfrac"], 0.5)
+    close(loss_term.metrics["critic/vpred_mean"], 0.55)
+    loss_term.loss.backward()
     close(values.grad, [0.5, 0.0])
 
 
 def test_values_within_the_range_are_not_counted_as_clipped():
     values = torch.randn(1000)
     row, totals = torch.zeros(1000).long(), BatchNormalizer(1000, 1)
-    made = value_loss(values, values + 0.4 * torch.rand(1000), torch.randn(1000), row, totals, cliprange_value=0.5)
-    close(made.metrics["critic/vf_clipfrac"], 0.0)
+    loss_term = value_loss(values, values + 0.4 * torch.rand(1000), torch.randn(1000), row, totals, cliprange_value=0.5)
+    close(loss_term.metrics["critic/vf_clipfrac"], 0.0)
 
 
 def test_gspo_by_hand():
@@ -154,18 +156,20 @@ def test_gspo_by_hand():
     log_probs = torch.log(torch.tensor([2.0, 0.5, 1.5, 1.5])).requires_grad_()
     advantages, row = torch.tensor([3.0, 3.0, 1.0, 1.0]), torch.tensor([0, 0, 4, 4])
     options = ActorSettings(loss_mode="gspo", loss_agg_mode="seq-mean-token-mean")
-    made = policy_loss(log_probs, torch.zeros(4), advantages, row, BatchNormalizer(4, 2), options)
-    close(made.loss, (-3.0 - 1.2) / 2)
-    close(made.metrics["actor/pg_clipfrac"], 0.5)
-    made.loss.backward()
+    loss_term = policy_loss(log_probs, torch.zeros(4), advantages, row, BatchNormalizer(4, 2), options)
+    close(loss_term.loss, (-3.0 - 1.2) / 2)
+    close(loss_term.metrics["actor/pg_clipfrac"], 0.5)
+    loss_term.loss.backward()
     close(log_probs.grad, [-3.0 / 4, -3.0 / 4, 0.0, 0.0])  # the ratio's derivative, through the mean of its row
 
 
 def test_gspo_has_no_dual_clip():
     options = ActorSettings(loss_mode="gspo")
     ratio = torch.log(torch.tensor([5.0]))
-    made = policy_loss(ratio, torch.zeros(1), -torch.ones(1), torch.zeros(1).long(), BatchNormalizer(1, 1), options)
-    close(made.loss, 5.0)
+    loss_term = policy_loss(
+        ratio, torch.zeros(1), -torch.ones(1), torch.zeros(1).long(), BatchNormalizer(1, 1), options
+    )
+    close(loss_term.loss, 5.0)
 
 
 def test_cispo_by_hand():
@@ -175,8 +179,8 @@ def test_cispo_by_hand():
     old = (log_probs - torch.log(ratio)).detach()
     advantages, row = torch.tensor([1.0, -1.0, 2.0]), torch.zeros(3).long()
     options = ActorSettings(loss_mode="cispo", clip_ratio_low=1.0, clip_ratio_high=4.0)
-    made = policy_loss(log_probs, old, advantages, row, BatchNormalizer(3, 1), options)
-    close(made.loss, (-1.5 * math.log(0.6) + 0.5 * math.log(0.2) - 2 * 5 * math.log(0.8)) / 3)
-    made.loss.backward()
+    loss_term = policy_loss(log_probs, old, advantages, row, BatchNormalizer(3, 1), options)
+    close(loss_term.loss, (-1.5 * math.log(0.6) + 0.5 * math.log(0.2) - 2 * 5 * math.log(0.8)) / 3)
+    loss_term.loss.backward()
     close(log_probs.grad, [-1.5 / 3, 0.5 / 3, -10.0 / 3])
-    close(made.metrics["actor/pg_clipfrac"], 1 / 3)
+    close(loss_term.metrics["actor/pg_clipfrac"], 1 / 3)

@@ -25,8 +25,8 @@ def batch(rows=8, positions=20, observations=True):
     return tokens_of(mask, torch.rand(rows), group), mask, group
 
 
-def same(tokens, found, theirs):
-    torch.testing.assert_close(found.float(), flat(tokens, theirs).float(), atol=1e-5, rtol=1e-4)
+def same(tokens, rows, theirs):
+    torch.testing.assert_close(rows.float(), flat(tokens, theirs).float(), atol=1e-5, rtol=1e-4)
 
 
 def grpo_trainer():
@@ -143,8 +143,8 @@ def test_the_token_estimators_are_those_of_verl():
     greedy = torch.rand(8)
     same(tokens, adv.remax(tokens, given, greedy), core.compute_remax_outcome_advantage(rewards, greedy, mask)[0])
     advantages, returns = core.compute_gae_advantage_return(rewards, values, mask, 0.97, 0.9)
-    found, found_returns = adv.gae(tokens, given, flat(tokens, values), gamma=0.97, lam=0.9)
-    same(tokens, whiten(found), advantages)
+    result, found_returns = adv.gae(tokens, given, flat(tokens, values), gamma=0.97, lam=0.9)
+    same(tokens, whiten(result), advantages)
     same(tokens, found_returns, returns)
 
 

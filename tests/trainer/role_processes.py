@@ -30,12 +30,12 @@ def zero(stage):
 def test_two_processes_equal_one_which_goes_on_with_what_they_began():
     with scratch() as place:
         usual(place)
-        made = train(place, actor=STEPS)
+        trained = train(place, actor=STEPS)
         two, cut = (written(place, name, actor=STEPS) for name in ("two", "cut"))
         several(two, f"{cut}@2")
         train(place, actor=STEPS, trainer={"output_dir": str(place / "cut")})
         for name in ("two", "cut"):
-            assert_same(made, place / name / made.name, **CLOSE)
+            assert_same(trained, place / name / trained.name, **CLOSE)
             for one, other in zip(log_of(place, "out"), log_of(place, name), strict=True):
                 for key in ("loss", "actor/entropy", "actor/grad_norm", "actor/pg_clipfrac"):
                     assert (key in one) == (key in other)
@@ -55,10 +55,10 @@ def test_one_process_refuses_what_zero_divided_among_two():
 def test_zero_1_and_2_equal_plain_torch():
     with scratch() as place:
         usual(place)
-        made = train(place, actor=STEPS)
+        trained = train(place, actor=STEPS)
         several(*(written(place, f"zero{stage}", actor=STEPS, trainer=zero(stage)) for stage in (1, 2)))
         for stage in (1, 2):
-            assert_same(made, place / f"zero{stage}" / made.name, **CLOSE)
+            assert_same(trained, place / f"zero{stage}" / trained.name, **CLOSE)
             norms = [[line.get("actor/grad_norm") for line in log_of(place, name)] for name in ("out", f"zero{stage}")]
             for one, other in zip(*norms, strict=True):
                 assert abs(one - other) < 1e-3
@@ -87,18 +87,18 @@ def test_zero_3_with_reference_and_critic_equals_plain_torch_and_goes_on():
             "algorithm": {"adv_estimator": "gae"},
             "model": {"enable_gradient_checkpointing": True},
         }
-        made = train(place, **given)
+        trained = train(place, **given)
         cut = written(place, "cut", **given, trainer=zero(3))
         several(f"{cut}@2", cut)
-        assert_same(made, place / "cut" / made.name, **CLOSE)
-        assert_same(made / "critic", place / "cut" / made.name / "critic", **CLOSE)
-        assert weights_of(made / "critic")["weight"].any()
+        assert_same(trained, place / "cut" / trained.name, **CLOSE)
+        assert_same(trained / "critic", place / "cut" / trained.name / "critic", **CLOSE)
+        assert weights_of(trained / "critic")["weight"].any()
 
 
 def test_zero_3_with_an_adapter_equals_plain_torch():
     with scratch() as place:
         usual(place)
         given = {"actor": STEPS | {"use_kl_loss": True, "kl_loss_coef": 0.1}, "model": {"lora_rank": 4}}
-        made = train(place, **given)
+        trained = train(place, **given)
         several(written(place, "zero3", **given, trainer=zero(3)))
-        assert_same(made, place / "zero3" / made.name, **CLOSE)
+        assert_same(trained, place / "zero3" / trained.name, **CLOSE)

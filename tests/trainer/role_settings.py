@@ -22,20 +22,20 @@ def refused(text, **more):
 
 
 def test_the_example_s_names_and_defaults():
-    made = read(actor={"use_kl_loss": True, "optim": {"lr": 1, "betas": [0.8, 0.9]}})
-    assert (made.actor.clip_ratio, made.actor.clip_ratio_c, made.actor.ppo_epochs) == (0.2, 3.0, 1)
-    assert (made.actor.optim.lr, made.actor.optim.betas) == (1, (0.8, 0.9))
-    assert (made.needs_reference, made.needs_critic) == (True, False)
-    assert (made.algorithm.adv_estimator, made.algorithm.kl_ctrl.kl_coef) == ("grpo", 0.001)
-    assert (made.critic.optim.lr, made.model.logprob_chunk, made.trainer.carry_state) == (1e-5, 1024, None)
+    result = read(actor={"use_kl_loss": True, "optim": {"lr": 1, "betas": [0.8, 0.9]}})
+    assert (result.actor.clip_ratio, result.actor.clip_ratio_c, result.actor.ppo_epochs) == (0.2, 3.0, 1)
+    assert (result.actor.optim.lr, result.actor.optim.betas) == (1, (0.8, 0.9))
+    assert (result.needs_reference, result.needs_critic) == (True, False)
+    assert (result.algorithm.adv_estimator, result.algorithm.kl_ctrl.kl_coef) == ("grpo", 0.001)
+    assert (result.critic.optim.lr, result.model.logprob_chunk, result.trainer.carry_state) == (1e-5, 1024, None)
     assert read(algorithm={"adv_estimator": "gae"}).needs_critic
 
 
 def test_a_run_s_settings_are_the_trainer_s():
     run = RlSettings(algorithm={"gamma": 0.5}, actor={"optim": {"betas": [0.5, 0.6]}}, trainer={"save_freq": 7})
-    made = read(**run.model_dump(mode="json", exclude={"data", "replay", "model", "trainer"}))
-    assert (made.algorithm.gamma, made.actor, made.critic, made.ref) == (0.5, run.actor, run.critic, run.ref)
-    assert (made.webrl, made.needs_critic, made.needs_reference) == (run.webrl, True, True)
+    result = read(**run.model_dump(mode="json", exclude={"data", "replay", "model", "trainer"}))
+    assert (result.algorithm.gamma, result.actor, result.critic, result.ref) == (0.5, run.actor, run.critic, run.ref)
+    assert (result.webrl, result.needs_critic, result.needs_reference) == (run.webrl, True, True)
     model = read(model=run.model.model_dump() | {"path": "m"}).model
     assert model.model_dump(exclude={"path", "adapter", "trust_remote_code", "logprob_chunk"}) == run.model.model_dump()
     assert read(trainer=run.trainer.model_dump() | {"output_dir": "o"}).trainer.save_freq == 7

@@ -30,8 +30,8 @@ KL = {"use_kl_loss": True, "kl_loss_coef": 0.5, "kl_loss_type": "mse"}
 
 def learned(place, **sections):
     """Return what a finished training has computed before its first step."""
-    made = PolicyGradientTrainer(options(place, **sections), ALONE)
-    return batch_targets.load_targets(made.output, made.digest)
+    gradient_trainer = PolicyGradientTrainer(options(place, **sections), ALONE)
+    return batch_targets.load_targets(gradient_trainer.output, gradient_trainer.digest)
 
 
 def test_a_reference_of_its_own_is_scored_and_counts():
@@ -40,11 +40,11 @@ def test_a_reference_of_its_own_is_scored_and_counts():
         other = text_model(place / "other", seed=9)
         given = {"actor": KL, "ref": {"path": str(other)}}
         train(place, **given)
-        found = learned(place, **given)
+        learning = learned(place, **given)
         rows = [json.loads(line) for line in (place / "data" / "rows.jsonl").read_text().splitlines()]
         wanted = torch.cat(plain_log_probs(other, [row for row in rows if row["number"] != 6]))
-        torch.testing.assert_close(found.tensors["reference"], wanted, atol=1e-5, rtol=1e-5)
-        kl = kl_estimate(found.tensors["old_log_probs"], wanted, "mse").mean()
+        torch.testing.assert_close(learning.tensors["reference"], wanted, atol=1e-5, rtol=1e-5)
+        kl = kl_estimate(learning.tensors["old_log_probs"], wanted, "mse").mean()
         torch.testing.assert_close(log_of(place)[0]["actor/kl_loss"], float(kl), atol=1e-5, rtol=1e-4)
 
 
@@ -53,8 +53,8 @@ def test_without_one_the_reference_is_what_the_training_starts_from():
         usual(place)
         given = {"actor": KL | {"ppo_mini_batch_size": 2}}
         train(place, **given)
-        found = learned(place, **given)
-        assert found.tensors["reference"].equal(found.tensors["old_log_probs"])
+        learning = learned(place, **given)
+        assert learning.tensors["reference"].equal(learning.tensors["old_log_probs"])
         lines = log_of(place)
         assert lines[0]["actor/kl_loss"] < 1e-9 and lines[3]["actor/kl_loss"] > 0.01
 
@@ -68,10 +68,10 @@ def test_a_kl_in_the_reward_steers_its_coefficient():
             "algorithm": {"use_kl_in_reward": True, "kl_penalty": "mse", "kl_ctrl": control},
             "ref": {"path": str(other)},
         }
-        made = train(place, **given)
+        trained = train(place, **given)
         last = log_of(place)[-1]
         assert last["actor/reward_kl_penalty"] > 0.1
-        state = json.loads((made / "trainer_state.json").read_text())
+        state = json.loads((trained / "trainer_state.json").read_text())
         assert state["kl_coef"] == learned(place, **given).facts["kl_coef"]
         assert abs(state["kl_coef"] - 0.1 * (1 + 0.2 * 7 / 10)) < 1e-9
         assert last["critic/rewards/mean"] < last["critic/score/mean"]
@@ -84,25 +84,25 @@ def test_the_critic_learns_what_is_to_be_expected():
     with scratch() as place:
         usual(place)
         given = {**GAE, "actor": {"ppo_epochs": 30}, "critic": {"optim": {"lr": 0.02}, "cliprange_value": 100.0}}
-        made = train(place, **given)
+        trained = train(place, **given)
         steps = log_of(place)[:-1]
         # values are 0 at first: half the mean square of the returns, all of which are the rewards
-        found = learned(place, **given)
-        half = float(found.tensors["returns"].square().mean() / 2)
+        learning = learned(place, **given)
+        half = float(learning.tensors["returns"].square().mean() / 2)
         torch.testing.assert_close(steps[0]["critic/vf_loss"], half, atol=1e-5, rtol=1e-5)
         assert steps[-1]["critic/vf_loss"] < 0.2 * half
-        follow = {**GAE, "critic": {"path": str(made / "critic")}, "trainer": {"output_dir": str(place / "next")}}
+        follow = {**GAE, "critic": {"path": str(trained / "critic")}, "trainer": {"output_dir": str(place / "next")}}
         train(place, **follow)
         values = learned(place, **follow).tensors["values"]
-        assert float((values - found.tensors["returns"]).square().mean() / 2) < 0.2 * half
+        assert float((values - learning.tensors["returns"]).square().mean() / 2) < 0.2 * half
         assert log_of(place, "next")[-1]["critic/vf_explained_var"] > 0.5
 
 
 def test_only_the_critic_learns_while_it_warms_up():
     with scratch() as place:
         model, _ = usual(place, iteration=1)
-        made = train(place, **GAE, trainer={"critic_warmup": 2})
-        assert_same(model, made, atol=0, rtol=0)
+        trained = train(place, **GAE, trainer={"critic_warmup": 2})
+        assert_same(model, trained, atol=0, rtol=0)
         line = log_of(place)[0]
         assert line["critic/grad_norm"] > 0 and line["loss"] == line["critic/loss"] and "actor/loss" not in line
         train(place, **GAE, trainer={"critic_warmup": 1, "output_dir": str(place / "next")})
@@ -116,12 +116,12 @@ def test_an_adapter_is_trained_and_merged():
     with scratch() as place:
         model, _ = usual(place)
         running = PolicyGradientTrainer(options(place, **LORA), ALONE)
-        made = running.run()
-        before, after = weights_of(model), weights_of(made)
+        path = running.run()
+        before, after = weights_of(model), weights_of(path)
         assert before.keys() == after.keys()
         changed = {name for name in before if not before[name].equal(after[name])}
         assert changed == {name for name in before if "_proj.weight" in name}
-        worker_scores = scores(place, made)
+        worker_scores = scores(place, path)
         collate = running.factory.collator(model, running.engines["actor"].module.network)
         own = BatchRunner(running.options, ALONE, running.batch, collate).score(running.engines["actor"])
         torch.testing.assert_close(worker_scores, own, atol=1e-5, rtol=1e-5)
@@ -130,12 +130,12 @@ def test_an_adapter_is_trained_and_merged():
 def test_a_training_goes_on_with_the_adapter_of_the_one_before():
     with scratch() as place:
         model, _ = usual(place)
-        made = train(place, **LORA)
-        given = {**LORA, "model": {**LORA["model"], "path": str(model), "adapter": str(made / "adapter")}}
+        trained = train(place, **LORA)
+        given = {**LORA, "model": {**LORA["model"], "path": str(model), "adapter": str(trained / "adapter")}}
         following = {**given, "trainer": {"output_dir": str(place / "next")}}
         train(place, **following)
         torch.testing.assert_close(
-            learned(place, **following).tensors["old_log_probs"], scores(place, made), atol=1e-5, rtol=1e-5
+            learned(place, **following).tensors["old_log_probs"], scores(place, trained), atol=1e-5, rtol=1e-5
         )
         config = json.loads((place / "next/checkpoint-4/adapter/adapter_config.json").read_text())
         assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8, str(model))
@@ -147,14 +147,14 @@ def test_a_training_goes_on_with_the_adapter_of_the_one_before():
 def test_the_reference_of_an_adapter_is_the_model_without_it():
     with scratch() as place:
         model, _ = usual(place)
-        made = train(place, **LORA)
+        trained = train(place, **LORA)
         base = scores(place, model)
-        given = {**LORA, "trainer": {"carry_state": str(made / "rl_state"), "output_dir": str(place / "next")}}
+        given = {**LORA, "trainer": {"carry_state": str(trained / "rl_state"), "output_dir": str(place / "next")}}
         train(place, **given)
-        found = learned(place, **given)
-        torch.testing.assert_close(found.tensors["reference"], base, atol=1e-5, rtol=1e-5)
-        assert (found.tensors["old_log_probs"] - base).abs().max() > 1e-3
-        torch.testing.assert_close(found.tensors["old_log_probs"], scores(place, made), atol=1e-5, rtol=1e-5)
+        learning = learned(place, **given)
+        torch.testing.assert_close(learning.tensors["reference"], base, atol=1e-5, rtol=1e-5)
+        assert (learning.tensors["old_log_probs"] - base).abs().max() > 1e-3
+        torch.testing.assert_close(learning.tensors["old_log_probs"], scores(place, trained), atol=1e-5, rtol=1e-5)
 
 
 def test_carried_weights_are_exact_and_moments_stay():
@@ -163,10 +163,10 @@ def test_carried_weights_are_exact_and_moments_stay():
         model = text_model(place / "model", dtype=torch.bfloat16)
         rows = [json.loads(line) for line in (place / "data" / "rows.jsonl").read_text().splitlines()]
         assert len(rows) == 8 and weights_of(model)["model.norm.weight"].dtype == torch.bfloat16
-        made = train(place)
-        assert weights_of(made)["model.norm.weight"].dtype == torch.bfloat16
-        exact = torch.load(made / "rl_state" / "actor" / "states.pt", weights_only=True)
-        given = {"trainer": {"carry_state": str(made / "rl_state"), "output_dir": str(place / "next")}}
+        trained = train(place)
+        assert weights_of(trained)["model.norm.weight"].dtype == torch.bfloat16
+        exact = torch.load(trained / "rl_state" / "actor" / "states.pt", weights_only=True)
+        given = {"trainer": {"carry_state": str(trained / "rl_state"), "output_dir": str(place / "next")}}
         following = PolicyGradientTrainer(options(place, **given), ALONE)
         following._start(None)
         held = dict(following.engines["actor"].weights())
@@ -182,12 +182,12 @@ def test_the_finished_model_has_the_files_of_the_one_before():
         model, _ = usual(place)
         (model / "tokenizer.json").write_text("{}")
         (model / "chat_template.jinja").write_text("hello")
-        made = train(place)
-        assert (made / "chat_template.jinja").read_text() == "hello" and (made / "tokenizer.json").is_file()
-        assert json.loads((made / "config.json").read_text()) == json.loads((model / "config.json").read_text())
-        state = json.loads((made / "trainer_state.json").read_text())
+        trained = train(place)
+        assert (trained / "chat_template.jinja").read_text() == "hello" and (trained / "tokenizer.json").is_file()
+        assert json.loads((trained / "config.json").read_text()) == json.loads((model / "config.json").read_text())
+        state = json.loads((trained / "trainer_state.json").read_text())
         assert (state["global_step"], state["max_steps"]) == (1, 1)
         from transformers import AutoModelForCausalLM
 
-        loaded = AutoModelForCausalLM.from_pretrained(made)
-        assert loaded.lm_head.weight.equal(weights_of(made)["lm_head.weight"])
+        loaded = AutoModelForCausalLM.from_pretrained(trained)
+        assert loaded.lm_head.weight.equal(weights_of(trained)["lm_head.weight"])

@@ -49,16 +49,16 @@ def test_log_probs_equal_a_plain_forward_pass():
             for attention in ("sdpa", "eager"):
                 for packed in (True, False):
                     given = {"attn_implementation": attention, "use_remove_padding": packed}
-                    found = scores(place, model, model=given)
-                    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+                    result = scores(place, model, model=given)
+                    torch.testing.assert_close(result, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_rewarded_answers_become_more_probable_and_others_less():
     with scratch() as place:
         model, _ = usual(place)
         before = scores(place, model)
-        made = train(place)
-        change = scores(place, made) - before
+        trained = train(place)
+        change = scores(place, trained) - before
         signs = torch.repeat_interleave(
             torch.tensor([1.0, -1, 1, -1, -1, 1, 1]), read_batch(place / "data").offsets.diff()
         )
@@ -85,17 +85,17 @@ def test_an_estimator_of_a_plugin_file_trains():
         (place / "mine.py").write_text(ESTIMATOR)
         (place / "other.py").write_text("import a_library_that_is_not_here")
         plugins = [str(place / "other.py"), str(place / "mine.py")]
-        told = values(place, algorithm={"adv_estimator": "toy_centred"}) | {"plugins": plugins}
-        (place / "launch.json").write_text(json.dumps(told))
+        outcome = values(place, algorithm={"adv_estimator": "toy_centred"}) | {"plugins": plugins}
+        (place / "launch.json").write_text(json.dumps(outcome))
         assert main([str(place / "launch.json")]) == 0
-        (made,) = log_of(place)[-1:]
-        check.assertAlmostEqual(made["critic/advantages/max"], 1 - 4 / 7, 5)
+        (result,) = log_of(place)[-1:]
+        check.assertAlmostEqual(result["critic/advantages/max"], 1 - 4 / 7, 5)
         (place / "unknown.json").write_text(
-            json.dumps(told | {"plugins": plugins[:1], "algorithm": {"adv_estimator": "unheard_of"}})
+            json.dumps(outcome | {"plugins": plugins[:1], "algorithm": {"adv_estimator": "unheard_of"}})
         )
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        with contextlib.redirect_stderr(io.StringIO()) as output:
             assert main([str(place / "unknown.json")]) == 1
-        assert "other.py can't be imported" in said.getvalue()
+        assert "other.py can't be imported" in output.getvalue()
 
 
 def test_packed_equals_padded_however_it_is_divided():
@@ -108,15 +108,15 @@ def test_packed_equals_padded_however_it_is_divided():
     ]
     with scratch() as place:
         usual(place)
-        made = []
+        traineds = []
         for number, given in enumerate(variants):
             actor = {"ppo_mini_batch_size": 3, **given.get("actor", {})}
             given = {**given, "actor": actor, "trainer": {"output_dir": str(place / f"out{number}")}}
-            made.append(train(place, **given))
+            traineds.append(train(place, **given))
         before = weights_of(place / "model")["model.layers.0.mlp.up_proj.weight"]
-        assert (weights_of(made[0])["model.layers.0.mlp.up_proj.weight"] - before).abs().max() > 1e-3
-        for other in made[1:]:
-            assert_same(made[0], other, atol=2e-5, rtol=1e-4)
+        assert (weights_of(traineds[0])["model.layers.0.mlp.up_proj.weight"] - before).abs().max() > 1e-3
+        for other in traineds[1:]:
+            assert_same(traineds[0], other, atol=2e-5, rtol=1e-4)
 
 
 def test_an_interrupted_training_goes_on_bit_for_bit():
@@ -127,9 +127,9 @@ def test_an_interrupted_training_goes_on_bit_for_bit():
         for number in (1, 3, 5):
             with stopping_before(number), check.assertRaises(Stopped):
                 train(place, **cut)
-        made = train(place, **cut)
-        assert made.name == whole.name == "checkpoint-6"
-        assert_same(whole, made, atol=0, rtol=0)
+        trained = train(place, **cut)
+        assert trained.name == whole.name == "checkpoint-6"
+        assert_same(whole, trained, atol=0, rtol=0)
         lines, wanted = log_of(place, "cut"), log_of(place)
         assert [line["current_steps"] for line in lines] == [1, 2, 3, 4, 5, 6, 6]
         for line, other in zip(lines[:6], wanted[:6], strict=True):
@@ -146,12 +146,12 @@ def test_an_interrupted_training_goes_on_bit_for_bit():
 def test_a_finished_training_is_left_as_it_is_and_another_is_made_anew():
     with scratch() as place:
         usual(place)
-        made = train(place)
-        written = (made / "model.safetensors").stat().st_mtime_ns
-        assert train(place) == made
-        assert (made / "model.safetensors").stat().st_mtime_ns == written
+        trained = train(place)
+        written = (trained / "model.safetensors").stat().st_mtime_ns
+        assert train(place) == trained
+        assert (trained / "model.safetensors").stat().st_mtime_ns == written
         train(place, actor={"clip_ratio": 0.1})
-        assert (made / "model.safetensors").stat().st_mtime_ns > written
+        assert (trained / "model.safetensors").stat().st_mtime_ns > written
 
 
 def test_the_log_has_the_trainer_s_shape_and_the_metrics_names():
@@ -222,9 +222,9 @@ def test_a_row_that_is_too_long_names_the_setting():
 def test_states_of_another_training_are_not_gone_on_from():
     with scratch() as place:
         usual(place)
-        made = train(place)
+        trained = train(place)
         _, data = usual(place, seed=8)
-        carried = {"carry_state": str(made / "rl_state"), "output_dir": str(place / "next")}
+        carried = {"carry_state": str(trained / "rl_state"), "output_dir": str(place / "next")}
         train(place, trainer=carried)
         assert read_batch(data).digest
         with check.assertRaisesRegex(TrainingError, "states.pt: is missing"):
@@ -233,26 +233,26 @@ def test_states_of_another_training_are_not_gone_on_from():
             train(place, model={"lora_rank": 2}, trainer={**carried, "output_dir": str(place / "lora")})
 
 
-def told(*arguments):
+def run_main(*arguments):
     """Return the exit status of the command, and what it says."""
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        return main(list(arguments)), said.getvalue()
+    output = io.StringIO()
+    with contextlib.redirect_stderr(output):
+        return main(list(arguments)), output.getvalue()
 
 
 def test_the_command_says_in_a_line_what_is_wrong():
     with scratch() as place:
         file = place / "c.json"
-        assert told()[0] == 1
+        assert run_main()[0] == 1
         file.write_text(json.dumps({"data": "x", "giraffe": 1}))
-        assert told(str(file)) == (1, f"webgym: {file}: giraffe: unknown setting (and 2 more)\n")
+        assert run_main(str(file)) == (1, f"webgym: {file}: giraffe: unknown setting (and 2 more)\n")
         given = {"data": str(place), "model": {"path": str(place)}, "trainer": {"output_dir": str(place)}}
         file.write_text(json.dumps(given))
-        status, said = told(str(file))
-        assert (status, said.count("\n")) == (1, 1)
-        assert "rl.json: can't be read" in said
+        status, output = run_main(str(file))
+        assert (status, output.count("\n")) == (1, 1)
+        assert "rl.json: can't be read" in output
         usual(place)
         file.write_text(json.dumps(given | {"data": str(place / "data")}))
-        status, said = told(str(file))
-        assert (status, said.count("\n")) == (1, 1)
-        assert f"{place}: is no model that can be trained" in said
+        status, output = run_main(str(file))
+        assert (status, output.count("\n")) == (1, 1)
+        assert f"{place}: is no model that can be trained" in output

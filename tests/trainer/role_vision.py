@@ -86,7 +86,7 @@ def plain(model, place, rows):
     from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
     network = AutoModelForImageTextToText.from_pretrained(model, dtype=torch.float32).eval()
-    processor, found = AutoImageProcessor.from_pretrained(model), []
+    processor, calls = AutoImageProcessor.from_pretrained(model), []
     for entry in rows:
         ids, mask = torch.tensor(entry["input_ids"]), torch.tensor(entry["mask"], dtype=torch.bool)
         given = {}
@@ -96,8 +96,8 @@ def plain(model, place, rows):
             given["mm_token_type_ids"] = (ids == network.config.image_token_id).int()[None]
         with torch.no_grad():
             logs = network(input_ids=ids[None], **given).logits[0, :-1].log_softmax(-1)
-        found.append(logs.gather(-1, ids[1:, None])[:, 0][mask[1:]])
-    return torch.cat(found)
+        calls.append(logs.gather(-1, ids[1:, None])[:, 0][mask[1:]])
+    return torch.cat(calls)
 
 
 def test_the_vision_tower_is_not_given_the_lengths_of_the_text():
@@ -117,8 +117,8 @@ def test_log_probs_with_pictures_equal_a_plain_forward_pass():
         for packed in (True, False):
             for attention in ("sdpa", "eager"):
                 given = {"use_remove_padding": packed, "attn_implementation": attention}
-                found = scores(place, model, model=given, actor={"ppo_max_token_len_per_gpu": 60})
-                torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+                result = scores(place, model, model=given, actor={"ppo_max_token_len_per_gpu": 60})
+                torch.testing.assert_close(result, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_what_sees_is_frozen_unless_it_is_to_learn():
@@ -128,16 +128,16 @@ def test_what_sees_is_frozen_unless_it_is_to_learn():
         for frozen in (True, False):
             out = str(place / f"out{frozen}")
             given = {"freeze_vision_tower": frozen, "enable_gradient_checkpointing": True}
-            made = train(place, model=given, trainer={"output_dir": out}, actor={"ppo_max_token_len_per_gpu": 60})
-            after = weights_of(made)
+            trained = train(place, model=given, trainer={"output_dir": out}, actor={"ppo_max_token_len_per_gpu": 60})
+            after = weights_of(trained)
             assert before.keys() == after.keys()
             changed = {name for name in before if not before[name].equal(after[name])}
             assert any("language_model" in name for name in changed)
             assert any("visual" in name for name in changed) != frozen
-            assert (made / "preprocessor_config.json").is_file()
+            assert (trained / "preprocessor_config.json").is_file()
             torch.testing.assert_close(
-                scores(place, made, actor={"ppo_max_token_len_per_gpu": 60}),
-                plain(made, place, rows),
+                scores(place, trained, actor={"ppo_max_token_len_per_gpu": 60}),
+                plain(trained, place, rows),
                 atol=1e-5,
                 rtol=1e-5,
             )
@@ -175,8 +175,8 @@ def test_two_processes_equal_one_whoever_of_them_has_a_picture():
         alone = {}
         for name, given in kinds.items():
             alone[name] = train(place, **given, trainer={"output_dir": str(place / f"{name} alone")})
-        for name, made in alone.items():
-            assert_same(made, place / name / made.name, atol=5e-5, rtol=1e-3)
+        for name, result in alone.items():
+            assert_same(result, place / name / result.name, atol=5e-5, rtol=1e-3)
 
 
 def phase_seen(place):
@@ -188,11 +188,11 @@ def phase_seen(place):
         rows.append(
             row(at, names, model) | {"number": at // 2, "step": at % 2, "replayed": False, "last": bool(at % 2)}
         )
-    for at, found in enumerate(rows):
-        after = rows[at] if found["last"] else rows[at + 1]
+    for at, result in enumerate(rows):
+        after = rows[at] if result["last"] else rows[at + 1]
         ids = after["input_ids"][: after["mask"].index(1)]
         given = {"next_prompt": ids, "next_images": after["images"], "next_sizes": after["sizes"]}
-        found |= given
+        result |= given
     write_batch(place / "data", rows, rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
     return model, rows
 
@@ -202,7 +202,7 @@ def plain_values(model, critic, place, rows):
     from PIL import Image
     from transformers import AutoImageProcessor
 
-    (body, heads), processor, found = plain_critic(critic), AutoImageProcessor.from_pretrained(model), []
+    (body, heads), processor, smallests = plain_critic(critic), AutoImageProcessor.from_pretrained(model), []
     for entry in rows:
         ids, given = torch.tensor(prompt(entry)), {}
         if entry["images"]:
@@ -211,8 +211,8 @@ def plain_values(model, critic, place, rows):
             given["mm_token_type_ids"] = (ids == body.config.image_token_id).int()[None]
         with torch.no_grad():
             state = body(input_ids=ids[None], **given).last_hidden_state[0, -1]
-            found.append(min(float(head(state).softmax(-1)[1]) for head in heads))
-    return torch.tensor(found)
+            smallests.append(min(float(head(state).softmax(-1)[1]) for head in heads))
+    return torch.tensor(smallests)
 
 
 def test_critic_and_actor_of_webrl_learn_from_pictures():
@@ -220,15 +220,15 @@ def test_critic_and_actor_of_webrl_learn_from_pictures():
         model, rows = phase_seen(place)
         cut = {"ppo_max_token_len_per_gpu": 60}
         first = train(place, **webrl(actor=cut, trainer={"output_dir": str(place / "first")}))
-        told = {"lam": 0.0}  # the advantage is then the outcome less the value
-        made = train(place, **webrl(webrl=told, actor=cut, critic={"path": str(first / "critic")}))
-        digest = json.loads(next(made.parent.glob("*/trainer_state.json")).read_text())["digest"]
-        held = load_targets(made.parent, digest).tensors
+        fields = {"lam": 0.0}  # the advantage is then the outcome less the value
+        trained = train(place, **webrl(webrl=fields, actor=cut, critic={"path": str(first / "critic")}))
+        digest = json.loads(next(trained.parent.glob("*/trainer_state.json")).read_text())["digest"]
+        held = load_targets(trained.parent, digest).tensors
         lengths = [sum(entry["mask"]) for entry in rows]
         sums = torch.stack([part.sum() for part in plain(model, place, rows).split(lengths)])
         torch.testing.assert_close(held["reference"], sums, atol=1e-4, rtol=1e-4)
         outcome = torch.tensor([1.0, 1, 0, 0, 1, 1])
-        value = plain_values(model, made / "critic", place, rows)
+        value = plain_values(model, trained / "critic", place, rows)
         torch.testing.assert_close(held["advantages"], outcome - value, atol=1e-4, rtol=1e-3)
 
 
@@ -242,17 +242,19 @@ def test_the_same_words_beside_another_picture_are_another_state():
         write_batch(place / "data", [rows[0], twin, rows[0] | {"number": 2}], rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
         states = collect_states(read_batch(place / "data"), ends=False)
         check.assertEqual(states.before.tolist(), [0, 2, 0])
-        check.assertEqual([found.images[0].path.name for found in states.rows], ["small.png", "large.png", "other.png"])
+        check.assertEqual(
+            [train_row.images[0].path.name for train_row in states.rows], ["small.png", "large.png", "other.png"]
+        )
 
 
 def test_two_processes_of_webrl_equal_one_whoever_of_them_has_a_picture():
     with scratch() as place:
         phase_seen(place)
         given = webrl(actor={"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 60})
-        made = train(place, **given)
+        trained = train(place, **given)
         kinds = {"plain": {}, "zero2": {"deepspeed": str(SHIPPED / "ds_config_cpu_zero2.json")}}
         several(*(written(place, name, **given, trainer=trainer) for name, trainer in kinds.items()))
         for name in kinds:
-            found = place / name / made.name
-            assert_same(made, found, atol=5e-5, rtol=1e-3)
-            assert_same(made / "critic", found / "critic", atol=5e-5, rtol=1e-3)
+            result = place / name / trained.name
+            assert_same(trained, result, atol=5e-5, rtol=1e-3)
+            assert_same(trained / "critic", result / "critic", atol=5e-5, rtol=1e-3)

@@ -5,13 +5,13 @@ import torch
 from webgym_cli.trainer.webrl import webrl_losses as webrl
 
 
-def close(found, wanted):
-    torch.testing.assert_close(found.double(), torch.tensor(wanted, dtype=torch.float64), atol=1e-6, rtol=1e-6)
+def close(rows, wanted):
+    torch.testing.assert_close(rows.double(), torch.tensor(wanted, dtype=torch.float64), atol=1e-6, rtol=1e-6)
 
 
 def test_log_probs_are_summed_over_actions():
-    found = webrl.action_sums(torch.tensor([-1.0, -2.0, -4.0]), torch.tensor([1, 0, 1]), 3)
-    assert found.tolist() == [-2.0, -5.0, 0.0]
+    result = webrl.action_sums(torch.tensor([-1.0, -2.0, -4.0]), torch.tensor([1, 0, 1]), 3)
+    assert result.tolist() == [-2.0, -5.0, 0.0]
 
 
 def test_the_critic_by_hand():
@@ -23,13 +23,13 @@ def test_the_critic_by_hand():
 
 def test_the_papers_advantage_by_hand():
     # a step within a success: 0.5 · (0 + 0.6 - 0.4) + 0.5 · (1 - 0.4); its last step; a step of a failure
-    found = webrl.paper_advantage(
+    result = webrl.paper_advantage(
         torch.tensor([0.0, 1.0, 0.0]),
         torch.tensor([0.4, 0.6, 0.4]),
         torch.tensor([0.6, 0.0, 0.6]),
         torch.tensor([1.0, 1.0, 0.0]),
     )
-    close(found, [0.4, 0.4, -0.1])
+    close(result, [0.4, 0.4, -0.1])
 
 
 def test_the_papers_loss_by_hand():
@@ -42,13 +42,13 @@ def test_the_papers_loss_by_hand():
 
 def test_without_a_hold_the_papers_loss_is_the_limit_of_its_gradient():
     reference, advantage = torch.tensor([-1.5, -2.0]), torch.tensor([0.4, -0.2])
-    found = []
+    calls = []
     for beta in (0.0, 1e-6):
         log_probs = torch.tensor([-1.0, -3.0], requires_grad=True)
         webrl.paper_loss(log_probs, reference, advantage, beta).sum().backward()
-        found.append(log_probs.grad / (2 * beta or 1))
-    close(found[0], [-0.4, 0.2])
-    torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=1e-4)
+        calls.append(log_probs.grad / (2 * beta or 1))
+    close(calls[0], [-0.4, 0.2])
+    torch.testing.assert_close(calls[0], calls[1], atol=1e-4, rtol=1e-4)
 
 
 def test_the_return_of_a_reward_on_each_step_by_hand():
@@ -59,13 +59,13 @@ def test_the_return_of_a_reward_on_each_step_by_hand():
 
 
 def test_the_released_advantage_by_hand():
-    found = webrl.released_advantage(
+    result = webrl.released_advantage(
         torch.tensor([0.5, 0.9, 0.3]),
         torch.tensor([0.4, 0.1, 0.4]),
         torch.tensor([0.0, 1.0, 0.0]),
         torch.tensor([0.0, 1.0, 0.0]),
     )
-    close(found, [-0.15, 1.0, 0.05])
+    close(result, [-0.15, 1.0, 0.05])
 
 
 def test_the_released_loss_by_hand():

@@ -67,13 +67,13 @@ def plain_log_probs(folder, rows, temperature=1.0):
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    found = []
+    calls = []
     for row in rows:
         ids, mask = torch.tensor(row["input_ids"]), torch.tensor(row["mask"], dtype=torch.bool)
         with torch.no_grad():
             logs = (model(input_ids=ids[None]).logits[0, :-1] / temperature).log_softmax(-1)
-        found.append(logs.gather(-1, ids[1:, None])[:, 0][mask[1:]])
-    return found
+        calls.append(logs.gather(-1, ids[1:, None])[:, 0][mask[1:]])
+    return calls
 
 
 def some_rows(count=8, seed=3, longest=14):
@@ -93,9 +93,9 @@ def write_batch(folder, rows, *, rewards, groups, greedy=(), model=None, tempera
     folder.mkdir(parents=True, exist_ok=True)
     logs = plain_log_probs(model, rows, temperature) if model else [torch.full((sum(r["mask"]),), -9.0) for r in rows]
     lines = []
-    for row, found in zip(rows, logs, strict=True):
+    for row, result in zip(rows, logs, strict=True):
         value = {"trajectory": f"t{row['number']}", "group": groups[row["number"]], "steps": [row["step"]]}
-        lines.append(json.dumps({"images": [], "sizes": [], **value, "logprobs": found.tolist(), **row}) + "\n")
+        lines.append(json.dumps({"images": [], "sizes": [], **value, "logprobs": result.tolist(), **row}) + "\n")
     text = "".join(lines)
     (folder / "rows.jsonl").write_text(text)
     tell = [
@@ -120,7 +120,7 @@ def usual(place, *, rewards=(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, None, 1.0), seed=3, *
 
 def values(place, **sections):
     """Return settings for `usual`: each section's values are added to these."""
-    made = {
+    fields = {
         "data": str(place / "data"),
         "model": {"path": str(place / "model"), "enable_gradient_checkpointing": False},
         "trainer": {"output_dir": str(place / "out"), "bf16": False},
@@ -128,8 +128,8 @@ def values(place, **sections):
         "critic": {"optim": OPTIM, "grad_clip": 10.0},
     }
     for name, given in sections.items():
-        made[name] = {**made.get(name, {}), **given}
-    return made
+        fields[name] = {**fields.get(name, {}), **given}
+    return fields
 
 
 def options(place, **sections) -> TrainerOptions:
@@ -219,14 +219,14 @@ class Pair:
     def train(self, configs):
         """Train as `several.py` says; fail with what the processes said."""
         number, deadline = next(self._numbers), time.monotonic() + PATIENCE
-        said = self._errors.stat().st_size
+        st_size = self._errors.stat().st_size
         request = self._folder / f"{number}.new"
         request.write_text("\n".join(map(str, configs)))
         request.rename(self._folder / str(number))
         while not (self._folder / f"{number}.done").exists():
             if not self.runs or time.monotonic() > deadline:
                 self._processes.kill()
-                raise AssertionError(self._errors.read_text()[said:][-6000:])
+                raise AssertionError(self._errors.read_text()[st_size:][-6000:])
             time.sleep(0.02)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
@@ -23,7 +23,7 @@ from webgym_cli.util.files import (
 
 
 def ids(run, damage=None):
-    return [found.id for found in scan(run, Split.TRAIN, 0, damage)]
+    return [episode.id for episode in scan(run, Split.TRAIN, 0, damage)]
 
 
 def test_lines_come_back_in_order(run):

@@ -34,9 +34,9 @@ def file(tmp_path):
 
 @pytest.fixture
 def entries(monkeypatch):
-    found = []
-    monkeypatch.setattr(registry, "_read_entry_points", lambda: EntryPoints(found))
-    return lambda name, value: found.append(EntryPoint(name, value, "webgym.tools"))
+    entry_points = []
+    monkeypatch.setattr(registry, "_read_entry_points", lambda: EntryPoints(entry_points))
+    return lambda name, value: entry_points.append(EntryPoint(name, value, "webgym.tools"))
 
 
 def test_built_in_tools_are_found_by_name():
@@ -58,7 +58,7 @@ def test_a_tool_of_a_module_in_the_working_directory(file, monkeypatch):
 def test_a_tool_of_an_installed_package(entries):
     entries("adder", "webgym_cli.tools.calculator:calculator")
     assert TOOLS.find("adder").name == "calculator"
-    known = {found.name: found.origin for found in TOOLS.known()}
+    known = {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}
     assert known["calculator"] == "built in"
     assert "adder" in known
 
@@ -111,7 +111,7 @@ def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
     entries("calculator", "webgym_cli.tools.answer:answer")
     entries("broken", "no_such_module_at_all:x")
     assert TOOLS.find("calculator").name == "calculator"
-    known = {found.name: found for found in TOOLS.known()}
+    known = {registered_item.name: registered_item for registered_item in TOOLS.known()}
     assert known["calculator"].origin == "built in"
     assert known["broken"].item is None
     assert "ModuleNotFoundError" in known["broken"].problem
@@ -119,7 +119,7 @@ def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
 
 def test_tools_that_settings_name_are_listed_too(file):
     named = f"{file}:shout"
-    assert [found.name for found in TOOLS.known(["calculator", named])][-1] == named
+    assert [registered_item.name for registered_item in TOOLS.known(["calculator", named])][-1] == named
 
 
 ENVIRONMENT = """
@@ -142,7 +142,9 @@ def test_a_plugin_registers_under_a_name(tmp_path):
         import_plugins([str(path), str(path)])
         assert TOOLS.find("whisper")("A") == "a"
         assert "whisper" in TOOLS.names()
-        assert {found.name: found.origin for found in TOOLS.known()}["whisper"] == "plugins"
+        assert {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}[
+            "whisper"
+        ] == "plugins"
         with pytest.raises(UsageError, match="there is a tool 'calculator' already"):
             TOOLS.register("calculator", TOOLS.find("whisper"))
         with pytest.raises(UsageError, match="there is a tool 'whisper' already"):

@@ -34,12 +34,14 @@ class Machine:
 
 
 def test_a_browser_that_is_there_is_enough(tmp_path):
-    told = []
-    found = tmp_path / "chromium"
-    plan = plan_browser(lambda: found)
+    events = []
+    result = tmp_path / "chromium"
+    plan = plan_browser(lambda: result)
     assert plan.to_json()["state"] == "ready"
-    assert execute_browser(plan, told.append, lambda command, log: 1, lambda: found, lambda commands: False) == found
-    assert "already there" in told[0]
+    assert (
+        execute_browser(plan, events.append, lambda command, log: 1, lambda: result, lambda commands: False) == result
+    )
+    assert "already there" in events[0]
 
 
 @pytest.mark.parametrize(("needs", "commands"), [("playwright", 1), ("chromium-headless-shell", 1), ("chromium", 5)])
@@ -65,22 +67,22 @@ def test_without_root_no_system_package_is_tried(tmp_path, monkeypatch):
 
 
 def test_nothing_runs_as_root_without_consent(tmp_path):
-    machine, asked = Machine(tmp_path, "chromium"), []
+    machine, events = Machine(tmp_path, "chromium"), []
     with pytest.raises(VenvError) as caught:
-        execute_browser(plan_browser(machine.find), lambda line: None, machine.run, machine.find, asked.append)
+        execute_browser(plan_browser(machine.find), lambda line: None, machine.run, machine.find, events.append)
     assert not any("apt-get" in command for command in machine.commands)
     assert "--system-packages" in caught.value.hint
-    assert [command[-1] for command in asked[0]] == ["update", "fonts-liberation"]
+    assert [command[-1] for command in events[0]] == ["update", "fonts-liberation"]
 
 
 @pytest.mark.parametrize(("stdin", "stderr", "is_asked"), [(1, 1, 1), (0, 1, 0), (1, 0, 0)])
 def test_consent_is_asked_for_on_a_terminal_only(monkeypatch, stdin, stderr, is_asked):
-    asked = []
+    questions = []
     monkeypatch.setattr(output.sys.stdin, "isatty", lambda: stdin, raising=False)
     monkeypatch.setattr(output.sys.stderr, "isatty", lambda: stderr, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda question, err: not asked.append(question))
+    monkeypatch.setattr("typer.confirm", lambda question, err: not questions.append(question))
     assert output.Output().confirm("as root?") == is_asked
-    assert len(asked) == is_asked
+    assert len(questions) == is_asked
 
 
 def test_the_targets_of_make_ask_nothing():

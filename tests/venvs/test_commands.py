@@ -42,7 +42,7 @@ def test_the_doctor_fails_when_something_is_missing_and_says_what():
 
 def test_a_long_step_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "REPORT_SECONDS", 0.3)
-    told = []
+    events = []
     code = "import time; print('Collecting torch', flush=True); print('WARNING: x', flush=True); time.sleep(2); exit(3)"
-    assert asyncio.run(command.run_logged([sys.executable, "-c", code], tmp_path / "log", told.append)) == 3
-    assert any("Collecting torch" in line for line in told)
+    assert asyncio.run(command.run_logged([sys.executable, "-c", code], tmp_path / "log", events.append)) == 3
+    assert any("Collecting torch" in line for line in events)

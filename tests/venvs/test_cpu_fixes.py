@@ -46,8 +46,8 @@ def run(packages, code):
 
 
 def test_nothing_is_imported_at_start_up(tmp_path):
-    told = run(environment(tmp_path), "print('torch' in sys.modules, 'webgym_cpu_hook' in sys.modules)")
-    assert told.stdout.split() == ["False", "True"]
+    result = run(environment(tmp_path), "print('torch' in sys.modules, 'webgym_cpu_hook' in sys.modules)")
+    assert result.stdout.split() == ["False", "True"]
 
 
 def test_imports_are_not_held_up_by_garbage_collections(tmp_path):
@@ -55,19 +55,19 @@ def test_imports_are_not_held_up_by_garbage_collections(tmp_path):
 
 
 def test_missing_operators_are_declared_while_torchvision_is_imported(tmp_path):
-    told = run(environment(tmp_path), "import torchvision; print(*torchvision.AT_IMPORT)")
-    assert told.stdout.split() == ["torchvision::nms", "torchvision::qnms"], told.stderr
+    result = run(environment(tmp_path), "import torchvision; print(*torchvision.AT_IMPORT)")
+    assert result.stdout.split() == ["torchvision::nms", "torchvision::qnms"], result.stderr
 
 
 @pytest.mark.parametrize("case", [{"cuda": "13.0"}, {"built": True}], ids=["cuda", "working build"])
 def test_what_works_is_left_alone(tmp_path, case):
-    told = run(environment(tmp_path, **case), "import torchvision; print(torchvision.AT_IMPORT)")
-    assert told.stdout.strip() == "[]", told.stderr
+    result = run(environment(tmp_path, **case), "import torchvision; print(torchvision.AT_IMPORT)")
+    assert result.stdout.strip() == "[]", result.stderr
 
 
 def test_torchaudio_does_without_its_compiled_half(tmp_path):
-    told = run(environment(tmp_path), "import torchaudio; print(torchaudio.HAS)")
-    assert told.stdout.strip() == "False", told.stderr
+    result = run(environment(tmp_path), "import torchaudio; print(torchaudio.HAS)")
+    assert result.stdout.strip() == "False", result.stderr
 
 
 def test_where_torch_has_cuda_a_broken_torchaudio_is_told(tmp_path):

@@ -54,16 +54,16 @@ def test_the_plan_is_plain_data_and_changes_nothing(home):
 
 
 def test_it_is_made_once():
-    runner, told = Runner(), []
-    execute_setup(plan("train"), told.append, runner)
+    runner, events = Runner(), []
+    execute_setup(plan("train"), events.append, runner)
     environment = plan("train")[0].environment
     assert environment.complete
     assert len(runner.commands) == 3
     assert json.loads(environment.marker.read_text())["packages"] == {"torch": "2.13.0"}
     assert list(environment.path.glob("lib/*/site-packages/webgym_cpu_hook.pth"))
-    execute_setup(plan("train"), told.append, runner)
+    execute_setup(plan("train"), events.append, runner)
     assert len(runner.commands) == 3
-    assert "already there" in told[-1]
+    assert "already there" in events[-1]
 
 
 def test_environments_of_other_versions_are_named_and_kept(home):
@@ -71,10 +71,10 @@ def test_environments_of_other_versions_are_named_and_kept(home):
     for folder in (other, foreign):
         folder.mkdir(parents=True)
     for _ in range(2):
-        told = []
-        execute_setup(plan("train"), told.append, Runner())
-        assert [line for line in told if "another webgym version" in line] == [told[-1]]
-        assert str(other) in told[-1]
+        events = []
+        execute_setup(plan("train"), events.append, Runner())
+        assert [line for line in events if "another webgym version" in line] == [events[-1]]
+        assert str(other) in events[-1]
     assert other.is_dir() and foreign.is_dir()
 
 
@@ -140,10 +140,10 @@ def test_a_set_up_without_a_network_says_so(tmp_path):
 
 
 def test_an_environment_of_ones_own_is_left_alone(tmp_path):
-    runner, told = Runner(), []
-    execute_setup(plan("train", train=str(tmp_path)), told.append, runner)
+    runner, events = Runner(), []
+    execute_setup(plan("train", train=str(tmp_path)), events.append, runner)
     assert runner.commands == []
-    assert "of your own" in told[0]
+    assert "of your own" in events[0]
 
 
 def test_without_ensurepip_the_package_is_named(monkeypatch):

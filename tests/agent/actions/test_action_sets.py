@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.records.made import step, trajectory
+from tests.records.builders import step, trajectory
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.tools import describe_action
@@ -68,11 +68,11 @@ def test_the_actions_of_a_plugin_are_told_read_and_written(compass):
 def test_the_actions_of_a_plugin_are_stored(compass):
     spec = PromptSpec(version="compass")
     went = step(0, action=CustomAction(name="go", arguments={"way": "north"}), response="go north")
-    made = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": (went, step(1))})
-    again = Trajectory.model_validate_json(made.model_dump_json(by_alias=True))
-    assert again.steps == made.steps
+    episode = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": (went, step(1))})
+    again = Trajectory.model_validate_json(episode.model_dump_json(by_alias=True))
+    assert again.steps == episode.steps
     assert (again.prompt.version, type(again.steps[0].action)) == ("compass", CustomAction)
-    short = made.model_copy(update={"prompt": spec.model_copy(update={"history_window": 0})})
+    short = episode.model_copy(update={"prompt": spec.model_copy(update={"history_window": 0})})
     assert 'go({"way": "north"})' in render_step(short, 1).messages[1].content
 
 

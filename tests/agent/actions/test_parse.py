@@ -75,9 +75,9 @@ NOT_ACTIONS = {
 
 @pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
 def test_what_is_no_action_says_why(response, kind):
-    found = parse_web_action(response, MARKS)
-    assert isinstance(found, ParseError)
-    assert found.kind is kind
+    web_action = parse_web_action(response, MARKS)
+    assert isinstance(web_action, ParseError)
+    assert web_action.kind is kind
 
 
 BAD_POINTS = [[1], [1, 2, 3], [1, 1001], [-1, 2], ["1", "2"], [True, 2], [[1], 2], "1,2", {"x": 1}, [1e999, 2], None]
@@ -85,9 +85,9 @@ BAD_POINTS = [[1], [1, 2, 3], [1, 1001], [-1, 2], ["1", "2"], [True, 2], [[1], 2
 
 @pytest.mark.parametrize("point", [*BAD_POINTS, [10**400, 1]], ids=lambda point: str(point)[:30])
 def test_a_bad_point_is_no_action(point):
-    found = parse_web_action(call({"action": "left_click", "coordinate": point}, "computer_use"), POINTS)
-    assert isinstance(found, ParseError)
-    assert found.kind is Kind.INVALID_ARGUMENTS
+    web_action = parse_web_action(call({"action": "left_click", "coordinate": point}, "computer_use"), POINTS)
+    assert isinstance(web_action, ParseError)
+    assert web_action.kind is Kind.INVALID_ARGUMENTS
 
 
 def test_every_reason_has_an_example():
@@ -126,8 +126,8 @@ THOUGHTS = {
 
 @pytest.mark.parametrize(("response", "expected"), THOUGHTS.values(), ids=THOUGHTS)
 def test_no_thought_of_a_thinking_model_acts(response, expected):
-    found = parse_web_action(response, MARKS, thinking=True)
-    assert (found.kind if isinstance(found, ParseError) else found) == expected
+    web_action = parse_web_action(response, MARKS, thinking=True)
+    assert (web_action.kind if isinstance(web_action, ParseError) else web_action) == expected
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import json
 import jinja2
 import pytest
 
-from tests.records.made import shot, step
+from tests.records.builders import shot, step
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.agent.actions.call_formats import make_call_format
 from webgym_cli.agent.actions.parse import ParseError
@@ -136,8 +136,8 @@ def spoke(index, response, observation=NOTHING, **changes):
     return step(index, response=response, observation=observation, **changes)
 
 
-def results(*found):
-    return Observation(url="", results=tuple(ToolResult(**result) for result in found))
+def results(*rows):
+    return Observation(url="", results=tuple(ToolResult(**result) for result in rows))
 
 
 def test_the_first_prompt_has_the_tools_and_the_question():
@@ -155,11 +155,11 @@ def test_without_tools_nothing_is_said_of_them():
 
 
 def test_the_pictures_of_a_question_stand_before_it_in_each_round():
-    asked = results({"name": "question", "text": "", "image": shot(1)})
-    prompt = render(SPEC, "How many?", "", [], asked)
+    result = results({"name": "question", "text": "", "image": shot(1)})
+    prompt = render(SPEC, "How many?", "", [], result)
     assert prompt.messages[1].content == "<image>\nHow many?"
     assert prompt.images == (shot(1).sha256,)
-    past = [step(0, response=call()).model_copy(update={"observation": asked})]
+    past = [step(0, response=call()).model_copy(update={"observation": result})]
     later = render(SPEC, "How many?", "", past, results({"name": "draw", "text": "", "image": shot(2)}))
     assert later.images == (shot(1).sha256, shot(2).sha256)
 
@@ -243,10 +243,10 @@ def test_qwens_format_is_what_its_chat_template_says_of_tools():
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
     messages = [{"role": "system", "content": "Be brief."}]
-    told = environment.from_string(QWEN_TEMPLATE).render(tools=SPEC.tools, messages=messages)
+    text = environment.from_string(QWEN_TEMPLATE).render(tools=SPEC.tools, messages=messages)
     spec = SPEC.model_copy(update={"system_prompt": "Be brief.", "call_format": "qwen"})
     system = render(spec, "How many?", "", [], NOTHING).messages[0].content
-    assert told == f"<|im_start|>system\n{system}<|im_end|>\n"
+    assert text == f"<|im_start|>system\n{system}<|im_end|>\n"
 
 
 def test_react_is_read_with_several_actions_and_without_what_is_made_up():
@@ -306,19 +306,19 @@ def test_other_formats_write_what_they_read(form):
         ),
     ]
     for action in actions:
-        found = CALL_FORMATS.find(form).parse(written(action, form), spec, truncated=False, max_calls=4)
-        assert found == action
+        result = CALL_FORMATS.find(form).parse(written(action, form), spec, truncated=False, max_calls=4)
+        assert result == action
 
 
 def test_a_format_of_a_users_own_is_named_by_the_settings():
-    def read(said, tools):
-        if not said.startswith("?"):
-            return [], said
-        if len(said) == 1:
+    def read(reply, tools):
+        if not reply.startswith("?"):
+            return [], reply
+        if len(reply) == 1:
             raise ValueError("nothing is asked")
-        return [("calculator", {"expression": said[1:]})], ""
+        return [("calculator", {"expression": reply[1:]})], ""
 
-    own = make_call_format(lambda tools: "Ask with ?", read, lambda said, calls: said, lambda text: f"= {text}")
+    own = make_call_format(lambda tools: "Ask with ?", read, lambda text, calls: text, lambda text: f"= {text}")
     CALL_FORMATS.register("question_mark", own)
     try:
         spec = SPEC.model_copy(update={"call_format": "question_mark"})

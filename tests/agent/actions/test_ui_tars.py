@@ -57,9 +57,9 @@ def test_a_call_is_read_as_its_action_and_written_the_same_way(call):
     ],
 )
 def test_what_is_no_call_of_the_set_is_said(response, kind, words):
-    found = parse(response)
-    assert isinstance(found, ParseError) and found.kind is kind
-    assert words in found.detail
+    parsed = parse(response)
+    assert isinstance(parsed, ParseError) and parsed.kind is kind
+    assert words in parsed.detail
 
 
 def test_a_reply_that_was_cut_off_is_told_apart():

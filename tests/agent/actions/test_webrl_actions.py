@@ -146,10 +146,10 @@ NOT_ACTIONS = {
 
 @pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
 def test_what_is_no_action_says_why(response, kind):
-    found = parse_webrl_action(response)
-    assert isinstance(found, ParseError), found
-    assert found.kind is kind
-    assert found.detail
+    webrl_action = parse_webrl_action(response)
+    assert isinstance(webrl_action, ParseError), webrl_action
+    assert webrl_action.kind is kind
+    assert webrl_action.detail
 
 
 LENIENT = {

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.made import png, shot, step
+from tests.records.builders import png, shot, step
 from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt, render
 from webgym_cli.errors import StoreError
@@ -17,11 +17,11 @@ class Loader:
     """Gives the images 0 to 9 and counts how often each was asked for."""
 
     def __init__(self):
-        self.asked = []
+        self.requests = []
         self.images = {shot(number).sha256: png(number) for number in range(10)}
 
     def __call__(self, sha256):
-        self.asked.append(sha256)
+        self.requests.append(sha256)
         return self.images[sha256]
 
 
@@ -48,32 +48,32 @@ def test_an_image_is_read_once_for_all_prompts_that_show_it():
         ]
         assert len(shown) == min(number, 4) + 1
         past.append(step(number))
-    assert loader.asked == [shot(number).sha256 for number in range(10)]
+    assert loader.requests == [shot(number).sha256 for number in range(10)]
 
 
 def test_what_was_not_used_for_longest_makes_room():
     loader = Loader()
     one = len(EncodedImages(loader).part(shot(0).sha256))
-    loader.asked.clear()
+    loader.requests.clear()
     images = EncodedImages(loader, limit=2 * one + one // 2)
     for number in (0, 1, 0, 2, 0, 1):  # 2 drives out 1, since 0 was used after it
         assert decoded(images.part(shot(number).sha256)) == png(number)
-    assert loader.asked == [shot(number).sha256 for number in (0, 1, 2, 1)]
+    assert loader.requests == [shot(number).sha256 for number in (0, 1, 2, 1)]
 
 
 def test_an_image_beyond_the_limit_is_sent_and_not_kept():
     loader = Loader()
     images = EncodedImages(loader, limit=10)
     assert [decoded(images.part(shot(1).sha256)) for _ in range(2)] == [png(1)] * 2
-    assert len(loader.asked) == 2
+    assert len(loader.requests) == 2
 
 
 def test_an_image_that_is_gone_is_told():
-    def gone(sha256):
+    def raise_missing(sha256):
         raise StoreError("gone")
 
     with pytest.raises(StoreError, match="gone"):
-        EncodedImages(gone).part("0" * 64)
+        EncodedImages(raise_missing).part("0" * 64)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))

@@ -14,12 +14,12 @@ from webgym_cli.records.failure import FailureKind
 @pytest.fixture
 async def hosts(monkeypatch):
     monkeypatch.setattr(balance, "RETRY_DELAY", 0.01)
-    made = [Host(name) for name in "abc"]
-    for host in made:
-        host.log = made[0].log
+    result = [Host(name) for name in "abc"]
+    for host in result:
+        host.log = result[0].log
         await host.start()
-    yield made
-    for host in made:
+    yield result
+    for host in result:
         host.gate.set()
         await host.stop()
 
@@ -41,17 +41,17 @@ async def over(monkeypatch):
 
 
 def counted(policy, host, *names):
-    found = policy.servers()[host.url]
-    return tuple(found[name] for name in names)
+    result = policy.servers()[host.url]
+    return tuple(result[name] for name in names)
 
 
 async def together(policy, count):
     return await asyncio.gather(*(policy.reply(PROMPT) for _ in range(count)))
 
 
-async def failure(asked):
+async def failure(requested):
     with pytest.raises(BoundaryError) as caught:
-        await asked
+        await requested
     return caught.value
 
 
@@ -61,15 +61,15 @@ async def test_a_request_goes_where_the_fewest_are_outstanding(hosts, over):
         host.gate.clear()
     first = {asyncio.create_task(policy.reply(PROMPT)) for _ in range(9)}
     for host in hosts:
-        await host.until(lambda host=host: host.asked == 3)
+        await host.until(lambda host=host: host.received == 3)
         assert counted(policy, host, "requests", "outstanding") == (3, 3)
     hosts[1].gate.set()
     while len(first) > 6:
         _, first = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     hosts[1].gate.clear()
     second = {asyncio.create_task(policy.reply(PROMPT)) for _ in range(3)}
-    await hosts[1].until(lambda: hosts[1].asked == 6)
-    assert [host.asked for host in hosts] == [3, 6, 3]
+    await hosts[1].until(lambda: hosts[1].received == 6)
+    assert [host.received for host in hosts] == [3, 6, 3]
     for host in hosts:
         host.gate.set()
     await asyncio.gather(*first, *second)
@@ -137,12 +137,12 @@ async def test_it_leaves_a_server_that_is_much_busier(hosts, over):
     waiting = []
     for count in range(1, balance.AFFINITY_SLACK + 2):
         waiting.append(asyncio.create_task(policy.reply(asks("it"))))
-        await busy.until(lambda count=count: busy.asked == 1 + count)
-    assert idle.asked == 0
+        await busy.until(lambda count=count: busy.received == 1 + count)
+    assert idle.received == 0
     await policy.reply(asks("it"))
-    assert (busy.asked, idle.asked) == (2 + balance.AFFINITY_SLACK, 1)
+    assert (busy.received, idle.received) == (2 + balance.AFFINITY_SLACK, 1)
     await policy.reply(asks("it"))  # where it is now at home
-    assert idle.asked == 2
+    assert idle.received == 2
     busy.gate.set()
     await asyncio.gather(*waiting)
 
@@ -189,7 +189,7 @@ async def test_a_server_that_dies_loses_no_request_and_comes_back(hosts, over):
     stays.gate.clear()
     dies.gate.clear()
     under_way = asyncio.create_task(together(policy, 8))
-    await dies.until(lambda: dies.asked == 4)
+    await dies.until(lambda: dies.received == 4)
     await dies.stop()
     stays.gate.set()
     dies.gate.set()
@@ -213,7 +213,7 @@ async def test_a_server_that_hangs_is_left_alone(hosts, over):
     hangs.gate.clear()
     assert (await policy.reply(PROMPT)).text == "Hi."
     await together(policy, 6)
-    assert (hangs.asked, works.answered) == (1, 7)
+    assert (hangs.received, works.answered) == (1, 7)
     assert counted(policy, hangs, "failures", "opened", "open", "outstanding") == (1, 1, 1, 0)
 
 
@@ -222,7 +222,7 @@ async def test_a_refused_request_is_nobody_elses_and_no_fault_of_the_server(host
     policy = over(*hosts)
     hosts[0].status = status
     assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_REFUSED
-    assert (hosts[1].asked, hosts[2].asked) == (0, 0)
+    assert (hosts[1].received, hosts[2].received) == (0, 0)
     assert counted(policy, hosts[0], "requests", "failures", "opened", "open") == (1, 0, 0, 0)
 
 
@@ -232,7 +232,7 @@ async def test_a_server_that_refuses_whatever_it_is_asked_draws_no_requests(host
     hosts[0].status = hosts[0].health = status
     assert len(await together(policy, 9)) == 9
     await hosts[0].until(lambda: hosts[0].probed >= 3)
-    assert hosts[0].asked <= 3
+    assert hosts[0].received <= 3
     assert counted(policy, hosts[0], "opened", "open") == (1, 1)
 
 
@@ -262,7 +262,7 @@ async def test_a_single_server_is_asked_again_once_it_answers(hosts, over, statu
     hosts[0].statuses, hosts[0].health = [status], status
     request = asyncio.create_task(policy.reply(PROMPT))
     await hosts[0].until(lambda: hosts[0].probed >= 3)
-    assert hosts[0].asked == 1
+    assert hosts[0].received == 1
     hosts[0].health = 200
     assert (await request).text == "Hi."
     assert counted(policy, hosts[0], "failures", "opened", "open") == (1, 1, 0)
@@ -318,7 +318,7 @@ async def test_a_server_that_answers_probes_but_fails_requests_gets_ever_fewer(h
     async with asyncio.timeout(30):
         while counted(policy, fails, "opened") < (3,):
             await policy.reply(PROMPT)
-    assert fails.asked == counted(policy, fails, "failures")[0] <= works.answered
+    assert fails.received == counted(policy, fails, "failures")[0] <= works.answered
     assert policy._servers[1].delay == 0.04
 
 
@@ -326,7 +326,7 @@ async def test_a_request_that_was_in_flight_brings_a_server_back(hosts, over):
     policy = over(hosts[0], policy_retries=0)
     hosts[0].gate.clear()
     slow = asyncio.create_task(policy.reply(PROMPT))
-    await hosts[0].until(lambda: hosts[0].asked == 1)
+    await hosts[0].until(lambda: hosts[0].received == 1)
     policy._take_out(policy._servers[0], BoundaryError(FailureKind.POLICY_UNAVAILABLE, "another request failed"))
     waits = asyncio.create_task(policy.reply(PROMPT))
     hosts[0].gate.set()
@@ -338,7 +338,7 @@ async def test_a_cancelled_request_gives_its_place_back(hosts, over):
     policy = over(*hosts[:2])
     hosts[0].gate.clear()
     request = asyncio.create_task(policy.reply(PROMPT))
-    await hosts[0].until(lambda: hosts[0].asked == 1)
+    await hosts[0].until(lambda: hosts[0].received == 1)
     request.cancel()
     await asyncio.wait([request])
     assert request.cancelled()

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.records.made import png, shot
+from tests.records.builders import png, shot
 from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.policy import ChatPolicy, ServerMisconfiguredError, digest_tokens
 from webgym_cli.agent.prompt import render
@@ -95,13 +95,13 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    result = Server()
+    thread = threading.Thread(target=result.serve_forever, args=(0.01,))
     thread.start()
-    yield made
-    made.shutdown()
+    yield result
+    result.shutdown()
     thread.join()
-    made.server_close()
+    result.server_close()
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def connect(server, monkeypatch):
     policies = []
 
     def policy(sampling=None, url=None, logprobs=None, **limits):
-        made = ChatPolicy(
+        chat_policy = ChatPolicy(
             RolloutSettings.model_validate({"policy_timeout": 10, **limits}).endpoint(
                 url or f"http://127.0.0.1:{server.server_port}/v1", "policy"
             ),
@@ -118,12 +118,12 @@ async def connect(server, monkeypatch):
             EncodedImages({shot(0).sha256: png(0)}.__getitem__),
             logprobs=logprobs,
         )
-        policies.append(made)
-        return made
+        policies.append(chat_policy)
+        return chat_policy
 
     yield policy
-    for made in policies:
-        await made.close()
+    for chat_policy in policies:
+        await chat_policy.close()
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def ask(connect):
     return reply
 
 
-async def failure(asked):
+async def failure(requested):
     with pytest.raises(BoundaryError) as caught:
-        await asked
+        await requested
     return caught.value.kind
 
 
@@ -172,15 +172,15 @@ async def test_vllm_is_asked_for_just_what_the_policy_says_that_it_samples_from(
     policy = connect(LIMITED, logprobs="processed")
     before = policy.sampling(greedy=False)
     await policy.reply(PROMPT)
-    told = policy.sampling(greedy=False)
-    assert told == before == Sampling(**LIMITED, logprobs="processed")
-    assert {name: server.requests[0][name] for name in LIMITED} == told.model_dump(exclude={"logprobs"}) == LIMITED
+    result = policy.sampling(greedy=False)
+    assert result == before == Sampling(**LIMITED, logprobs="processed")
+    assert {name: server.requests[0][name] for name in LIMITED} == result.model_dump(exclude={"logprobs"}) == LIMITED
 
 
-@pytest.mark.parametrize(("asked", "sampled"), [(0.001, 0.01), (0.01, 0.01), (0.02, 0.02), (0.0, 0.0)])
-async def test_vllm_is_asked_for_no_temperature_that_it_would_raise_in_silence(connect, server, asked, sampled):
+@pytest.mark.parametrize(("value", "sampled"), [(0.001, 0.01), (0.01, 0.01), (0.02, 0.02), (0.0, 0.0)])
+async def test_vllm_is_asked_for_no_temperature_that_it_would_raise_in_silence(connect, server, value, sampled):
     server.version = (200, {"version": "0.32.0"})
-    policy = connect({"temperature": asked})
+    policy = connect({"temperature": value})
     await policy.reply(PROMPT)
     assert server.requests[0]["temperature"] == policy.sampling(greedy=False).temperature == sampled
 
@@ -229,8 +229,8 @@ async def test_a_web_page_that_mentions_a_version_is_not_vllm(ask, server):
 
 async def test_token_ids_and_log_probabilities_are_kept(ask, server):
     server.version, server.answers = (200, {"version": "0.32.0"}), [(200, VLLM_ANSWER)]
-    found = (await ask()).generation
-    assert found.model_dump() == {
+    generation = (await ask()).generation
+    assert generation.model_dump() == {
         "prompt_tokens": 7,
         "cached_tokens": 0,
         "completion_tokens": 2,
@@ -241,7 +241,7 @@ async def test_token_ids_and_log_probabilities_are_kept(ask, server):
         "other_model": None,
         "policy_version": None,
     }
-    assert digest_tokens([1, 22, 3]) == found.prompt_token_digest
+    assert digest_tokens([1, 22, 3]) == generation.prompt_token_digest
 
 
 async def test_what_the_server_did_not_give_stays_unknown(ask, server):
@@ -290,12 +290,12 @@ async def test_a_reply_that_the_server_broke_off_is_no_reply(ask, server):
     ],
 )
 async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask, server, statuses, kind, astray):
-    for asked, status in enumerate(statuses, 1):
+    for count, status in enumerate(statuses, 1):
         server.answers = [(status, {"error": {"message": "no"}})]
         with pytest.raises(BoundaryError) as caught:
             await ask()
         assert (caught.value.kind, isinstance(caught.value, ServerMisconfiguredError)) == (kind, astray)
-        assert len(server.requests) == asked  # the load balancer repeats it
+        assert len(server.requests) == count  # the load balancer repeats it
 
 
 async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):

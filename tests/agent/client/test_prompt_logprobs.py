@@ -30,7 +30,7 @@ async def asking():
 
 async def test_the_response_s_tokens_are_told_by_their_ids(server, asking):
     assert await asking(server.base_url).of([1, 7], (8, 7, 9)) == [-0.5, -0.25, UNLIKELY]
-    assert server.asked == [[1, 7, 8, 7, 9]]
+    assert server.requests == [[1, 7, 8, 7, 9]]
 
 
 async def test_several_servers_take_turns(server, asking):
@@ -38,7 +38,7 @@ async def test_several_servers_take_turns(server, asking):
         client = asking(server.base_url, other.base_url)
         for _ in range(4):
             await client.of([1], (7,))
-    assert (len(server.asked), len(other.asked)) == (2, 2)
+    assert (len(server.requests), len(other.requests)) == (2, 2)
 
 
 async def test_what_is_too_long_is_refused_and_nothing_else_fails_for_it(server, asking):

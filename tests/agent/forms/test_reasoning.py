@@ -24,15 +24,15 @@ SPEAKS_FIRST = {
 }
 
 
-@pytest.mark.parametrize(("response", "said", "kept"), THINKS_FIRST.values(), ids=THINKS_FIRST)
-def test_a_thinking_model_speaks_after_its_last_thought(response, said, kept):
-    assert strip_reasoning(response, thinking=True) == said
+@pytest.mark.parametrize(("response", "reply", "kept"), THINKS_FIRST.values(), ids=THINKS_FIRST)
+def test_a_thinking_model_speaks_after_its_last_thought(response, reply, kept):
+    assert strip_reasoning(response, thinking=True) == reply
     assert history_text(response, thinking=True) == kept
 
 
-@pytest.mark.parametrize(("response", "said", "kept"), SPEAKS_FIRST.values(), ids=SPEAKS_FIRST)
-def test_another_model_thinks_only_where_it_says_so(response, said, kept):
-    assert strip_reasoning(response, thinking=False) == said
+@pytest.mark.parametrize(("response", "reply", "kept"), SPEAKS_FIRST.values(), ids=SPEAKS_FIRST)
+def test_another_model_thinks_only_where_it_says_so(response, reply, kept):
+    assert strip_reasoning(response, thinking=False) == reply
     assert history_text(response, thinking=False) == kept
 
 

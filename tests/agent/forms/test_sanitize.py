@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.made import shot
+from tests.records.builders import shot
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.sanitize import (
     LINE_LIMIT,
@@ -97,11 +97,11 @@ def episode(spec, words):
     for number in range(4):
         typed = Action(name=ActionName.TYPE, text=word().encode(errors="replace").decode(), **where)
         thought = f"{word()}</think>" if spec.thinking else ""
-        said = f"{thought}Memory: {word()}\nAction: {word()}\n{render_web_action(typed, spec.interaction_mode)}"
-        made = Step(
-            index=number, observation=look(number), response=said, action=typed, prompt_digest="", page_changed=True
+        text = f"{thought}Memory: {word()}\nAction: {word()}\n{render_web_action(typed, spec.interaction_mode)}"
+        step = Step(
+            index=number, observation=look(number), response=text, action=typed, prompt_digest="", page_changed=True
         )
-        past.append(made.model_copy(update={"action_error": word() or None} if number % 2 else {}))
+        past.append(step.model_copy(update={"action_error": word() or None} if number % 2 else {}))
     return render(spec, word(), word(), past, look(4))
 
 
@@ -126,9 +126,9 @@ def test_no_foreign_text_changes_a_prompts_shape(spec, words):
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.version}-{spec.interaction_mode}-{spec.thinking}")
 @pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
 def test_each_attack_by_itself_fails(spec, attack):
-    made = episode(spec, [attack])
-    assert shape(made) == shape(episode(spec, ["x"]))
-    served(made).encode()  # half a character could be neither sent nor stored
+    result = episode(spec, [attack])
+    assert shape(result) == shape(episode(spec, ["x"]))
+    served(result).encode()  # half a character could be neither sent nor stored
 
 
 @pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
@@ -144,11 +144,11 @@ def test_no_page_writes_a_line_of_its_own(version, texts):
         before = Step(index=0, observation=page, response="", action=click, action_error=f"e{error}", prompt_digest="")
         return render(spec, "Do it.", url, [before], page).messages[-1].content
 
-    made, harmless = user(*texts), user(*["x"] * 6)
-    assert made.count("\n") == harmless.count("\n")
-    assert not LINE_ENDS.search(made)
+    result, harmless = user(*texts), user(*["x"] * 6)
+    assert result.count("\n") == harmless.count("\n")
+    assert not LINE_ENDS.search(result)
     frame = [line[:6] for line in harmless.split("\n") if not line.startswith(("[", "1."))]
-    assert [line[:6] for line in made.split("\n") if not line.startswith(("[", "1."))] == frame
+    assert [line[:6] for line in result.split("\n") if not line.startswith(("[", "1."))] == frame
 
 
 @pytest.mark.parametrize("mode", InteractionMode)

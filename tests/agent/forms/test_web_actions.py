@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.records.made import shot, step
+from tests.records.builders import shot, step
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.tools import describe_action, render_web_action
@@ -227,7 +227,7 @@ def test_a_prompt_names_the_actions_why_the_last_was_none_and_the_tabs(version):
 
 @pytest.mark.parametrize("version", ["full", "full_vanilla"])
 def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
-    plain, asked = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
+    plain, prompt_spec = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
     calls = [
         ({"action": "accept_dialog", "text": "Zoe"}, Action(name=ActionName.ACCEPT_DIALOG, text="Zoe")),
         ({"action": "dismiss_dialog"}, Action(name=ActionName.DISMISS_DIALOG)),
@@ -236,19 +236,19 @@ def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
         response = f"<tool_call>{json.dumps({'name': 'computer_use', 'arguments': arguments})}</tool_call>"
         refused = find_action_set(plain).parse(response, plain, truncated=False, max_calls=1)
         assert isinstance(refused, ParseError) and refused.kind is ParseErrorKind.UNKNOWN_ACTION
-        assert find_action_set(asked).parse(response, asked, truncated=False, max_calls=1) == action
-        written = find_action_set(asked).format_action(action, POINTS)
-        assert find_action_set(asked).parse(written, asked, truncated=False, max_calls=1) == action
+        assert find_action_set(prompt_spec).parse(response, prompt_spec, truncated=False, max_calls=1) == action
+        written = find_action_set(prompt_spec).format_action(action, POINTS)
+        assert find_action_set(prompt_spec).parse(written, prompt_spec, truncated=False, max_calls=1) == action
 
 
 @pytest.mark.parametrize("version", ["full", "full_vanilla", "computer_use", "ui_tars"])
 def test_the_system_prompt_says_how_dialogs_are_answered_only_where_it_is_asked(version):
-    said = {}
+    fields = {}
     for dialogs in (False, True):
         spec = PromptSpec(version=version, dialogs=dialogs)
-        said[dialogs] = render(spec, "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0].content
-    assert "dialog is open" in said[True]
-    assert "accept_dialog" not in said[False] and "dialog is open" not in said[False]
+        fields[dialogs] = render(spec, "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0].content
+    assert "dialog is open" in fields[True]
+    assert "accept_dialog" not in fields[False] and "dialog is open" not in fields[False]
 
 
 def test_a_summary_tells_what_was_done():
@@ -258,11 +258,11 @@ def test_a_summary_tells_what_was_done():
 
 @pytest.mark.parametrize("version", ["vanilla", "full", "webgym", "computer_use"])
 def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
-    said = [
+    messages = [
         render(PromptSpec(version=version, **more), "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0]
         for more in ({}, {"more_actions": False}, {"more_actions": True})
     ]
-    assert said[0] == said[1] and "long_press" not in said[0].content and "wait_for" in said[2].content
+    assert messages[0] == messages[1] and "long_press" not in messages[0].content and "wait_for" in messages[2].content
 
 
 def test_more_actions_of_a_set_without_them_are_refused_before_an_episode():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.records.made import shot, step
+from tests.records.builders import shot, step
 from webgym_cli.agent.prompt import render, render_system_prompt
 from webgym_cli.agent.prompts.memory_prompt import TITLE_LIMIT, URL_LIMIT
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -34,8 +34,8 @@ def prompt(past, spec=SPEC, current=None):
     return render(spec, "Do it.", "http://start/", past, current or seen(len(past)))
 
 
-def users(made):
-    return [message.content for message in made.messages if message.role == "user"]
+def users(value):
+    return [message.content for message in value.messages if message.role == "user"]
 
 
 def test_the_first_prompt_tells_task_and_place():
@@ -58,8 +58,8 @@ def test_earlier_steps_tell_what_was_done_and_why():
         step(1, action=None, parse_error=ParseErrorKind.INVALID_JSON, response="", page_changed=False),
         step(2, page_changed=None),
     ]
-    made = prompt(past, MARKS.model_copy(update={"history_window": 0}))
-    assert users(made) == [
+    rendered = prompt(past, MARKS.model_copy(update={"history_window": 0}))
+    assert users(rendered) == [
         f"{IMAGE}Task: Do it.\nStart page: http://start/\nEarlier steps, which are no longer shown:\n"
         '1. On "Page 0": type [1] "Bob", textbox "Name" = "Ann", "I type \\"Bob\\"." -> page changed\n'
         '2. On "Page 1": no action (invalid_json) -> page unchanged\n'
@@ -90,8 +90,8 @@ def test_what_came_of_an_action_stands_under_the_next_page():
         step(2, page_changed=False),
         step(3),
     ]
-    told = [text.split("\n")[1:] for text in users(prompt(past))[1:]]
-    assert told == [
+    rows = [text.split("\n")[1:] for text in users(prompt(past))[1:]]
+    assert rows == [
         ["The last reply was no action (no_tool_call): it must end with exactly one valid tool call."],
         ["The last action failed: covered."],
         ["The last action changed nothing that can be seen."],
@@ -100,8 +100,8 @@ def test_what_came_of_an_action_stands_under_the_next_page():
 
 
 def carried(past, window):
-    made = prompt(past, SPEC.model_copy(update={"history_window": window}))
-    return [line for line in users(made)[0].split("\n") if line.startswith("Your ")]
+    rendered = prompt(past, SPEC.model_copy(update={"history_window": window}))
+    return [line for line in users(rendered)[0].split("\n") if line.startswith("Your ")]
 
 
 def test_memory_that_leaves_the_window_is_told_at_the_top():

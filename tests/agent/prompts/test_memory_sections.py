@@ -97,6 +97,6 @@ fragment = st.sampled_from(
 
 @given(st.text() | st.lists(fragment | st.text(max_size=3)).map("".join))
 def test_no_text_breaks_the_reader(text):
-    found = read_sections(text)
-    for part in (*found.memory, *found.progress.keys(), *found.progress.values()):
+    memory_sections = read_sections(text)
+    for part in (*memory_sections.memory, *memory_sections.progress.keys(), *memory_sections.progress.values()):
         part.encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.records.made import step
+from tests.records.builders import step
 from tests.rewards.cases import INSTRUCTION, answered
 from webgym_cli.agent.prompts.orm_prompt import (
     KEPT_TOKENS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.made import step
+from tests.records.builders import step
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens.tokens import ImageGrid, ModelTokens
 from webgym_cli.errors import SettingsError

@@ -24,18 +24,18 @@ def settings(tmp_path):
 @pytest.fixture
 def run(tmp_path, settings):
     """A run of the demonstration that is not begun."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load(["demo-webrl"], settings[1::2]))
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load(["demo-webrl"], settings[1::2]))
+    return run_dir
 
 
 def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
     before = sorted(tmp_path.iterdir())
     options = ("--phases", "3", "--tasks-per-phase", "5", "--until", "0.9", "--dry-run", "--json")
     options += ("-s", "curriculum.survey_episodes=null")
-    said = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *options, cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    (plan,) = map(json.loads, said.stdout.splitlines())
+    result = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (plan,) = map(json.loads, result.stdout.splitlines())
     assert (plan["event"], plan["stage"], plan["baseline"]) == ("plan", "curriculum", "demonstrations")
     assert (plan["demonstrations_to_do"], plan["trainings_to_do"], plan["evaluations"]) == (1, 4, [1, 2, 3, 4])
     assert (plan["tasks_per_phase"], plan["survey_episodes"], plan["score"], plan["until"]) == (5, 20, "judge", 0.9)
@@ -64,24 +64,24 @@ def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
     ids=lambda part: part[-1] if isinstance(part, tuple) else "",
 )
 def test_wrong_usage_is_2_and_says_what(tmp_path, settings, wrong, says):
-    said = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *wrong, "--dry-run", cwd=tmp_path)
-    assert (said.returncode, says in said.stderr, "Traceback" in said.stderr) == (2, True, False), said.stderr
+    result = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *wrong, "--dry-run", cwd=tmp_path)
+    assert (result.returncode, says in result.stderr, "Traceback" in result.stderr) == (2, True, False), result.stderr
     assert not (tmp_path / "new").exists()
 
 
 def test_resume_takes_it_up_with_its_options(run, tmp_path):
     state.begin(run, "curriculum", {"until": 0.5, "min_success": None, "keep_going": True})
-    said = webgym("resume", "run", "--dry-run", "--json", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert "would resume `webgym curriculum`" in said.stderr
-    plan = json.loads(said.stdout)
+    result = webgym("resume", "run", "--dry-run", "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "would resume `webgym curriculum`" in result.stderr
+    plan = json.loads(result.stdout)
     assert (plan["stage"], plan["until"], plan["keep_going"]) == ("curriculum", 0.5, True)
 
 
 def test_the_numbers_of_phases_and_tasks_stay_with_the_run(run, tmp_path):
     """They are settings: what resumes a command, or repeats it without them, knows them."""
-    told = ["curriculum.phases=5", "curriculum.tasks_per_phase=7"]
-    create_or_open(run, load(overrides=told, run_config=run.config))
+    texts = ["curriculum.phases=5", "curriculum.tasks_per_phase=7"]
+    create_or_open(run, load(overrides=texts, run_config=run.config))
     plan = json.loads(webgym("curriculum", "run", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert (len(plan["phases_to_do"]), plan["tasks_per_phase"]) == (5, 7)
 
@@ -92,22 +92,22 @@ def test_status_shows_the_phases(run, tmp_path):
         run, {**PHASE, "phase": 2, "iteration": 2, "version": 3, "new_tasks": None, "turned_down": None}
     )
     state.begin(run, "curriculum", {})
-    found = json.loads(webgym("status", "run", "--json", cwd=tmp_path).stdout)
-    assert [(phase["phase"], phase["successes"]) for phase in found["phases"]] == [(1, 120), (2, 120)]
-    said = webgym("status", "run", cwd=tmp_path)
-    assert [line.split("\t") for line in said.stdout.splitlines() if line.startswith("phase")] == [
+    record = json.loads(webgym("status", "run", "--json", cwd=tmp_path).stdout)
+    assert [(phase["phase"], phase["successes"]) for phase in record["phases"]] == [(1, 120), (2, 120)]
+    result = webgym("status", "run", cwd=tmp_path)
+    assert [line.split("\t") for line in result.stdout.splitlines() if line.startswith("phase")] == [
         ["phase", "1", "1", "500", "61", "500", "498", "120", "2"],
         ["phase", "2", "2", "", "", "500", "498", "120", "3"],
     ]
-    assert "webgym curriculum, begun" in said.stderr
-    assert "next: webgym resume run" in said.stderr
+    assert "webgym curriculum, begun" in result.stderr
+    assert "next: webgym resume run" in result.stderr
 
 
 def test_a_report_has_a_table_of_the_phases(run, tmp_path):
     metrics.append_event(run, PHASE)
     metrics.append_event(run, {"event": "phase", "phase": "two"})  # of another version
-    said = webgym("report", "run", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
+    result = webgym("report", "run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     assert "120 of 498 scored" in (tmp_path / "run/report.html").read_text()
     facts = json.loads(webgym("report", "run", "--json", cwd=tmp_path).stdout)
     assert [phase["new_tasks"] for phase in facts["phases"]] == [500]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.forked import webgym
-from tests.records.made import store_images
+from tests.records.builders import store_images
 from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.compare.evaluations import list_differences
@@ -85,8 +85,8 @@ def test_a_folder_is_of_its_conditions_and_its_record_stays(tmp_path):
 
 def test_a_judge_that_judged_nothing_is_told_from_one_that_did(tmp_path):
     judge = ("-s", "judge.base_url=scripted")
-    said = webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", *judge, "-o", "own", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
+    result = webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", *judge, "-o", "own", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     record = json.loads(read(tmp_path / "own"))
     assert (record["judged"], record["valid"]) == (0, 2)  # arithmetic is scored by its reward function
 
@@ -95,8 +95,8 @@ def test_a_judge_that_judged_nothing_is_told_from_one_that_did(tmp_path):
 def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "ids").write_bytes(content)
-    said = webgym(*QUESTIONS, "--subset", "ids", "-o", "new", cwd=tmp_path)
-    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    result = webgym(*QUESTIONS, "--subset", "ids", "-o", "new", cwd=tmp_path)
+    assert (result.returncode, "Traceback" in result.stderr) == (2, False)
     assert not (tmp_path / "new").exists()
 
 
@@ -113,10 +113,10 @@ def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
 def test_what_is_refused_leaves_no_run(tmp_path, arguments, named):
     (tmp_path / "empty").mkdir()
     write_tasks(tmp_path, "right")
-    said = webgym("eval", *arguments, "-o", "new", cwd=tmp_path)
-    assert (said.returncode, "Traceback" in said.stderr, (tmp_path / "new").exists()) == (2, False, False)
-    assert named in said.stderr
-    assert "tasks.train" not in said.stderr
+    result = webgym("eval", *arguments, "-o", "new", cwd=tmp_path)
+    assert (result.returncode, "Traceback" in result.stderr, (tmp_path / "new").exists()) == (2, False, False)
+    assert named in result.stderr
+    assert "tasks.train" not in result.stderr
 
 
 def test_damaged_conditions_are_named(tmp_path):
@@ -156,9 +156,9 @@ class World:
         if not self.run.conditions.exists():
             for episode in plan.episodes:
                 given = {"id": episode.id, "episode": episode.id, "split": Split.TEST, "task": episode.task}
-                made = answered(answer=self.answers[episode.task.id], policy="oracle", seed=episode.seed, **given)
-                store_images(self.run, made)
-                append(self.run, made)
+                trajectory = answered(answer=self.answers[episode.task.id], policy="oracle", seed=episode.seed, **given)
+                store_images(self.run, trajectory)
+                append(self.run, trajectory)
         async with StageContext(self.run, settings, self.run.logs, lambda event: None) as context:
             return await evaluate(context, plan)
 
@@ -188,12 +188,12 @@ async def test_episodes_without_a_score_wait_for_a_judge_in_the_same_folder(worl
 async def test_another_judge_writes_a_second_record_of_the_same_episodes(world, server):
     await world.evaluate(server)
     (first,) = world.run.root.glob("evaluation-*.json")
-    before, asked = first.read_bytes(), len(server.asked)
+    before, count = first.read_bytes(), len(server.requests)
     await world.evaluate(server)
-    assert (first.read_bytes(), len(server.asked)) == (before, asked)
+    assert (first.read_bytes(), len(server.requests)) == (before, count)
     record = await world.evaluate(server, check_claims="false", image_detail="high")
     assert (record["successes"], record["conditions"]["judge"]["image_detail"]) == (1, "high")
-    assert len(server.asked) > asked
+    assert len(server.requests) > count
     assert len(list(world.run.root.glob("evaluation-*.json"))) == 2
     assert first.read_bytes() == before
 
@@ -203,7 +203,7 @@ async def test_an_unreadable_verdict_is_a_failure_and_is_not_asked_for_again(wor
     record = await world.evaluate(server)
     assert (record["valid"], record["failures"]) == (1, {"judge_failed": 1})
     (file,) = world.run.root.glob("evaluation-*.json")
-    before, asked = file.read_bytes(), len(server.asked)
+    before, count = file.read_bytes(), len(server.requests)
     # as if it had been killed before its last episode ended
     file.unlink()
     part = world.run.part(Split.TEST, 0)
@@ -218,7 +218,7 @@ async def test_an_unreadable_verdict_is_a_failure_and_is_not_asked_for_again(wor
     monkeypatch.setattr("webgym_cli.loop.rollout_setup.check_policy", lambda *given: None)
     monkeypatch.setattr("webgym_cli.loop.evaluation.execute_rollout", execute_rollout)
     await world.evaluate(server)
-    assert (waiting, len(server.asked), file.read_bytes()) == ([], asked, before)
+    assert (waiting, len(server.requests), file.read_bytes()) == ([], count, before)
 
 
 def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.runs import WEBGYM
 from tests.forked import webgym
-from tests.records.made import CRASHED, UNSOLVED, shot, store_images, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, shot, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Task
 from webgym_cli.store.buffer import append
@@ -26,27 +26,27 @@ def export(tmp_path, run):
 @pytest.fixture
 def run(tmp_path):
     """A run with a success on two tasks each, and a failure and a crash."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     hard = Task(id="hard", environment="web", start_url="https://shop.example.com/", difficulty=7)
-    found = trajectory(2, outcome=UNSOLVED)
-    steps = tuple(step.model_copy(update={"response": f"x{step.index}"}) for step in found.steps)
+    episode = trajectory(2, outcome=UNSOLVED)
+    steps = tuple(step.model_copy(update={"response": f"x{step.index}"}) for step in episode.steps)
     for item in (
         trajectory(0),
         trajectory(1, iteration=1, task=hard),
-        found.model_copy(update={"steps": steps}),
+        episode.model_copy(update={"steps": steps}),
         trajectory(3, outcome=CRASHED),
     ):
-        store_images(made, item)
-        append(made, item)
-    return made
+        store_images(run_dir, item)
+        append(run_dir, item)
+    return run_dir
 
 
 def test_json_is_the_default_and_stdout_has_nothing_else(export):
-    said = export()
-    assert said.returncode == 0
-    assert [len(record["images"]) for record in json.loads(said.stdout)] == [1, 2, 1, 2]
-    assert said.stderr == "4 records\n"
+    result = export()
+    assert result.returncode == 0
+    assert [len(record["images"]) for record in json.loads(result.stdout)] == [1, 2, 1, 2]
+    assert result.stderr == "4 records\n"
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,15 @@ def test_json_is_the_default_and_stdout_has_nothing_else(export):
     ids=str,
 )
 def test_options_choose(export, options, count):
-    said = export("--format", "messages", *options)
-    assert said.returncode == (0 if count else 1), said.stderr
-    assert len(said.stdout.splitlines()) == count
-    assert said.stderr.startswith(f"{count} records\n")
+    result = export("--format", "messages", *options)
+    assert result.returncode == (0 if count else 1), result.stderr
+    assert len(result.stdout.splitlines()) == count
+    assert result.stderr.startswith(f"{count} records\n")
 
 
 def test_shards_into_a_folder(export, tmp_path):
-    said = export("--format", "hf", "-o", "shards", "--shard-size", 1)
-    assert (said.returncode, said.stdout) == (0, "")
+    result = export("--format", "hf", "-o", "shards", "--shard-size", 1)
+    assert (result.returncode, result.stdout) == (0, "")
     assert [file.name for file in (tmp_path / "shards" / "data").iterdir()] == ["train-00000-of-00001.parquet"]
     again = export("--format", "hf", "-o", "shards")
     assert again.returncode == 2
@@ -84,12 +84,12 @@ def test_shards_into_a_folder(export, tmp_path):
 
 def test_what_is_damaged_is_told_and_strict_makes_it_a_failure(export, run):
     ScreenshotStore(run.screenshots).path(shot(1).sha256).unlink()
-    said = export("--format", "jsonl")
-    assert (said.returncode, len(said.stdout.splitlines())) == (0, 2)
-    assert said.stderr.splitlines()[0] == "2 records"
-    assert f"damaged: {ScreenshotStore(run.screenshots).path(shot(1).sha256)}: the screenshot can't be" in said.stderr
+    result = export("--format", "jsonl")
+    assert (result.returncode, len(result.stdout.splitlines())) == (0, 2)
+    assert result.stderr.splitlines()[0] == "2 records"
+    assert f"damaged: {ScreenshotStore(run.screenshots).path(shot(1).sha256)}: the screenshot can't be" in result.stderr
     strict = export("--format", "jsonl", "--strict")
-    assert (strict.returncode, strict.stdout) == (1, said.stdout)
+    assert (strict.returncode, strict.stdout) == (1, result.stdout)
     assert "2 lines or records are damaged" in strict.stderr
     assert f"next: webgym inspect-buffer {run.root} --verify" in strict.stderr
 
@@ -99,7 +99,7 @@ def test_strict_is_content_with_a_whole_buffer(export):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reply"),
     [
         (("nosuch",), "no trajectory 'nosuch'"),
         (("--where", "stepz > 1"), "is no condition"),
@@ -110,11 +110,11 @@ def test_strict_is_content_with_a_whole_buffer(export):
     ],
     ids=str,
 )
-def test_wrong_usage_is_2_and_writes_nothing(export, tmp_path, arguments, said):
-    found = export(*arguments)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert said in found.stderr
-    assert "Traceback" not in found.stderr
+def test_wrong_usage_is_2_and_writes_nothing(export, tmp_path, arguments, reply):
+    result = export(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert reply in result.stderr
+    assert "Traceback" not in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -122,8 +122,8 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(export, run, tmp_path):
     for number in range(4, 60):
         append(run, trajectory(number))
     command = f"{' '.join(WEBGYM)} export-sharegpt {run.root} --format jsonl | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
-    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert (said.stdout, said.stderr) == ("1\n0\n", "")
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (result.stdout, result.stderr) == ("1\n0\n", "")
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "openai"])
@@ -131,8 +131,8 @@ def test_a_file_of_another_origin_is_kept(tmp_path, export, form):
     out = tmp_path / "out.jsonl"
     for text, more in (('{"my": "data"}\n', ()), ('{"my": "data"}\n', ("--iteration", "7"))):
         out.write_text(text)
-        said = export("--format", form, "-o", out, *more)
-        assert said.returncode == 2 and "there is another file already" in said.stderr
+        result = export("--format", form, "-o", out, *more)
+        assert result.returncode == 2 and "there is another file already" in result.stderr
         assert out.read_text() == text
     out.unlink()
     for _ in range(2):
@@ -140,6 +140,6 @@ def test_a_file_of_another_origin_is_kept(tmp_path, export, form):
 
 
 def test_an_export_of_nothing_fails_and_names_the_next_command(export):
-    said = export("--iteration", "9")
-    assert (said.returncode, json.loads(said.stdout)) == (1, [])
-    assert said.stderr.splitlines()[-1].strip().startswith("next: webgym inspect-buffer ")
+    result = export("--iteration", "9")
+    assert (result.returncode, json.loads(result.stdout)) == (1, [])
+    assert result.stderr.splitlines()[-1].strip().startswith("next: webgym inspect-buffer ")

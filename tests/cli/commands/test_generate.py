@@ -25,41 +25,41 @@ def lines(path):
 
 
 def test_the_scripted_model_makes_a_task_file(run, tmp_path):
-    said = webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert "next: webgym tasks check new.jsonl" in said.stderr
+    result = webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "next: webgym tasks check new.jsonl" in result.stderr
     assert webgym("tasks", "check", "new.jsonl", "tasks.jsonl", cwd=tmp_path).returncode == 0
     tasks = open_tasks(str(tmp_path / "new.jsonl"))
-    made = {task.instruction: task for task in tasks.read(range(len(tasks)))}
-    assert any("Find 4 reviews of" in instruction for instruction in made)
-    assert {task.start_url for task in made.values()} == {"http://shop.test:7770/", "http://museum.test/"}
-    assert all(task.extra["generated"] for task in made.values())
+    by_instruction = {task.instruction: task for task in tasks.read(range(len(tasks)))}
+    assert any("Find 4 reviews of" in instruction for instruction in by_instruction)
+    assert {task.start_url for task in by_instruction.values()} == {"http://shop.test:7770/", "http://museum.test/"}
+    assert all(task.extra["generated"] for task in by_instruction.values())
     rejected = lines(tmp_path / "new.jsonl.rejected.jsonl")
     assert {one["reason"] for one in rejected} <= {"known_task", "repeated"}
     (summary,) = read_events(run, "generate")
-    assert (summary["kept"], sum(summary["rejected"].values())) == (len(made), len(rejected))
+    assert (summary["kept"], sum(summary["rejected"].values())) == (len(by_instruction), len(rejected))
     assert read_running_command(run) is None
 
 
 def test_the_same_command_again_asks_nothing_and_writes_the_same(run, tmp_path):
     webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
     before = (tmp_path / "new.jsonl").read_bytes()
-    said = webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
-    assert (said.returncode, (tmp_path / "new.jsonl").read_bytes()) == (0, before)
+    result = webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
+    assert (result.returncode, (tmp_path / "new.jsonl").read_bytes()) == (0, before)
     assert [(event["asked"], event["calls"]) for event in read_events(run, "generate")][1] == (0, 0)
 
 
 def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
-    said = webgym("tasks", "generate", "run", "-o", "new.jsonl", "-n", "--json", cwd=tmp_path)
-    plan = json.loads(said.stdout)
-    assert (said.returncode, plan["stage"], plan["seeds"], plan["requests"]) == (0, "generate", 4, 4)
+    result = webgym("tasks", "generate", "run", "-o", "new.jsonl", "-n", "--json", cwd=tmp_path)
+    plan = json.loads(result.stdout)
+    assert (result.returncode, plan["stage"], plan["seeds"], plan["requests"]) == (0, "generate", 4, 4)
     assert plan["seeds_by_site"] == {"museum.test": 1, "shop.test:7770": 3}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "tasks.jsonl"]
 
 
 async def test_what_was_interrupted_is_resumed(run, tmp_path):
     async with ScriptedJudgeServer() as server:
-        told = [
+        texts = [
             "-s",
             f"generate.base_url={server.base_url}",
             "-s",
@@ -68,25 +68,25 @@ async def test_what_was_interrupted_is_resumed(run, tmp_path):
             "generate.concurrency=1",
         ]
         server.script(*[ScriptedReply(status=500)] * 9, job="feasible")
-        said = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *told, cwd=tmp_path)
-        assert (said.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
-        assert "in a row can't be used" in said.stderr
-        assert "what was answered stays" in said.stderr
-        first = sum(asked.job == "generate" for asked in server.asked)
-        said = await asyncio.to_thread(webgym, "resume", "run", cwd=tmp_path)
-        assert (said.returncode, "resuming `webgym generate`" in said.stderr) == (0, True)
+        result = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path)
+        assert (result.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
+        assert "in a row can't be used" in result.stderr
+        assert "what was answered stays" in result.stderr
+        first = sum(received_question.job == "generate" for received_question in server.requests)
+        result = await asyncio.to_thread(webgym, "resume", "run", cwd=tmp_path)
+        assert (result.returncode, "resuming `webgym generate`" in result.stderr) == (0, True)
         assert len(lines(tmp_path / "new.jsonl")) > 0
-        assert (first, sum(asked.job == "generate" for asked in server.asked)) == (2, 4)
+        assert (first, sum(received_question.job == "generate" for received_question in server.requests)) == (2, 4)
 
 
 async def test_where_no_task_is_left_the_reasons_are_there(run, tmp_path):
     async with ScriptedJudgeServer() as server:
         server.script(*[json.dumps({"tasks": [FAILED[0], "Name the oldest picture"]})] * 4, job="generate")
         server.script(*[json.dumps({"reason": "It has none.", "verdict": "no"})] * 20, job="feasible")
-        told = ["-s", f"generate.base_url={server.base_url}"]
-        said = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *told, cwd=tmp_path)
-    assert (said.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
-    assert "no new task is left of 8; why: new.jsonl.rejected.jsonl" in said.stderr
+        texts = ["-s", f"generate.base_url={server.base_url}"]
+        result = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path)
+    assert (result.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
+    assert "no new task is left of 8; why: new.jsonl.rejected.jsonl" in result.stderr
     assert len(lines(tmp_path / "new.jsonl.rejected.jsonl")) == 8
 
 
@@ -103,5 +103,7 @@ async def test_where_no_task_is_left_the_reasons_are_there(run, tmp_path):
     ids=str,
 )
 def test_wrong_usage_says_what(run, tmp_path, arguments, code, expected):
-    said = webgym("tasks", "generate", *arguments, cwd=tmp_path)
-    assert (said.returncode, expected in said.stderr, "Traceback" in said.stderr) == (code, True, False), said.stderr
+    result = webgym("tasks", "generate", *arguments, cwd=tmp_path)
+    assert (result.returncode, expected in result.stderr, "Traceback" in result.stderr) == (code, True, False), (
+        result.stderr
+    )

@@ -50,17 +50,17 @@ def logs(tmp_path):
 
 
 def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path):
-    code, events, said = webgym("import", "webgym", logs, "run")
+    code, events, result = webgym("import", "webgym", logs, "run")
     assert (code, events[-1]["event"], events[-1]["imported"]) == (0, "import", 2)
-    assert "imported 2: 1 solved, 8 steps" in said
-    assert said.endswith("next: webgym inspect-buffer run\n")
+    assert "imported 2: 1 solved, 8 steps" in result
+    assert result.endswith("next: webgym inspect-buffer run\n")
     code, (overview,), _ = webgym("inspect-buffer", "run", "--json")
     assert (code, overview["trajectories"], overview["success_rate"]) == (0, 2, 0.5)
     code, (plan,), _ = webgym("prepare", "run", "--dry-run")
     assert (code, plan["trajectories"], plan["dropped_trajectories"]["unsuccessful"]) == (0, 2, 1)
     assert (plan["dropped_steps"]["same_screenshot"], plan["eligible_steps"]) == (5, 1)
-    code, _, said = webgym("import", "auto", logs, "run")
-    assert (code, "2 already_imported" in said) == (0, True)
+    code, _, result = webgym("import", "auto", logs, "run")
+    assert (code, "2 already_imported" in result) == (0, True)
     assert read_running_command(RunDir(tmp_path / "run")) is None
 
 
@@ -72,20 +72,20 @@ def test_a_dry_run_tells_and_writes_nothing(webgym, logs, tmp_path):
 
 def test_what_is_left_out_is_told_with_an_example(webgym, logs):
     (logs / "images" / "two" / "step_001.png").unlink()
-    code, events, said = webgym("import", "webgym", logs, "run")
+    code, events, result = webgym("import", "webgym", logs, "run")
     assert (code, events[-1]["skipped"]) == (0, {"screenshot_missing": 1})
-    assert f"  screenshot_missing: {logs}/train_trajectories/train_trajectories.pt.iteration3, trajectory 1: " in said
-    assert "step_001.png: not there" in said
+    assert f"  screenshot_missing: {logs}/train_trajectories/train_trajectories.pt.iteration3, trajectory 1: " in result
+    assert "step_001.png: not there" in result
 
 
 def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path):
     import os
 
     (tmp_path / "x.pt.iteration1").write_bytes(pickle.dumps(Order(os.system, f"touch {tmp_path}/made")))
-    code, _, said = webgym("import", "webgym", "x.pt.iteration1", "run")
+    code, _, result = webgym("import", "webgym", "x.pt.iteration1", "run")
     assert code == 2
-    assert f"webgym: {tmp_path}/x.pt.iteration1: it asks for 'posix.system'" in said
-    assert "Traceback" not in said
+    assert f"webgym: {tmp_path}/x.pt.iteration1: it asks for 'posix.system'" in result
+    assert "Traceback" not in result
     assert not (tmp_path / "made").exists()
 
 
@@ -105,9 +105,9 @@ def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path)
 def test_wrong_usage_is_one_line_and_code_2(webgym, logs, tmp_path, arguments, words):
     create_or_open(RunDir(tmp_path / "run"), load())
     form, path, *options = arguments
-    code, out, said = webgym("import", form, path, "run", *options)
-    assert (code, out, "Traceback" in said) == (2, [], False)
-    assert words in said
+    code, out, result = webgym("import", form, path, "run", *options)
+    assert (code, out, "Traceback" in result) == (2, [], False)
+    assert words in result
 
 
 def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_path):
@@ -116,28 +116,32 @@ def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_
     with lock_run(run, "rollout runs/a"):
         assert webgym("import", "webgym", logs, "run")[0] == 75
     write_lines(run.plan(Split.TRAIN, 0), [])
-    code, _, said = webgym("import", "webgym", logs, "run")
-    assert (code, "next: --iteration 1" in said) == (2, True)
+    code, _, result = webgym("import", "webgym", logs, "run")
+    assert (code, "next: --iteration 1" in result) == (2, True)
     assert webgym("import", "webgym", logs, "run", "--iteration", "1")[0] == 0
     assert len(list(scan_stored(run, Split.TRAIN, 1))) == 2
 
 
 def test_the_green_frames_are_told_of_and_stay_out_of_training(webgym, tmp_path):
     webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
-    code, _, said = webgym("import", "webrl", "r", "run")
-    assert (code, "green frame" in said) == (0, True)
+    code, _, result = webgym("import", "webrl", "r", "run")
+    assert (code, "green frame" in result) == (0, True)
     assert len(list(scan_stored(RunDir(tmp_path / "run"), Split.TEST, 0))) == 1
-    code, _, said = webgym("import", "webrl", "r", "other", "--split", "train")
-    assert (code, "green frame" in said) == (0, False)
+    code, _, result = webgym("import", "webrl", "r", "other", "--split", "train")
+    assert (code, "green frame" in result) == (0, False)
     assert len(list(scan_stored(RunDir(tmp_path / "other"), Split.TRAIN, 0))) == 1
 
 
 def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
     webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
-    code, _, said = webgym("import", "webrl", "r", "run", "-c", "webrl", "-s", "context_config.explain_actions=false")
-    assert (code, "green frame" in said) == (0, False)
-    (found,) = scan_stored(RunDir(tmp_path / "run"), Split.TRAIN, 0)
-    assert (found.prompt.version, found.prompt.explained, found.steps[0].observation.html) == ("webrl", False, PAGE)
+    code, _, result = webgym("import", "webrl", "r", "run", "-c", "webrl", "-s", "context_config.explain_actions=false")
+    assert (code, "green frame" in result) == (0, False)
+    (trajectory,) = scan_stored(RunDir(tmp_path / "run"), Split.TRAIN, 0)
+    assert (trajectory.prompt.version, trajectory.prompt.explained, trajectory.steps[0].observation.html) == (
+        "webrl",
+        False,
+        PAGE,
+    )
     webrl_episode(tmp_path / "marks", "12", ["click [3] where [3]"], trace=False)
     assert webgym("import", "visualagentbench", "marks", "run")[0] == 2
 
@@ -148,8 +152,8 @@ def test_an_interrupted_import_is_resumed(webgym, tmp_path):
     webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     options = {"format_": "webrl", "path": str(tmp_path / "results"), "split": None, "iteration": 3, "images": None}
     begin(run, "import", options)
-    code, events, said = webgym("resume", "run", "--json")
-    assert (code, events[-1]["imported"], "resuming `webgym import`" in said) == (0, 1, True)
+    code, events, result = webgym("resume", "run", "--json")
+    assert (code, events[-1]["imported"], "resuming `webgym import`" in result) == (0, 1, True)
     assert len(list(scan_stored(run, Split.TEST, 3))) == 1
 
 

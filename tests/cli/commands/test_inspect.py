@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.app import app
-from tests.inspect.buffers import attempt, made
-from tests.records.made import store_images, trajectory
+from tests.inspect.buffers import attempt, fill_run
+from tests.records.builders import store_images, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
@@ -23,7 +23,7 @@ def run(tmp_path):
     """Two test iterations of the same three episodes; the second solves one more."""
     tasks = ("a", "b", "b")
     solved = ((True, False, False), (True, True, False))
-    return made(
+    return fill_run(
         tmp_path / "run",
         *(
             attempt(number, task, solved[iteration][number], iteration=iteration)
@@ -34,7 +34,7 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def said(run):
+def invoke(run):
     """Calls a command on the run; gives what stands on stdout and on stderr. Raises the command's own errors."""
 
     def call(command, *arguments, **options):
@@ -57,8 +57,8 @@ def test_cells_are_one_line_and_harmless():
     ]  # fmt: skip
 
 
-def test_the_tables_have_a_trend_and_pass_at_k(said):
-    out, err = said("inspect-buffer")
+def test_the_tables_have_a_trend_and_pass_at_k(invoke):
+    out, err = invoke("inspect-buffer")
     lines = [line.split("\t") for line in out.splitlines()]
     assert ["b", "4", "4", "0.250", "0.046-0.699", "2.0", "0", "▁▅"] in lines
     assert ["test 1", "2", "0.750", None] not in lines
@@ -66,22 +66,22 @@ def test_the_tables_have_a_trend_and_pass_at_k(said):
     assert err == ""
 
 
-def test_long_tables_are_cut_and_say_so(said):
-    out, err = said("inspect-buffer", "--top", 1)
+def test_long_tables_are_cut_and_say_so(invoke):
+    out, err = invoke("inspect-buffer", "--top", 1)
     assert [line for line in out.splitlines() if line.startswith("a\t")] == []
     assert "by task: 1 more; --top 0 shows all\n" in err
-    assert "more" not in said("inspect-buffer", "--top", 0)[1]
+    assert "more" not in invoke("inspect-buffer", "--top", 0)[1]
 
 
-def test_json_has_all_groups_unless_some_are_asked_for(said):
-    whole, some = (json.loads(said("inspect-buffer", "--json", *more)[0]) for more in ((), ("--top", 1)))
+def test_json_has_all_groups_unless_some_are_asked_for(invoke):
+    whole, some = (json.loads(invoke("inspect-buffer", "--json", *more)[0]) for more in ((), ("--top", 1)))
     assert (list(whole["by_task"]), list(some["by_task"])) == (["b", "a"], ["b"])
     assert whole["pass_at_k"]["test 1"]["k"]["1"] == {"rate": 0.75, "tasks": 2}
     assert whole["prepare"] is None
 
 
-def test_a_condition_in_sql_goes_with_the_other_options(said):
-    ids = said("inspect-buffer", "--where", "success and site = 'b.test'", "--iteration", 1, "-q")[0]
+def test_a_condition_in_sql_goes_with_the_other_options(invoke):
+    ids = invoke("inspect-buffer", "--where", "success and site = 'b.test'", "--iteration", 1, "-q")[0]
     assert ids.split() == ["test-0001-00001"]
 
 
@@ -98,35 +98,35 @@ def test_a_condition_in_sql_goes_with_the_other_options(said):
     ],
     ids=str,
 )
-def test_wrong_sql_is_wrong_usage(said, arguments, words):
+def test_wrong_sql_is_wrong_usage(invoke, arguments, words):
     with pytest.raises(UsageError, match=words) as caught:
-        said("inspect-buffer", *arguments)
+        invoke("inspect-buffer", *arguments)
     assert "\n" not in str(caught.value)
 
 
-def test_a_query_is_a_table_or_json_lines(said):
+def test_a_query_is_a_table_or_json_lines(invoke):
     sql = "SELECT task, count(*) AS n, avg(reward) AS r FROM trajectories GROUP BY ALL ORDER BY task"
-    assert said("inspect-buffer", "--sql", sql)[0] == "a\t2\t1\nb\t4\t0.25\n"
-    lines = said("inspect-buffer", "--sql", sql, "--json")[0].splitlines()
+    assert invoke("inspect-buffer", "--sql", sql)[0] == "a\t2\t1\nb\t4\t0.25\n"
+    lines = invoke("inspect-buffer", "--sql", sql, "--json")[0].splitlines()
     assert [json.loads(line) for line in lines] == [{"task": "a", "n": 2, "r": 1.0}, {"task": "b", "n": 4, "r": 0.25}]
-    assert said("inspect-buffer", "--sql", "FROM damage") == ("", "no rows\n")
+    assert invoke("inspect-buffer", "--sql", "FROM damage") == ("", "no rows\n")
 
 
-def test_several_runs_are_queried_together(said, run, tmp_path):
-    other = made(tmp_path / "other", attempt(0, "a", solved=True))
+def test_several_runs_are_queried_together(invoke, run, tmp_path):
+    other = fill_run(tmp_path / "other", attempt(0, "a", solved=True))
     sql = "SELECT parse_filename(run) AS run, count(*) AS n FROM trajectories GROUP BY ALL ORDER BY run"
-    assert said("inspect-buffer", other.root, "--sql", sql)[0] == "other\t1\nrun\t6\n"
+    assert invoke("inspect-buffer", other.root, "--sql", sql)[0] == "other\t1\nrun\t6\n"
     for arguments in ((), ("--where", "true"), ("--sql", sql, "--reindex")):
         with pytest.raises(UsageError, match="several runs"):
-            said("inspect-buffer", other.root, *arguments)
+            invoke("inspect-buffer", other.root, *arguments)
 
 
-def test_reindex_builds_the_index_anew_and_says_the_same(said, run):
-    before = said("inspect-buffer", "--json")[0]
+def test_reindex_builds_the_index_anew_and_says_the_same(invoke, run):
+    before = invoke("inspect-buffer", "--json")[0]
     made_before = {file.name for file in run.index.rglob("*.parquet")}
     for file in run.index.rglob("*.parquet"):
         file.write_bytes(b"x" * file.stat().st_size)
-    after, err = said("inspect-buffer", "--json", "--reindex")
+    after, err = invoke("inspect-buffer", "--json", "--reindex")
     aged = {"age_hours": None}  # by the clock
     assert json.loads(after) | aged == json.loads(before) | aged
     assert {file.name for file in run.index.rglob("*.parquet")} == made_before
@@ -134,22 +134,22 @@ def test_reindex_builds_the_index_anew_and_says_the_same(said, run):
     assert err == ""
 
 
-def test_verify_fails_where_something_is_wrong(said, run):
+def test_verify_fails_where_something_is_wrong(invoke, run):
     for number in range(3):
         for iteration in range(2):
             store_images(run, attempt(number, "a", solved=True, iteration=iteration))
-    out, err = said("inspect-buffer", "--verify")
+    out, err = invoke("inspect-buffer", "--verify")
     assert "trajectories\t6" in out.splitlines()
     assert "all is as it was written" in err
     next(run.screenshots.rglob("*.png")).unlink()
     with pytest.raises(StoreError, match="1 x image_missing"):
-        said("inspect-buffer", "--verify")
+        invoke("inspect-buffer", "--verify")
 
 
 def test_show_tells_an_episode_and_its_verdicts():
-    made_ = trajectory(3, outcome=ANSWERED, task=WEB, steps=2)
+    filled = trajectory(3, outcome=ANSWERED, task=WEB, steps=2)
     verdict = Verdict(question="It is red.", passed=False, reason="It is\nblue.", votes=(True, False, False))
-    text = episode_text(EpisodeView(made_, (judgement(trajectory=made_.id, facts=(verdict,), success=False),))).plain
+    text = episode_text(EpisodeView(filled, (judgement(trajectory=filled.id, facts=(verdict,), success=False),))).plain
     lines = [line.strip() for line in text.splitlines()]
     assert "asked     Click the button." in lines
     assert "fact      It is red." in lines
@@ -165,19 +165,19 @@ def test_what_was_written_elsewhere_moves_no_cursor():
     assert "\u202e" not in text
 
 
-def test_show_takes_ids_from_stdin_and_writes_json_and_a_page(said, run, tmp_path):
-    out, _ = said("show", "-", "--json", input="test-0001-00002\ntest-0000-00000\n")
+def test_show_takes_ids_from_stdin_and_writes_json_and_a_page(invoke, run, tmp_path):
+    out, _ = invoke("show", "-", "--json", input="test-0001-00002\ntest-0000-00000\n")
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["test-0001-00002", "test-0000-00000"]
     page = tmp_path / "x" / "page.html"
-    assert said("show", "test-0000-00000", "--html", page)[0] == f"{page}\n"
+    assert invoke("show", "test-0000-00000", "--html", page)[0] == f"{page}\n"
     assert page.read_bytes().startswith(b"<!doctype html>")
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_open_writes_below_the_run_and_says_where(said, run, monkeypatch, there):
+def test_open_writes_below_the_run_and_says_where(invoke, run, monkeypatch, there):
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or there)
-    out, err = said("show", "test-0000-00000", "--open")
+    out, err = invoke("show", "test-0000-00000", "--open")
     path = run.root / "pages" / "test-0000-00000.html"
     assert (out, opened) == (f"{path}\n", [path.as_uri()])
     assert path.is_file()
@@ -192,61 +192,61 @@ def test_open_writes_below_the_run_and_says_where(said, run, monkeypatch, there)
         (("test-0000-00000", "test-0000-00001", "--html", "x.html"), "--html takes one"),
     ],
 )
-def test_show_refuses_what_it_cannot_show(said, arguments, words):
+def test_show_refuses_what_it_cannot_show(invoke, arguments, words):
     with pytest.raises(UsageError, match=words):
-        said("show", *arguments)
+        invoke("show", *arguments)
 
 
-def test_a_page_that_cannot_be_written_is_named(said, tmp_path):
+def test_a_page_that_cannot_be_written_is_named(invoke, tmp_path):
     write_atomic(tmp_path / "file", "")
     with pytest.raises(StoreError, match="can't be written"):
-        said("show", "test-0000-00000", "--html", tmp_path / "file" / "page.html")
+        invoke("show", "test-0000-00000", "--html", tmp_path / "file" / "page.html")
 
 
 def test_a_hostile_id_leads_nowhere_else(run):
     assert run.page("../../x").parent == run.root / "pages"
 
 
-def test_two_versions_are_compared(said):
-    out, _ = said("compare", 0, 1, "--tasks")
+def test_two_versions_are_compared(invoke):
+    out, _ = invoke("compare", 0, 1, "--tasks")
     lines = [line.split("\t") for line in out.splitlines()]
     assert ["1", "0", "1", "1", "0", "1.0"] in lines  # gained, lost, kept, failed, unscored, p
     assert ["b", "2", "1", "0", "0", "1"] in lines
     assert ["b", "1", "test-0000-00001", "test-0001-00001"] in lines
-    found = json.loads(said("compare", 0, 1, "--json")[0])
-    assert (found["counts"]["gained"], found["unit"]) == (1, "episode")
-    assert json.loads(said("compare", "--json")[0]) == found  # the first version and the newest
+    record = json.loads(invoke("compare", 0, 1, "--json")[0])
+    assert (record["counts"]["gained"], record["unit"]) == (1, "episode")
+    assert json.loads(invoke("compare", "--json")[0]) == record  # the first version and the newest
 
 
-def test_without_tasks_only_the_counts_are_printed(said):
-    assert "test-0001-00001" not in said("compare", 0, 1)[0]
+def test_without_tasks_only_the_counts_are_printed(invoke):
+    assert "test-0001-00001" not in invoke("compare", 0, 1)[0]
 
 
-def test_versions_of_two_runs_are_compared(said, tmp_path):
-    other = made(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
-    found = json.loads(said("compare", 1, other.root, 5, "--json")[0])
-    assert (found["pairs"], found["counts"]["lost"], found["first"]["only_here"]) == (1, 1, 2)
+def test_versions_of_two_runs_are_compared(invoke, tmp_path):
+    other = fill_run(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
+    record = json.loads(invoke("compare", 1, other.root, 5, "--json")[0])
+    assert (record["pairs"], record["counts"]["lost"], record["first"]["only_here"]) == (1, 1, 2)
 
 
-def test_the_earlier_name_prints_the_same_and_names_the_new_one(said, tmp_path):
-    out, err = said("diff", 0, 1)
-    assert out == said("compare", 0, 1, "--tasks")[0]
+def test_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path):
+    out, err = invoke("diff", 0, 1)
+    assert out == invoke("compare", 0, 1, "--tasks")[0]
     assert "webgym compare" in err
-    other = made(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
+    other = fill_run(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
     for name in ("diff", "compare"):
         words = (1, 5, "--with", other.root) if name == "diff" else (1, other.root, 5)
-        assert json.loads(said(name, *words, "--json")[0])["counts"]["lost"] == 1
+        assert json.loads(invoke(name, *words, "--json")[0])["counts"]["lost"] == 1
     assert "diff" not in CliRunner().invoke(app, ["--help"]).output.split()
 
 
 @pytest.mark.parametrize("words", [(0,), (0, 1, 2), (0, "RUN"), ("RUN", 0), (0, "RUN", 1, 2), (0, "RUN", 1, "RUN", 2)])
-def test_other_numbers_of_versions_are_wrong_usage(said, run, words):
+def test_other_numbers_of_versions_are_wrong_usage(invoke, run, words):
     with pytest.raises(UsageError, match="two versions"):
-        said("compare", *(run.root if word == "RUN" else word for word in words))
+        invoke("compare", *(run.root if word == "RUN" else word for word in words))
 
 
-def test_versions_that_are_not_there_are_wrong_usage(said):
+def test_versions_that_are_not_there_are_wrong_usage(invoke):
     with pytest.raises(UsageError, match="no train trajectories of iteration 0; there is test 0, test 1"):
-        said("compare", 0, 1, "--split", Split.TRAIN.value)
+        invoke("compare", 0, 1, "--split", Split.TRAIN.value)
     with pytest.raises(UsageError, match="no train trajectories"):
-        said("compare", "--split", Split.TRAIN.value)
+        invoke("compare", "--split", Split.TRAIN.value)

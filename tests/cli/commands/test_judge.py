@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests import forked
-from tests.records.made import png
+from tests.records.builders import png
 from tests.rewards.cases import GARBAGE, NO, answered
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.config.load import load
@@ -33,13 +33,13 @@ async def server():
 @pytest.fixture
 def run(tmp_path):
     """A run with a right and a wrong answer that nobody has judged."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     for shade in range(3):
-        ScreenshotStore(made.screenshots).put(png(shade))
-    append(made, answered(0))
-    append(made, answered(1, answer=WRONG))
-    return made
+        ScreenshotStore(run_dir.screenshots).put(png(shade))
+    append(run_dir, answered(0))
+    append(run_dir, answered(1, answer=WRONG))
+    return run_dir
 
 
 @pytest.fixture
@@ -65,28 +65,31 @@ def webgym(server, tmp_path):
     """Run webgym to its end and return its code, the values on stdout, and stderr."""
 
     async def call(*arguments, stdin=""):
-        asked = {"WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"}
-        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, stdin=stdin, **asked)
+        environment = {"WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"}
+        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, stdin=stdin, **environment)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
 
 
 def verdicts(run):
-    return {name: [said.success for said in found] for name, found in read_judgements(run, Split.TRAIN, 0).items()}
+    return {
+        name: [judgement.success for judgement in judgements]
+        for name, judgements in read_judgements(run, Split.TRAIN, 0).items()
+    }
 
 
 async def test_it_judges_what_has_no_verdict_once(webgym, run, server):
-    code, events, said = await webgym("judge", run.root, "--json")
+    code, events, result = await webgym("judge", run.root, "--json")
     assert (code, verdicts(run)) == (0, {FIRST: [True], SECOND: [False]})
     assert [event["event"] for event in events] == ["plan", "judgement", "judgement", "judge"]
     assert events[-1].items() >= {"judged": 2, "successes": 1, "success_rate": 0.5}.items()
-    assert "judged 2: 1 of 2 solved" in said
-    assert f"next: webgym inspect-buffer {run.root}" in said
-    assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [1.0, 0.0]
-    asked = len(server.asked)
+    assert "judged 2: 1 of 2 solved" in result
+    assert f"next: webgym inspect-buffer {run.root}" in result
+    assert [trajectory.outcome.reward for trajectory in scan(run, Split.TRAIN, 0)] == [1.0, 0.0]
+    count = len(server.requests)
     code, events, _ = await webgym("judge", run.root)
-    assert (code, events[-1]["judged"], len(server.asked)) == (0, 0, asked)
+    assert (code, events[-1]["judged"], len(server.requests)) == (0, 0, count)
 
 
 async def test_other_settings_judge_anew_and_keep_the_older_verdicts(webgym, run, server):
@@ -101,14 +104,14 @@ async def test_a_dry_run_asks_nothing_and_writes_nothing(webgym, run, server):
     before = sorted(path for path in run.root.rglob("*"))
     code, (plan,), _ = await webgym("judge", run.root, "-n")
     assert (code, plan["owed"], plan["stage"]) == (0, 2, "judge")
-    assert (sorted(path for path in run.root.rglob("*")), len(server.asked)) == (before, 0)
+    assert (sorted(path for path in run.root.rglob("*")), len(server.requests)) == (before, 0)
 
 
 async def test_ids_can_be_piped_in_and_only_failed_ones_asked_again(webgym, run, server):
     server.script(GARBAGE, job="fact")
-    code, _, said = await webgym("judge", run.root, "-s", "judge.concurrency=1")
+    code, _, result = await webgym("judge", run.root, "-s", "judge.concurrency=1")
     assert (code, verdicts(run)) == (0, {FIRST: [None], SECOND: [False]})
-    assert f"next: webgym judge {run.root} --failed" in said
+    assert f"next: webgym judge {run.root} --failed" in result
     ids = json.dumps({"id": FIRST}) + "\n"
     await webgym("judge", run.root, "-", stdin=ids)
     assert verdicts(run) == {FIRST: [None, True], SECOND: [False]}
@@ -123,12 +126,12 @@ async def test_no_ids_on_stdin_judge_nothing(webgym, run):
 
 async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
     server.script(*[ScriptedReply(status=503)] * 2, job="blocking")
-    code, events, said = await webgym("judge", run.root)
+    code, events, result = await webgym("judge", run.root)
     assert (code, verdicts(run)) == (1, {FIRST: [None], SECOND: [None]})
     assert events[-1]["event"] == "judgement"
-    assert "2 answers in a row can't be used" in said
-    assert "next: check judge.base_url" in said
-    assert "Traceback" not in said
+    assert "2 answers in a row can't be used" in result
+    assert "next: check judge.base_url" in result
+    assert "Traceback" not in result
 
 
 @pytest.mark.parametrize(
@@ -146,24 +149,24 @@ async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
     ids=str,
 )
 async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
-    code, shown, said = await webgym("judge", run.root, *arguments)
+    code, shown, result = await webgym("judge", run.root, *arguments)
     assert (code, shown) == (2, [])
-    assert expected in said
-    assert "Traceback" not in said
+    assert expected in result
+    assert "Traceback" not in result
 
 
 async def test_what_is_not_there_is_3_and_names_the_next_command(webgym, run, tmp_path):
     for arguments in ([run.root, "--iteration", "9"], [run.root, "--split", "test"]):
-        code, shown, said = await webgym("judge", *arguments)
+        code, shown, result = await webgym("judge", *arguments)
         assert (code, shown) == (3, [])
-        assert "next: webgym rollout" in said
+        assert "next: webgym rollout" in result
 
 
 async def test_a_locked_run_is_75(webgym, run):
     with lock_run(run, "train runs/a"):
-        code, _, said = await webgym("judge", run.root)
+        code, _, result = await webgym("judge", run.root)
     assert code == 75
-    assert "webgym train runs/a" in said
+    assert "webgym train runs/a" in result
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
@@ -174,9 +177,9 @@ async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(start, 
     child.send_signal(number)
     await asyncio.wait_for(child.communicate(), 60)
     assert (child.returncode, verdicts(run)) == (status, {FIRST: [True]})
-    code, events, said = await webgym("resume", run.root)
+    code, events, result = await webgym("resume", run.root)
     assert (code, events[-1]["judged"], verdicts(run)) == (0, 1, {FIRST: [True], SECOND: [False]})
-    assert "resuming `webgym judge`" in said
+    assert "resuming `webgym judge`" in result
 
 
 PLUGIN = """
@@ -205,12 +208,12 @@ async def test_a_protocol_of_a_plugin_judges_and_fails_closed(run, webgym, serve
     (tmp_path / "painter.py").write_text(PLUGIN.format(bug=WRONG))
     server.script(json.dumps({"reason": "he is", "verdict": "yes"}), job="painter")
     ours = ("-s", 'plugins=["painter.py"]', "-s", "judge.protocol=painter", "-s", "judge.concurrency=1")
-    code, shown, told = await webgym("judge", run.root, *ours)
-    assert code == 0, told
+    code, shown, result = await webgym("judge", run.root, *ours)
+    assert code == 0, result
     assert (code, shown[-1]["successes"], shown[-1]["judge_failed"]) == (0, 1, 1)
-    (said,) = read_judgements(run, Split.TRAIN, 0)[FIRST]
-    assert [(fact.question, fact.passed) for fact in said.facts] == [("Vermeer", True)]
-    assert (len(server.asked[0].images), [asked.job for asked in server.asked]) == (1, ["painter"])
+    (judgement,) = read_judgements(run, Split.TRAIN, 0)[FIRST]
+    assert [(fact.question, fact.passed) for fact in judgement.facts] == [("Vermeer", True)]
+    assert (len(server.requests[0].images), [request.job for request in server.requests]) == (1, ["painter"])
     (failed,) = read_judgements(run, Split.TRAIN, 0)[SECOND]
     assert (failed.success, failed.failure_detail) == (None, "KeyError: 'painter'")
     code, shown, _ = await webgym("judge", run.root, *ours, "--dry-run")

@@ -56,42 +56,42 @@ def state(tmp_path):
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_a_login_is_kept_for_its_owner_alone_and_is_known_to_the_site_until_that_forgets(login, state, mail):
-    code, rows, said = await login()
+    code, rows, output = await login()
     row = {"site": SITE, "role": "user", "status": "valid", "account": USER, "file": str(state), "detail": ""}
-    assert (code, rows, said, mail.logins) == (0, [row], "", 1)
+    assert (code, rows, output, mail.logins) == (0, [row], "", 1)
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
     cookies = {cookie["name"]: cookie["value"] for cookie in json.loads(state.read_text())["cookies"]}
     assert mail.sessions[cookies["session"]].logged_in
     assert [path.name for path in state.parent.iterdir()] == [state.name]
 
-    code, rows, said = await login("--check")
+    code, rows, output = await login("--check")
     assert (code, rows, mail.logins) == (0, [row], 1)
 
     mail.sessions.clear()
-    code, (found,), said = await login("--check", SITE)
-    assert (code, found["status"]) == (3, "expired")
-    assert found["detail"] == f"{mail.url}/folder/inbox leads to the login page"
-    assert said == f"webgym: 1 of 1 logins are of no use\n  next: webgym login {SITE}\n"
+    code, (result,), output = await login("--check", SITE)
+    assert (code, result["status"]) == (3, "expired")
+    assert result["detail"] == f"{mail.url}/folder/inbox leads to the login page"
+    assert output == f"webgym: 1 of 1 logins are of no use\n  next: webgym login {SITE}\n"
 
     assert (await login())[0] == 0
     os.utime(state, (0, time.time() - 13 * 3600))
-    code, (found,), _ = await login("--check")
-    assert (code, found["status"], found["detail"]) == (3, "expired", "expired (13.0 hours old)")
+    code, (result,), _ = await login("--check")
+    assert (code, result["status"], result["detail"]) == (3, "expired", "expired (13.0 hours old)")
 
     state.write_text("{")
-    code, (found,), _ = await login("--check")
-    assert (code, found["status"], found["detail"]) == (3, "missing", f"{state} is unreadable")
+    code, (result,), _ = await login("--check")
+    assert (code, result["status"], result["detail"]) == (3, "missing", f"{state} is unreadable")
 
 
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_a_wrong_password_is_1_and_says_what_the_site_says(login, state):
-    code, (row,), said = await login(password="squirrel")
-    told = f"{SITE} did not let {USER} in: "
+    code, (row,), output = await login(password="squirrel")
+    text = f"{SITE} did not let {USER} in: "
     assert (code, row["status"], state.exists()) == (1, "failed", False)
-    assert row["detail"].startswith(told) and row["detail"].endswith("it said: User name or password is wrong.")
-    assert said.startswith(f"webgym: 1 of 1 logins failed: {told}")
-    assert f"next: check sites.{SITE}.accounts.user.account and the variable WEBARENA_GITLAB_PASSWORD" in said
+    assert row["detail"].startswith(text) and row["detail"].endswith("it said: User name or password is wrong.")
+    assert output.startswith(f"webgym: 1 of 1 logins failed: {text}")
+    assert f"next: check sites.{SITE}.accounts.user.account and the variable WEBARENA_GITLAB_PASSWORD" in output
 
 
 @pytest.mark.browser
@@ -102,10 +102,10 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
         await mail.__aexit__()
     else:
         mail.status = 503
-    code, (row,), said = await login()
+    code, (row,), output = await login()
     assert (code, row["status"], state.exists()) == (1, "failed", False)
-    assert f"{SITE}: {mail.url}/login answers with status 50" in said
-    assert f"next: start the site, or fix sites.{SITE}.url" in said
+    assert f"{SITE}: {mail.url}/login answers with status 50" in output
+    assert f"next: start the site, or fix sites.{SITE}.url" in output
     if down == "gone":
         mail._runner = None
         await mail.__aenter__()
@@ -114,10 +114,10 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_a_form_that_looks_otherwise_names_the_setting(login):
-    code, _, said = await login("-s", f"sites.{SITE}.submit=button=Enter here")
+    code, _, output = await login("-s", f"sites.{SITE}.submit=button=Enter here")
     assert code == 1
-    assert f"does not show sites.{SITE}.submit, 'button=Enter here'" in said
-    assert "Traceback" not in said
+    assert f"does not show sites.{SITE}.submit, 'button=Enter here'" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ async def test_a_form_that_looks_otherwise_names_the_setting(login):
     ],
 )
 async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
-    code, rows, said = await login(*arguments)
+    code, rows, output = await login(*arguments)
     assert (code, rows) == (2, [])
-    assert expected in said
-    assert "Traceback" not in said
+    assert expected in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.browser
@@ -146,6 +146,6 @@ async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
 async def test_a_missing_login_is_3(login, state):
     code, (row,), _ = await login("--check")
     assert (code, row["status"], row["detail"]) == (3, "missing", f"{state} is missing")
-    code, lines, said = await login("--check", as_json=False)
+    code, lines, output = await login("--check", as_json=False)
     assert (code, lines) == (3, [f"{SITE}\tuser\tmissing\t{USER}\t{state} is missing"])
-    assert said.startswith(f"{SITE} user: missing\nwebgym: 1 of 1 logins are of no use")
+    assert output.startswith(f"{SITE} user: missing\nwebgym: 1 of 1 logins are of no use")

@@ -32,9 +32,9 @@ def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, 
     (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
     (model / "model.safetensors").write_bytes(b"")
     settings = ("-s", "loop.iterations=3", "-s", f"policy_config.base_model={model}")
-    said = loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments)
-    assert said.returncode == 0, said.stderr
-    plan = json.loads(said.stdout)
+    result = loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments)
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
     assert {key: plan[key] for key in expected} == expected
     assert list(tmp_path.iterdir()) == [model]
 
@@ -45,19 +45,19 @@ def test_wrong_options_are_2(tmp_path, arguments):
 
 
 def test_an_update_without_episodes_is_3_and_can_be_resumed(tmp_path):
-    said = loop(tmp_path, "-c", "demo", "--phase", "update")
-    assert said.returncode == 3
-    assert "next: webgym rollout" in said.stderr
+    result = loop(tmp_path, "-c", "demo", "--phase", "update")
+    assert result.returncode == 3
+    assert "next: webgym rollout" in result.stderr
 
 
 @pytest.mark.browser
 def test_the_rollout_phase_collects_and_ends(tmp_path):
     create_or_open(RunDir(tmp_path / "run"), load(["demo"], ["loop.demonstration_episodes=4"]))
-    said = loop(tmp_path, "--phase", "rollout", "--eval-every", "0", "--json")
-    assert said.returncode == 0, said.stderr
-    summary = [json.loads(line) for line in said.stdout.splitlines()][-1]
+    result = loop(tmp_path, "--phase", "rollout", "--eval-every", "0", "--json")
+    assert result.returncode == 0, result.stderr
+    summary = [json.loads(line) for line in result.stdout.splitlines()][-1]
     assert (summary["event"], summary["episodes"], summary["success_rate"]) == ("rollout", 4, 1.0)
-    assert "next: webgym loop run --phase update" in said.stderr
+    assert "next: webgym loop run --phase update" in result.stderr
     assert loop(tmp_path, "--phase", "rollout", "--eval-every", "0").returncode == 0
 
 

@@ -25,10 +25,10 @@ class Echo(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        told = f"{self.path} {self.headers['Authorization']}"
-        choice = {"index": 0, "message": {"role": "assistant", "content": told}, "finish_reason": "stop"}
+        text = f"{self.path} {self.headers['Authorization']}"
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
-        self.answer(answer if self.status == 200 else {"error": {"message": told}}, self.status)
+        self.answer(answer if self.status == 200 else {"error": {"message": text}}, self.status)
 
     def do_GET(self):
         self.answer({}, 404)

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.runs import filled
 from tests.forked import webgym
 from tests.prepare.buffer import fill
-from tests.records.made import CRASHED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, trajectory
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.store.metrics import read_events
@@ -17,10 +17,10 @@ from webgym_cli.store.run import RunDir, create_or_open
 @pytest.fixture
 def run(tmp_path):
     """A run with two solved trajectories of two steps, one that failed and one that broke."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    fill(made, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED), trajectory(3, outcome=CRASHED))
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
+    fill(run_dir, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED), trajectory(3, outcome=CRASHED))
+    return run_dir
 
 
 def prepare(run, *arguments):
@@ -28,9 +28,9 @@ def prepare(run, *arguments):
 
 
 def test_a_dry_run_is_one_object_with_every_filter(run):
-    said = prepare(run, "--dry-run", "-s", "filters.max_steps_per_task=3")
-    assert said.returncode == 0
-    plan = json.loads(said.stdout)
+    prepared = prepare(run, "--dry-run", "-s", "filters.max_steps_per_task=3")
+    assert prepared.returncode == 0
+    plan = json.loads(prepared.stdout)
     assert (plan["trajectories"], plan["steps"], plan["eligible_steps"]) == (4, 8, 3)
     assert plan["samples_by_iteration"] == {"0": 3}
     assert plan["dropped_trajectories"] == {
@@ -44,34 +44,34 @@ def test_a_dry_run_is_one_object_with_every_filter(run):
 @pytest.mark.parametrize(("demonstrations", "notes", "kind"), [(1, 1, "dataset"), (0, 0, "batch")])
 def test_the_algorithm_of_a_demonstration_iteration_is_named_if_another_is_asked_for(run, demonstrations, notes, kind):
     given = (f"loop.demonstration_iterations={demonstrations}", "train.algorithm=grpo")
-    said = prepare(run, "--dry-run", "-s", given[0], "-s", given[1])
-    named = [line for line in said.stderr.splitlines() if "loop.demonstration_algorithm=sft" in line]
+    prepared = prepare(run, "--dry-run", "-s", given[0], "-s", given[1])
+    named = [line for line in prepared.stderr.splitlines() if "loop.demonstration_algorithm=sft" in line]
     assert len(named) == notes
     assert all(text in line for line in named for text in given[1:])
-    assert ("samples_by_iteration" in said.stdout) is (kind == "dataset")
+    assert ("samples_by_iteration" in prepared.stdout) is (kind == "dataset")
 
 
 def test_filters_that_leave_nothing_say_so(run):
-    said = prepare(run, "-s", 'filters.only_sites=["example.com"]')
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "no step is fit for training (1 x failure, 1 x unsuccessful, 2 x other_site)" in said.stderr
+    prepared = prepare(run, "-s", 'filters.only_sites=["example.com"]')
+    assert (prepared.returncode, prepared.stdout) == (1, "")
+    assert "no step is fit for training (1 x failure, 1 x unsuccessful, 2 x other_site)" in prepared.stderr
 
 
 def test_a_band_that_is_none_is_refused(run):
-    said = prepare(run, "-s", 'filters.difficulties=["huge"]')
-    assert said.returncode == 2
-    assert "filters.difficulties" in said.stderr and "'easy', 'medium' or 'hard'" in said.stderr
-    assert "Traceback" not in said.stderr
+    prepared = prepare(run, "-s", 'filters.difficulties=["huge"]')
+    assert prepared.returncode == 2
+    assert "filters.difficulties" in prepared.stderr and "'easy', 'medium' or 'hard'" in prepared.stderr
+    assert "Traceback" not in prepared.stderr
 
 
 def test_it_is_recorded_like_a_loop_s_and_draws_again_when_it_is_said_again(tmp_path, tiny_model_dir):
-    told = [f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false", "train.check_template=false"]
+    texts = [f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false", "train.check_template=false"]
     own = RunDir(tmp_path / "own")
-    create_or_open(own, load((), told))
+    create_or_open(own, load((), texts))
     fill(own, trajectory(0), trajectory(1))
     for _ in range(2):
-        said = prepare(own)
-        assert said.returncode == 0, said.stderr
+        prepared = prepare(own)
+        assert prepared.returncode == 0, prepared.stderr
     noted = list(read_events(own, "prepare"))
     assert len(noted) == 2
     assert all(event["train_samples"] + event["val_samples"] == 4 and event["seconds"] >= 0 for event in noted)
@@ -84,15 +84,15 @@ CHECKED = ("-s", "train.check_template=true")
 def test_prompts_that_are_trained_otherwise_than_they_were_served_are_refused(tmp_path):
     needs("train")
     own = filled(tmp_path)
-    said = prepare(own, *CHECKED)
-    assert said.returncode == 2
-    assert "LLaMA-Factory's qwen3_vl_nothink renders other prompts than the model was served" in said.stderr
-    assert "\n  served:  " in said.stderr and "\n  trained: " in said.stderr
-    assert json.loads(said.stdout.splitlines()[-1])["event"] == "prepare"  # the data is there to be looked at
+    prepared = prepare(own, *CHECKED)
+    assert prepared.returncode == 2
+    assert "LLaMA-Factory's qwen3_vl_nothink renders other prompts than the model was served" in prepared.stderr
+    assert "\n  served:  " in prepared.stderr and "\n  trained: " in prepared.stderr
+    assert json.loads(prepared.stdout.splitlines()[-1])["event"] == "prepare"  # the data is there to be looked at
 
 
 def test_without_the_trainer_the_prompts_are_compared_when_it_trains(tmp_path):
     own = filled(tmp_path)
-    said = prepare(own, *CHECKED, "-s", f"venvs.train={tmp_path / 'nowhere'}")
-    assert said.returncode == 0
-    assert f"{tmp_path / 'nowhere'} does not exist" in said.stderr and "by webgym train" in said.stderr
+    prepared = prepare(own, *CHECKED, "-s", f"venvs.train={tmp_path / 'nowhere'}")
+    assert prepared.returncode == 0
+    assert f"{tmp_path / 'nowhere'} does not exist" in prepared.stderr and "by webgym train" in prepared.stderr

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cli.runs import WEBGYM, tree
 from tests.prepare.actor_server import ActorServer
-from tests.prepare.rl_made import build_model, line_of
-from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_phase
+from tests.prepare.rl_builders import build_model, line_of
+from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
 from webgym_cli.store.run import RunDir
 
 
@@ -31,9 +31,9 @@ async def started(run, *arguments):
 async def test_a_dry_run_tells_what_can_be_known_and_writes_nothing(run):
     before = tree(run.root.parent)
     process = await started(run, "--dry-run")
-    told, said = await process.communicate()
-    assert process.returncode == 0, said.decode()
-    (plan,) = [json.loads(line) for line in told.splitlines()]
+    message, output = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    (plan,) = [json.loads(line) for line in message.splitlines()]
     assert plan["replay"]["actions_to_score"] == 7
     assert plan["replay"]["dropped_trajectories"] == {"failure": 1, "repeated_task": 1, "unsuccessful": 1}
     assert tree(run.root.parent) == before
@@ -51,18 +51,18 @@ async def test_what_was_scored_before_a_kill_is_not_asked_again(run):
         assert not run.rl_data.exists()
         server.answers = None
         process = await started(run, *where)
-        told, said = await process.communicate()
-    assert process.returncode == 0, said.decode()
-    assert len({str(tokens) for tokens in server.asked}) == len(server.asked) == 7
-    made = [json.loads(line) for line in told.splitlines()]
+        message, output = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert len({str(tokens) for tokens in server.requests}) == len(server.requests) == 7
+    records = [json.loads(line) for line in message.splitlines()]
     assert [
-        (one["policy"], one["current_rows"], one["replayed_rows"]) for one in made if one["event"] == "rl_data"
+        (one["policy"], one["current_rows"], one["replayed_rows"]) for one in records if one["event"] == "rl_data"
     ] == [(POLICY, 4, 7)]
 
 
 async def test_a_server_that_is_gone_ends_it_with_the_next_command(run):
     process = await started(run, "-s", "rl.replay.base_url=http://127.0.0.1:9/v1", "-s", "rl.replay.retries=0")
-    _, said = await process.communicate()
+    _, output = await process.communicate()
     assert process.returncode == 1
-    assert b"http://127.0.0.1:9/v1: no log-probabilities of a prompt: Connection error." in said
-    assert b"Traceback" not in said
+    assert b"http://127.0.0.1:9/v1: no log-probabilities of a prompt: Connection error." in output
+    assert b"Traceback" not in output

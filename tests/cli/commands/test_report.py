@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.app import app
-from tests.inspect.buffers import made
+from tests.inspect.buffers import fill_run
 from tests.report.runs import at, did, note
 from webgym_cli.errors import MissingStageError, StoreError, UsageError
 
@@ -24,15 +24,15 @@ def call(*arguments):
 
 @pytest.fixture
 def run(tmp_path):
-    found = made(tmp_path / "a", *(did(n, "shop", solved=n < 2) for n in range(8)))
-    note(found, {"event": "evaluation", "iteration": 0, "seconds": 1800, "at": at(3600)})
-    note(found, {"event": "rollout", "iteration": 0, "seconds": 1800, "at": at(7200)})
-    return found
+    run_dir = fill_run(tmp_path / "a", *(did(n, "shop", solved=n < 2) for n in range(8)))
+    note(run_dir, {"event": "evaluation", "iteration": 0, "seconds": 1800, "at": at(3600)})
+    note(run_dir, {"event": "rollout", "iteration": 0, "seconds": 1800, "at": at(7200)})
+    return run_dir
 
 
 @pytest.fixture
 def other(tmp_path):
-    return made(tmp_path / "b", *(did(n, "shop", solved=True) for n in range(8)))
+    return fill_run(tmp_path / "b", *(did(n, "shop", solved=True) for n in range(8)))
 
 
 def test_report_writes_a_page_into_the_run_and_says_where_and_how_large(run):
@@ -47,17 +47,17 @@ def test_report_writes_elsewhere_and_gives_the_numbers(run, tmp_path):
     path = tmp_path / "x" / "page.html"
     arguments = ("--gpus", 8, "--gpu-hour-price", 2.5, "--json")
     out, err = call("report", run.root, "--html", path, *arguments)
-    found = json.loads(out)
-    assert (found["event"], found["page"], found["bytes"]) == ("report", str(path), path.stat().st_size)
-    assert found["cost"]["total"] == {"hours": 1.5, "gpu_hours": 12, "cost": 30}
-    assert found["timing"]["idle_seconds"] == 1800
-    assert found["points"][0]["success_rate"] == 0.25
+    record = json.loads(out)
+    assert (record["event"], record["page"], record["bytes"]) == ("report", str(path), path.stat().st_size)
+    assert record["cost"]["total"] == {"hours": 1.5, "gpu_hours": 12, "cost": 30}
+    assert record["timing"]["idle_seconds"] == 1800
+    assert record["points"][0]["success_rate"] == 0.25
     assert "8 episodes" in err
 
 
 def test_a_report_can_be_made_again_and_takes_in_what_is_new(run):
     call("report", run.root)
-    made(run.root, did(20, "shop", solved=True))
+    fill_run(run.root, did(20, "shop", solved=True))
     assert "9 episodes" in call("report", run.root)[1]
 
 
@@ -107,9 +107,9 @@ def test_compare_is_a_table_or_json(run, other):
         "B is better",
     ] in lines
     assert err == ""
-    found = json.loads(call("compare", run.root, other.root, "--json")[0])
-    assert (found["rows"][0]["gained"], found["rows"][0]["significant"]) == (6, True)
-    assert (found["first"]["run"], found["second"]["run"]) == (str(run.root), str(other.root))
+    record = json.loads(call("compare", run.root, other.root, "--json")[0])
+    assert (record["rows"][0]["gained"], record["rows"][0]["significant"]) == (6, True)
+    assert (record["first"]["run"], record["second"]["run"]) == (str(run.root), str(other.root))
 
 
 def test_compare_writes_a_page_too(run, other, tmp_path):
@@ -121,8 +121,8 @@ def test_compare_writes_a_page_too(run, other, tmp_path):
 
 
 def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
-    found = json.loads(call("compare", run.root, other.root, run.root, "--json", "--csv", tmp_path / "study.csv")[0])
-    assert [of["run"] for of in found["runs"]] and sum(of["runs"] for of in found["groups"]) == 3
+    record = json.loads(call("compare", run.root, other.root, run.root, "--json", "--csv", tmp_path / "study.csv")[0])
+    assert [of["run"] for of in record["runs"]] and sum(of["runs"] for of in record["groups"]) == 3
     lines = (tmp_path / "study.csv").read_text().splitlines()
     assert (len(lines), lines[0].split(",")[0]) == (4, "run")
     assert call("compare", run.root, other.root, "--csv", "-")[0].splitlines()[0] == lines[0]
@@ -157,7 +157,7 @@ def test_pages_replace_no_other_file(run, other, tmp_path):
 
 
 def test_runs_without_trajectories_are_said_to_be(tmp_path):
-    runs = [made(tmp_path / name) for name in ("a", "b")]
+    runs = [fill_run(tmp_path / name) for name in ("a", "b")]
     assert call("compare", *(run.root for run in runs))[1] == "neither run has trajectories\n"
     assert "0 episodes" in call("report", runs[0].root)[1]
 

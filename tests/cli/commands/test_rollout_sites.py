@@ -62,16 +62,16 @@ def rollout(tmp_path, mail, policy):
 
 
 async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, tmp_path):
-    code, events, said = await rollout(password="")
+    code, events, summary = await rollout(password="")
     assert (code, events) == (2, [])
-    assert "the variable WEBARENA_GITLAB_PASSWORD is not set" in said
-    code, events, said = await rollout("sites.gitlab.login=manual")
+    assert "the variable WEBARENA_GITLAB_PASSWORD is not set" in summary
+    code, events, summary = await rollout("sites.gitlab.login=manual")
     assert (code, events) == (3, [])
-    assert said == f"webgym: the login of {SITE} is of no use: missing\n  next: webgym login {SITE}\n"
-    code, events, said = await rollout(f"sites.{SITE}.url=")
+    assert summary == f"webgym: the login of {SITE} is of no use: missing\n  next: webgym login {SITE}\n"
+    code, events, summary = await rollout(f"sites.{SITE}.url=")
     assert (code, events) == (2, [])
-    assert f"sites.{SITE}.url is empty: where is the site {SITE}?" in said
-    assert "task t" in said
+    assert f"sites.{SITE}.url is empty: where is the site {SITE}?" in summary
+    assert "task t" in summary
     assert not (tmp_path / "run").exists()
 
 
@@ -79,12 +79,12 @@ async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, 
 @pytest.mark.usefixtures("chromium")
 async def test_each_episode_has_the_site_to_itself_after_a_reset_and_is_logged_in(rollout, mail, tmp_path):
     reset = (f"sites.{SITE}.isolation=reset", f"sites.{SITE}.reset={mail.url}/reset", "rollout.concurrency=2")
-    code, events, said = await rollout(*reset)
-    assert code == 0, said
+    code, events, summary = await rollout(*reset)
+    assert code == 0, summary
     plan, sites, login = events[:3]
     assert (plan["event"], plan["sites"]) == ("plan", {SITE: "reset"})
     assert (sites["event"], sites["sites"]) == ("sites", {SITE: "reset"})
-    assert f"sites: {SITE} one at a time, after a reset" in said
+    assert f"sites: {SITE} one at a time, after a reset" in summary
     assert (login["event"], login["sites"]) == ("login", [SITE])
     assert [event["reward"] for event in events if event["event"] == "trajectory"] == [1.0, 1.0]
     assert (mail.resets, mail.logins) == (2, 3)

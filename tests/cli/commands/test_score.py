@@ -33,11 +33,11 @@ async def server():
 @pytest.fixture
 def run(tmp_path):
     """A run with two episodes that nobody has judged."""
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    append(made, answered(0))
-    append(made, answered(1))
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
+    append(run_dir, answered(0))
+    append(run_dir, answered(1))
+    return run_dir
 
 
 @pytest.fixture
@@ -54,43 +54,45 @@ def webgym(tmp_path):
 
 def probabilities(run):
     return {
-        name: [round(one.probability, 4) for one in found]
-        for name, found in read_judgements(run, Split.TRAIN, 0).items()
+        name: [round(one.probability, 4) for one in judgements]
+        for name, judgements in read_judgements(run, Split.TRAIN, 0).items()
     }
 
 
 async def test_a_server_scores_what_has_no_score_once(webgym, run, server):
     server.answers.extend([{"YES": 0.6, "NO": 0.2}, {"YES": 0.1, "NO": 0.3}])
-    code, events, said = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
+    code, events, result = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
     assert (code, probabilities(run)) == (0, {FIRST: [0.75], SECOND: [0.25]})
     assert [event["event"] for event in events] == ["plan", "scored", "scored", "score"]
     assert (events[0]["model"], events[-1]["successes"]) == (MODEL, 1)
-    assert "scored 2: 1 solved" in said
-    assert f"next: webgym inspect-buffer {run.root}" in said
-    assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [1.0, 0.0]
+    assert "scored 2: 1 solved" in result
+    assert f"next: webgym inspect-buffer {run.root}" in result
+    assert [trajectory.outcome.reward for trajectory in scan(run, Split.TRAIN, 0)] == [1.0, 0.0]
     code, events, _ = await webgym("score", run.root)
-    assert (code, events[-1]["scored"], len(server.asked)) == (0, 0, 2)
+    assert (code, events[-1]["scored"], len(server.requests)) == (0, 0, 2)
     code, (shown,), _ = await webgym("show", run.root, FIRST, "--json")
-    assert [(said["source"], said["probability"]) for said in shown["judgements"]] == [("orm", pytest.approx(0.75))]
+    assert [(judgement["source"], judgement["probability"]) for judgement in shown["judgements"]] == [
+        ("orm", pytest.approx(0.75))
+    ]
 
 
 async def test_ids_can_be_piped_in_and_what_could_not_be_read_is_next(webgym, run, server):
     server.answers.extend([{"The": 0.9}])
-    code, events, said = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
+    code, events, result = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
     assert (code, events[-1]["unreadable"], probabilities(run)) == (0, 1, {SECOND: [0.75]})
-    assert f"next: webgym score {run.root}" in said
+    assert f"next: webgym score {run.root}" in result
     code, _, _ = await webgym("score", run.root, "-", stdin=json.dumps({"id": FIRST}) + "\n")
     assert (code, probabilities(run)) == (0, {FIRST: [0.75], SECOND: [0.75]})
 
 
 async def test_a_model_that_is_down_is_1_and_resume_goes_on(webgym, run, server):
     server.answers.extend([503, 503])
-    code, _, said = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
+    code, _, result = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
     assert (code, probabilities(run)) == (1, {})
-    assert "next: check orm.base_url" in said
-    code, events, said = await webgym("resume", run.root)
+    assert "next: check orm.base_url" in result
+    code, events, result = await webgym("resume", run.root)
     assert (code, events[-1]["scored"]) == (0, 2)
-    assert "resuming `webgym score`" in said
+    assert "resuming `webgym score`" in result
 
 
 @pytest.mark.parametrize(
@@ -105,18 +107,18 @@ async def test_a_model_that_is_down_is_1_and_resume_goes_on(webgym, run, server)
     ids=str,
 )
 async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
-    code, shown, said = await webgym("score", run.root, *arguments)
+    code, shown, result = await webgym("score", run.root, *arguments)
     assert (code, shown) == (2, [])
-    assert expected in said
-    assert "Traceback" not in said
+    assert expected in result
+    assert "Traceback" not in result
 
 
 async def test_a_folder_that_holds_no_model_is_refused(webgym, run, tmp_path):
     (tmp_path / "empty").mkdir()
-    code, _, said = await webgym("score", run.root, "--orm", "empty", "-s", f"venvs.serve={sys.executable}")
+    code, _, result = await webgym("score", run.root, "--orm", "empty", "-s", f"venvs.serve={sys.executable}")
     assert code == 2
-    assert str(tmp_path / "empty") in said
-    assert "Traceback" not in said
+    assert str(tmp_path / "empty") in result
+    assert "Traceback" not in result
 
 
 async def test_a_folder_is_named_by_its_path_in_the_plan(webgym, run, tmp_path):
@@ -126,7 +128,7 @@ async def test_a_folder_is_named_by_its_path_in_the_plan(webgym, run, tmp_path):
 
 
 def test_an_episode_is_shown_with_its_probability(tmp_path):
-    said = by_orm(0.25, trajectory=FIRST, success=False)
-    told = EpisodeView(with_verdict(answered(0), said), (said,))
-    assert "P(YES)    0.2500" in episode_text(told).plain
-    assert "P(YES) 0.2500 by an-orm" in render_episode_page(told, ScreenshotStore(tmp_path)).decode()
+    orm = by_orm(0.25, trajectory=FIRST, success=False)
+    episode_view = EpisodeView(with_verdict(answered(0), orm), (orm,))
+    assert "P(YES)    0.2500" in episode_text(episode_view).plain
+    assert "P(YES) 0.2500 by an-orm" in render_episode_page(episode_view, ScreenshotStore(tmp_path)).decode()

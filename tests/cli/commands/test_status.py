@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.cli.made_rollout import plain, rollout
 from tests.cli.terminal import rest, terminal
-from tests.records.made import CRASHED, published, trajectory
+from tests.records.builders import CRASHED, published, trajectory
 from webgym_cli.cli.live_view import LiveView
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
@@ -53,9 +53,9 @@ def until(ours, text):
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
+    return run_dir
 
 
 def live(snapshot, **environment):
@@ -110,9 +110,9 @@ def test_without_a_terminal_nothing_is_drawn(capsys):
     with board.show_live():
         board({"event": "status", "transient": True, **rollout().snapshot()})
         board({"event": "note", "message": "hello"})
-    said = capsys.readouterr()
-    assert said.out == '{"event": "note", "message": "hello"}\n'
-    assert said.err == "hello\n"
+    output = capsys.readouterr()
+    assert output.out == '{"event": "note", "message": "hello"}\n'
+    assert output.err == "hello\n"
 
 
 def test_snapshots_stay_out_of_the_log(run, capsys):
@@ -126,22 +126,22 @@ def test_snapshots_stay_out_of_the_log(run, capsys):
 
 @pytest.mark.parametrize("more", [[], ["--json"], ["--watch"], ["--watch", "--json"]], ids=" ".join)
 def test_without_a_rollout_it_says_so(webgym, run, more):
-    said = webgym("status", run.root, *more)
-    assert said.returncode == 0
-    assert said.stderr == f"{run.root}: no rollout yet\nnext: webgym rollout {run.root}\n"
+    outcome = webgym("status", run.root, *more)
+    assert outcome.returncode == 0
+    assert outcome.stderr == f"{run.root}: no rollout yet\nnext: webgym rollout {run.root}\n"
     if more:
-        (found,) = map(json.loads, said.stdout.splitlines())
-        assert (found["rollout"], found["stored"], found["policy_version"]) == (None, [], 0)
+        (result,) = map(json.loads, outcome.stdout.splitlines())
+        assert (result["rollout"], result["stored"], result["policy_version"]) == (None, [], 0)
 
 
 def test_a_reward_model_s_run_leads_to_its_training_and_to_scores(webgym, run):
     create_or_open(run.orm, load())
-    said = webgym("status", run.orm.root)
+    result = webgym("status", run.orm.root)
     it, model = f"{run.orm.root}: the outcome reward model of {run.root}", run.orm.model(load())
-    assert (said.returncode, said.stderr) == (0, f"{it}, not trained yet\nnext: webgym train {run.orm.root}\n")
+    assert (result.returncode, result.stderr) == (0, f"{it}, not trained yet\nnext: webgym train {run.orm.root}\n")
     published(run.orm, load())
-    said = webgym("status", run.orm.root)
-    assert said.stderr == f"{it}, version 1\nnext: webgym score {run.root} --orm {model}\n"
+    result = webgym("status", run.orm.root)
+    assert result.stderr == f"{it}, version 1\nnext: webgym score {run.root} --orm {model}\n"
 
 
 def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
@@ -155,21 +155,21 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     monitor.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
     write_status(run, monitor.snapshot())
     with lock_run(run, "loop runs/a"):
-        found = json.loads(webgym("status", run.root, "--json").stdout)
-        said = webgym("status", run.root)
-    assert (found["rollout"]["state"], found["rollout"]["done"], found["rollout"]["running"]) == ("running", 10, 30)
-    assert found["rollout"]["stages"]["policy"]["now"] == 30
-    assert (found["command"]["command"], found["command"]["at_work"]) == ("loop", True)
-    assert found["holder"]["command"] == "loop runs/a"
-    assert (found["rollout"]["pid"], found["rollout"]["servers"]["http://b/v1"]["open"]) == (os.getpid(), 1)
-    assert found["stored"] == [{"split": "train", "iteration": 0, "planned": 0, "stored": 2, "judgements": 0}]
-    lines = [line.split("\t") for line in said.stdout.splitlines()]
+        record = json.loads(webgym("status", run.root, "--json").stdout)
+        result = webgym("status", run.root)
+    assert (record["rollout"]["state"], record["rollout"]["done"], record["rollout"]["running"]) == ("running", 10, 30)
+    assert record["rollout"]["stages"]["policy"]["now"] == 30
+    assert (record["command"]["command"], record["command"]["at_work"]) == ("loop", True)
+    assert record["holder"]["command"] == "loop runs/a"
+    assert (record["rollout"]["pid"], record["rollout"]["servers"]["http://b/v1"]["open"]) == (os.getpid(), 1)
+    assert record["stored"] == [{"split": "train", "iteration": 0, "planned": 0, "stored": 2, "judgements": 0}]
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert ["rollout", "train 0", "vllm", "running", "10", "100"] in lines
     assert ["stored", "train", "0", "0", "2", "0"] in lines
     assert ["queue", "owed", "548"] in lines
     assert ["evaluation", "0", "4", "", "0", "1"] in lines
     assert len([line for line in lines if line[0] == "episode"]) == 30
-    assert said.stderr.startswith("webgym loop has run since ")
+    assert result.stderr.startswith("webgym loop has run since ")
 
 
 def test_the_workers_of_other_nodes_are_counted(webgym, run):
@@ -177,8 +177,8 @@ def test_the_workers_of_other_nodes_are_counted(webgym, run):
     timings = rollout(running=3).stages.timings()
     monitor.worker_timings = lambda: [timings, timings]
     write_status(run, monitor.snapshot())
-    found = json.loads(webgym("status", run.root, "--json").stdout)["rollout"]
-    assert (found["ranks"], found["running"], found["stages"]["policy"]["count"]) == (2, 8, 3)
+    result = json.loads(webgym("status", run.root, "--json").stdout)["rollout"]
+    assert (result["ranks"], result["running"], result["stages"]["policy"]["count"]) == (2, 8, 3)
 
 
 def test_training_episodes_and_an_evaluation_beside_them_are_both_told_whoever_wrote_last(webgym, run):
@@ -186,14 +186,14 @@ def test_training_episodes_and_an_evaluation_beside_them_are_both_told_whoever_w
     evaluation |= {"bar": "test 1", "iteration": 1}
     for one in (training, evaluation, training, evaluation):
         write_status(run, one)
-        found = json.loads(webgym("status", run.root, "--json").stdout)
-        assert found["rollout"]["bar"] == "train 0"
-    assert found["evaluation"]["bar"] == "test 1"
+        record = json.loads(webgym("status", run.root, "--json").stdout)
+        assert record["rollout"]["bar"] == "train 0"
+    assert record["evaluation"]["bar"] == "test 1"
     lines = webgym("status", run.root).stdout.splitlines()
     assert [line.split("\t")[1] for line in lines if line.startswith("rollout\t")] == ["train 0", "test 1"]
     write_status(run, evaluation, RolloutState.FINISHED)
-    found = json.loads(webgym("status", run.root, "--json").stdout)
-    assert (found["rollout"]["bar"], found["evaluation"]) == ("train 0", None)
+    record = json.loads(webgym("status", run.root, "--json").stdout)
+    assert (record["rollout"]["bar"], record["evaluation"]) == ("train 0", None)
 
 
 def test_the_board_tells_of_training_episodes_and_of_an_evaluation_at_the_same_time():
@@ -209,17 +209,17 @@ def test_the_board_tells_of_training_episodes_and_of_an_evaluation_at_the_same_t
 def test_an_interrupted_rollout_names_the_next_command(webgym, run):
     state.begin(run, "rollout", {})
     write_status(run, rollout().snapshot(), RolloutState.INTERRUPTED)
-    said = webgym("status", run.root)
-    assert "rollout\ttrain 0\tvllm\tinterrupted\t10\t100\n" in said.stdout
-    assert said.stderr.endswith(f"was interrupted\nnext: webgym resume {run.root}\n")
-    assert "episode\t" not in said.stdout
+    result = webgym("status", run.root)
+    assert "rollout\ttrain 0\tvllm\tinterrupted\t10\t100\n" in result.stdout
+    assert result.stderr.endswith(f"was interrupted\nnext: webgym resume {run.root}\n")
+    assert "episode\t" not in result.stdout
 
 
 def test_a_status_of_another_version_is_named(webgym, run):
     write_status(run, {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
-    said = webgym("status", run.root)
-    assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr.startswith("webgym: the status of the rollout was written by another version: KeyError(")
+    result = webgym("status", run.root)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("webgym: the status of the rollout was written by another version: KeyError(")
 
 
 def test_a_person_sees_the_board(run):
@@ -249,7 +249,7 @@ def test_watch_ends_with_the_rollout(run):
     seen += map(json.loads, child.stdout)
     child.stdout.close()
     assert child.wait(30) == 0
-    states = [found["rollout"]["state"] for found in seen]
+    states = [item["rollout"]["state"] for item in seen]
     assert states[0] == "running"
     assert states.count("finished") == 1
     assert states[-1] == "finished"

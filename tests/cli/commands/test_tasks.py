@@ -23,27 +23,27 @@ def file(tmp_path):
     return write(tmp_path / "t.jsonl", *(webgym(number, difficulty=(1, 5, 9)[number % 3]) for number in range(30)))
 
 
-def bands(said):
-    assert said.returncode == 0, said.stderr
-    return Counter(str(Task.model_validate_json(line).band) for line in said.stdout.splitlines())
+def bands(reply):
+    assert reply.returncode == 0, reply.stderr
+    return Counter(str(Task.model_validate_json(line).band) for line in reply.stdout.splitlines())
 
 
 def test_a_clean_file_is_0(tasks, file):
-    said = tasks("check", file)
-    assert (said.returncode, said.stderr) == (0, "")
-    rows = dict(line.split("\t") for line in said.stdout.splitlines())
+    task_list = tasks("check", file)
+    assert (task_list.returncode, task_list.stderr) == (0, "")
+    rows = dict(line.split("\t") for line in task_list.stdout.splitlines())
     assert rows["tasks"] == rows["sites"] == rows["rubric groups"] == "30"
     assert (rows["band hard"], rows["bad lines"]) == ("10", "0")
 
 
 def test_every_bad_line_of_every_file_is_told_and_that_is_2(tasks, file, tmp_path):
     write(tmp_path / "bad.jsonl", "{", webgym(99), webgym(website="ftp://a"), webgym(difficulty=-1))
-    said = tasks("check", "bad.jsonl", file)
-    assert said.returncode == 2
-    first = said.stdout.splitlines()[:3]
+    task_list = tasks("check", "bad.jsonl", file)
+    assert task_list.returncode == 2
+    first = task_list.stdout.splitlines()[:3]
     assert [line.split(": ")[0] for line in first] == ["bad.jsonl:1", "bad.jsonl:3", "bad.jsonl:4"]
     assert "website: 'ftp://a' is neither http nor https" in first[1]
-    assert said.stderr == f"webgym: 3 bad lines\n  next: fix them, then: webgym tasks check bad.jsonl {file}\n"
+    assert task_list.stderr == f"webgym: 3 bad lines\n  next: fix them, then: webgym tasks check bad.jsonl {file}\n"
 
 
 def test_the_check_as_json(tasks, tmp_path):
@@ -56,8 +56,8 @@ def test_the_check_as_json(tasks, tmp_path):
 def test_a_sample_can_be_piped_into_the_check(tasks, file):
     sample = tasks("sample", file, "-n", 12, "--seed", 4)
     assert (sample.stderr, sum(bands(sample).values())) == ("", 12)
-    said = tasks("check", "-", stdin=sample.stdout)
-    assert (said.returncode, said.stdout.splitlines()[0]) == (0, "tasks\t12")
+    task_list = tasks("check", "-", stdin=sample.stdout)
+    assert (task_list.returncode, task_list.stdout.splitlines()[0]) == (0, "tasks\t12")
 
 
 def test_the_same_seed_draws_the_same_sample(tasks, file, tmp_path):
@@ -81,20 +81,20 @@ def test_a_sample_by_ratio(tasks, file, tmp_path):
 
 
 def test_a_sample_of_a_band_without_a_site(tasks, file):
-    said = tasks("sample", file, "-n", 30, "--band", "easy", "--exclude-site", "https://www.shop3.co.uk/x")
-    assert bands(said) == {"easy": 9}
-    assert "insta-3" not in {json.loads(line)["id"] for line in said.stdout.splitlines()}
-    assert said.stderr == "9 tasks: there are no more that fit\n"
+    task_list = tasks("sample", file, "-n", 30, "--band", "easy", "--exclude-site", "https://www.shop3.co.uk/x")
+    assert bands(task_list) == {"easy": 9}
+    assert "insta-3" not in {json.loads(line)["id"] for line in task_list.stdout.splitlines()}
+    assert task_list.stderr == "9 tasks: there are no more that fit\n"
 
 
 def test_a_band_of_the_ratio_without_tasks_is_told(tasks):
-    said = tasks("sample", "miniwob:all", "-n", 5, "--ratio", "easy=1,hard=1")
-    assert bands(said) == {"easy": 5}
-    assert "band hard has no task" in said.stderr
+    task_list = tasks("sample", "miniwob:all", "-n", 5, "--ratio", "easy=1,hard=1")
+    assert bands(task_list) == {"easy": 5}
+    assert "band hard has no task" in task_list.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reply"),
     [
         (["check"], "Missing argument"),
         (["check", "none.jsonl"], "none.jsonl: the task file can't be read: No such file"),
@@ -117,17 +117,17 @@ def test_a_band_of_the_ratio_without_tasks_is_told(tasks):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_2_and_one_clear_word(tasks, arguments, said):
-    told = tasks(*arguments)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert said in " ".join(told.stderr.replace("│", " ").split())
-    assert "Traceback" not in told.stderr
+def test_wrong_usage_is_2_and_one_clear_word(tasks, arguments, reply):
+    task_list = tasks(*arguments)
+    assert (task_list.returncode, task_list.stdout) == (2, "")
+    assert reply in " ".join(task_list.stderr.replace("│", " ").split())
+    assert "Traceback" not in task_list.stderr
 
 
 def test_an_empty_file_is_2(tasks, tmp_path):
     write(tmp_path / "empty.jsonl", "")
-    said = tasks("check", "empty.jsonl")
-    assert (said.returncode, said.stderr.splitlines()[0]) == (2, "webgym: empty.jsonl: no task in the file")
+    task_list = tasks("check", "empty.jsonl")
+    assert (task_list.returncode, task_list.stderr.splitlines()[0]) == (2, "webgym: empty.jsonl: no task in the file")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_folders_of_uploads_are_checked(tasks, tmp_path, folder, words):
     file = tmp_path / "tasks.jsonl"
     task = {"id": "a", "instruction": "Upload it.", "start_url": "https://a.com/", "upload_folder": folder}
     file.write_text(json.dumps(task) + "\n")
-    said = tasks("check", file)
-    assert said.returncode == (2 if words else 0)
-    assert (f"{file}:1: upload_folder: " in said.stdout) is bool(words) and words in said.stdout
+    task_list = tasks("check", file)
+    assert task_list.returncode == (2 if words else 0)
+    assert (f"{file}:1: upload_folder: " in task_list.stdout) is bool(words) and words in task_list.stdout
     if folder == "/etc":
         assert tasks("check", file, "-s", 'rollout.file_folders=["/etc"]').returncode == 0

@@ -26,9 +26,9 @@ def convert(tmp_path):
 
 
 def test_the_tasks_are_a_task_file(convert, tmp_path):
-    said = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
+    conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
     note = "2 tasks, 1 of them generated: only a reward model can score those\n"
-    assert (said.returncode, said.stdout, said.stderr) == (0, "", note)
+    assert (conversion.returncode, conversion.stdout, conversion.stderr) == (0, "", note)
     tasks = open_tasks(str(tmp_path / "out.jsonl"))
     assert [(task.id, task.environment, task.start_url) for task in tasks.read(range(len(tasks)))] == [
         ("1", "webarena", "http://shop.test:7770"),
@@ -42,9 +42,9 @@ def test_exact_repeats_are_left_out_and_counted(convert, tmp_path):
         {"intent": name, "sites": ["shopping"], "start_url": "__SHOPPING__"} for name in ("Buy", "Sell", "Buy", "Buy")
     ]
     (tmp_path / "raw.json").write_text(json.dumps([*given, record(task_id=1), record(task_id=1)]))
-    said = convert("raw.json", "--format", "webarena", *SITES)
-    assert (said.returncode, len(said.stdout.splitlines())) == (0, 3)
-    assert "3 left out" in said.stderr
+    conversion = convert("raw.json", "--format", "webarena", *SITES)
+    assert (conversion.returncode, len(conversion.stdout.splitlines())) == (0, 3)
+    assert "3 left out" in conversion.stderr
     (tmp_path / "raw.json").write_text(json.dumps([record(task_id=1), record(task_id=1, intent="Find another")]))
     assert convert("raw.json", "--format", "webarena", *SITES).returncode == 2
 
@@ -59,10 +59,10 @@ def test_addresses_may_come_from_the_settings(convert, tmp_path):
 
 def test_a_bad_record_is_2_and_nothing_is_written(convert, tmp_path):
     (tmp_path / "raw.json").write_text(json.dumps([record(), record(sites=[])]))
-    said = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith("raw.json:2: sites: ")
-    assert "webgym: raw.json: 1 bad record; nothing was written" in said.stderr
+    conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
+    assert (conversion.returncode, conversion.stdout) == (2, "")
+    assert conversion.stderr.startswith("raw.json:2: sites: ")
+    assert "webgym: raw.json: 1 bad record; nothing was written" in conversion.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -82,10 +82,10 @@ def test_a_bad_record_is_2_and_nothing_is_written(convert, tmp_path):
     ],
 )
 def test_wrong_usage_is_2_and_says_what(convert, arguments, reason):
-    said = convert(*arguments)
-    assert said.returncode == 2
-    assert reason in said.stderr
-    assert "Traceback" not in said.stderr
+    conversion = convert(*arguments)
+    assert conversion.returncode == 2
+    assert reason in conversion.stderr
+    assert "Traceback" not in conversion.stderr
 
 
 # Two rows in the published form, made by hand.
@@ -104,8 +104,8 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
         parquet.write_table(Table.from_pylist(ROWS), raw)
     else:
         raw.write_text(json.dumps(ROWS) if form == "array" else "\n".join(map(json.dumps, ROWS)))
-    said = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
-    assert (said.returncode, said.stderr) == (0, "2 tasks\n")
+    conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
+    assert (conversion.returncode, conversion.stderr) == (0, "2 tasks\n")
     tasks = list((opened := open_tasks(str(tmp_path / "out.jsonl"))).read(range(len(opened))))
     assert [(task.instruction, task.reference_answer) for task in tasks] == [
         (ROWS[0]["question"], "72"),
@@ -121,9 +121,9 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
 
 def test_a_row_without_a_final_number_is_bad(convert, tmp_path):
     (tmp_path / "rows").write_text(json.dumps([*ROWS, {"question": "Q", "answer": "about 3"}]))
-    said = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
-    assert said.returncode == 2
-    assert "rows:3: answer: it does not end with #### and a number" in said.stderr
+    conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
+    assert conversion.returncode == 2
+    assert "rows:3: answer: it does not end with #### and a number" in conversion.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -170,8 +170,8 @@ START = ("--site", "start=https://search.example/")
 )
 def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, name, value, more, facts):
     (tmp_path / "raw.json").write_text(json.dumps([value]))
-    said = convert("raw.json", "--format", name, *more, "-o", f"{name}.jsonl")
-    assert said.returncode == 0, said.stderr
+    conversion = convert("raw.json", "--format", name, *more, "-o", f"{name}.jsonl")
+    assert conversion.returncode == 0, conversion.stderr
     (task,) = open_tasks(str(tmp_path / f"{name}.jsonl")).read([0])
     assert (task.environment, task.instruction, task.extra["benchmark"]) == ("web", "Find a lamp.", name)
     assert {field: getattr(task, field) for field in facts} == facts
@@ -191,13 +191,13 @@ def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, n
 )
 def test_a_table_is_read_whole_or_refused(convert, tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
-    said = convert(name, "--format", "webtailbench", *START)
-    assert "Traceback" not in said.stderr
+    conversion = convert(name, "--format", "webtailbench", *START)
+    assert "Traceback" not in conversion.stderr
     if reason:
-        assert (said.returncode, said.stdout) == (2, "")
-        assert said.stderr.startswith(reason)
+        assert (conversion.returncode, conversion.stdout) == (2, "")
+        assert conversion.stderr.startswith(reason)
     else:
-        assert json.loads(said.stdout)["instruction"] == 'Find, a "lamp"\nnow.'
+        assert json.loads(conversion.stdout)["instruction"] == 'Find, a "lamp"\nnow.'
 
 
 @pytest.mark.parametrize(
@@ -228,5 +228,5 @@ def test_an_archive_is_to_be_unpacked(convert, tmp_path):
         archive.writestr("raw.jsonl", json.dumps(VOYAGER))
     (tmp_path / "raw.jsonl.gz").write_bytes(gzip.compress(json.dumps(VOYAGER).encode()))
     for name in ("raw.zip", "raw.jsonl.gz"):
-        said = convert(name, "--format", "webvoyager")
-        assert (said.returncode, said.stderr.splitlines()[0]) == (2, f"webgym: {name}: an archive")
+        conversion = convert(name, "--format", "webvoyager")
+        assert (conversion.returncode, conversion.stderr.splitlines()[0]) == (2, f"webgym: {name}: an archive")

@@ -24,9 +24,9 @@ def run(*args):
 
 
 def test_the_list_names_tools_and_rewards():
-    told = run()
-    assert told.exit_code == 0
-    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in told.stdout.splitlines()}
+    result = run()
+    assert result.exit_code == 0
+    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in result.stdout.splitlines()}
     assert {"calculator", "python", "answer", "math_reward_string_equal", "qa_f1_reward"} <= rows.keys()
     assert rows["calculator"][:2] == ["tool", "built in"]
     assert rows["format_reward"][0] == "reward"
@@ -43,8 +43,8 @@ def test_as_json_each_has_what_the_policy_is_told_or_the_arguments():
 def test_tools_of_the_settings_are_listed(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(MINE)
-    told = run("--json", "-s", f'agent.tools=["{path}:look_up"]')
-    (row,) = (row for row in map(json.loads, told.stdout.splitlines()) if row["origin"] == "settings")
+    result = run("--json", "-s", f'agent.tools=["{path}:look_up"]')
+    (row,) = (row for row in map(json.loads, result.stdout.splitlines()) if row["origin"] == "settings")
     assert row["description"] == "Look a word up."
     assert row["schema"]["function"]["parameters"]["properties"]["word"]["description"] == "In English."
 
@@ -53,7 +53,7 @@ def test_tools_of_the_settings_are_listed(tmp_path):
 def test_what_cannot_be_loaded_is_shown_and_is_an_error(tmp_path, args):
     path = tmp_path / "mine.py"
     path.write_text("1/0")
-    told = run(*args, "-s", f'agent.tools=["{path}:look_up"]')
-    assert told.exit_code != 0
-    assert "ZeroDivisionError" in told.stdout
-    assert "calculator" in told.stdout
+    result = run(*args, "-s", f'agent.tools=["{path}:look_up"]')
+    assert result.exit_code != 0
+    assert "ZeroDivisionError" in result.stdout
+    assert "calculator" in result.stdout

@@ -14,22 +14,22 @@ from webgym_cli.errors import JobError, MissingStageError, UsageError
 
 @pytest.fixture
 def run(tmp_path):
-    found = new_run(tmp_path / "run", load())
-    happened(found, 0)
-    return found
+    run_dir = new_run(tmp_path / "run", load())
+    happened(run_dir, 0)
+    return run_dir
 
 
-def asked(*arguments):
-    found = CliRunner().invoke(app, ["track", *map(str, arguments)])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    return found
+def track(*arguments):
+    result = CliRunner().invoke(app, ["track", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
 def test_a_dry_run_tells_what_would_be_sent_where(run, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    told = json.loads(asked(run.root, "--dry-run", "--json", "-s", "log_config.entity_name=team").stdout)
-    assert {key: told[key] for key in ("event", "mode", "reason", "entity", "project", "events")} == {
+    record = json.loads(track(run.root, "--dry-run", "--json", "-s", "log_config.entity_name=team").stdout)
+    assert {key: record[key] for key in ("event", "mode", "reason", "entity", "project", "events")} == {
         "event": "track",
         "mode": "offline",
         "reason": "WANDB_MODE=offline",
@@ -37,7 +37,7 @@ def test_a_dry_run_tells_what_would_be_sent_where(run, monkeypatch):
         "project": "rl",
         "events": 5,
     }
-    assert len(told["id"]) == 16
+    assert len(record["id"]) == 16
     assert not run.logs.exists()
 
 
@@ -46,8 +46,8 @@ def test_what_is_sent_is_not_sent_again(run, monkeypatch):
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
         monkeypatch.setenv("WANDB_API_KEY", KEY)
         monkeypatch.setenv("WANDB_MODE", "online")
-        first, second = (asked(run.root, "--json", "-s", "log_config.sample_trajectories=0") for _ in range(2))
-    assert [json.loads(found.stdout)["events"] for found in (first, second)] == [5, 0]
+        first, second = (track(run.root, "--json", "-s", "log_config.sample_trajectories=0") for _ in range(2))
+    assert [json.loads(item.stdout)["events"] for item in (first, second)] == [5, 0]
     assert "sent before" in second.stderr
 
 
@@ -56,7 +56,7 @@ def test_nothing_sent_is_no_success(run, monkeypatch, mode):
     """Without a key wandb writes files only."""
     monkeypatch.setenv("WANDB_MODE", mode)
     with pytest.raises(UsageError, match="nothing can be sent") as caught:
-        asked(run.root)
+        track(run.root)
     assert "WANDB_API_KEY" in caught.value.hint and not run.logs.exists()
 
 
@@ -64,13 +64,13 @@ def test_a_run_without_metrics_has_nothing_to_send(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(MissingStageError, match="no metrics"):
-        asked(new_run(tmp_path / "empty", load()).root)
+        track(new_run(tmp_path / "empty", load()).root)
 
 
 def test_refusals_name_the_reason(run, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="WANDB_MODE=disabled"):
-        asked(run.root)
+        track(run.root)
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_API_KEY", "short")
     with pytest.raises(JobError, match=r"Weights & Biases: .*tracking\.log"):
-        asked(run.root)
+        track(run.root)

@@ -48,7 +48,7 @@ _PLAYS = {
     "jupyterlab": (
         "/lab/tree/{}.ipynb?reset",
         [
-            ["textbox", "", "open('{}.made', 'a').write('x')"],
+            ["textbox", "", "open('{}.environments', 'a').write('x')"],
             ["button", "Run this cell", None],
         ],
     ),
@@ -57,15 +57,15 @@ _NOTEBOOKS = 16
 """Every so manieth episode is one of the notebook IDE, whose page takes as long as some twenty of the others."""
 
 
-def copy_apps(made: Path) -> Path:
+def copy_apps(path: Path) -> Path:
     """Copy what the applications serve and change beside links to what was installed. Returns the copy."""
     installed = apps_folder()
     for name in ("venv", "node_modules"):
-        (made / name).symlink_to(installed / name)
+        (path / name).symlink_to(installed / name)
     for file in installed.iterdir():
         if file.is_file():
-            shutil.copy(file, made)
-    return made
+            shutil.copy(file, path)
+    return path
 
 
 def _decide(messages: list[dict]) -> str:
@@ -96,11 +96,11 @@ def serve_policy() -> Iterator[str]:
     loop, address = asyncio.new_event_loop(), []
 
     async def answer(request: web.Request) -> web.Response:
-        asked = await request.json()
+        result = await request.json()
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
-        choice["message"]["content"] = _decide(asked["messages"])
+        choice["message"]["content"] = _decide(result["messages"])
         return web.json_response(
-            {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"], "choices": [choice]}
+            {"id": "x", "object": "chat.completion", "created": 0, "model": result["model"], "choices": [choice]}
         )
 
     async def start() -> web.AppRunner:
@@ -143,15 +143,15 @@ def _write_tasks(folder: Path, episodes: int, addresses: dict[str, str]) -> dict
 
 def read_effects(folder: Path) -> Counter[str]:
     """Return how often each episode's effect is there, on the servers' side."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for base, query in (
         ("data.db", "select name from people where city = 'Bergen' and age = 33"),
         ("admin.py.db", "select name from auth_group"),
     ):
         with sqlite3.connect(folder / base) as database:
-            found.update(name for (name,) in database.execute(query))
-    found.update({file.stem: len(file.read_text()) for file in folder.glob("*.made")})
-    return found
+            counts.update(name for (name,) in database.execute(query))
+    counts.update({file.stem: len(file.read_text()) for file in folder.glob("*.environments")})
+    return counts
 
 
 def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
@@ -188,10 +188,10 @@ def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
         webgym(folder, "resume", run)
         seconds = time.monotonic() - began
     assert stored(run).startswith(kept)
-    ids = [found["id"] for found in trajectories(run)]
+    ids = [trajectory["id"] for trajectory in trajectories(run)]
     assert len(set(ids)) == len(ids)
     done = Counter(finished(run))
-    failed = [(found["episode"], found["outcome"]["failure_detail"]) for found in trajectories(run)]
+    failed = [(trajectory["episode"], trajectory["outcome"]["failure_detail"]) for trajectory in trajectories(run)]
     assert len(done) == episodes, [one for one in failed if one[0] not in done]
     assert set(done.values()) == {1}
     effects = read_effects(folder)
@@ -199,7 +199,7 @@ def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
     # what an episode that was cut off had done already, its second attempt does once more
     again = {name for name in apps if effects[name] > 1}
     assert len(again) <= CONCURRENCY and all(effects[name] == 2 for name in again)
-    steps = sum(len(found["steps"]) for found in trajectories(run))
+    steps = sum(len(trajectory["steps"]) for trajectory in trajectories(run))
     return {
         "episodes": episodes,
         "stored before the kill": kept.count(b"\n"),
@@ -214,9 +214,9 @@ def main() -> int:
     """Run it in a temporary folder and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=200)
-    told = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="webgym-apps-") as folder:
-        sys.stdout.write(json.dumps(roll_and_kill(copy_apps(Path(folder)), told.episodes)) + "\n")
+        sys.stdout.write(json.dumps(roll_and_kill(copy_apps(Path(folder)), args.episodes)) + "\n")
     return 0
 
 

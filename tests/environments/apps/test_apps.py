@@ -108,9 +108,9 @@ class Agent:
 @pytest.fixture(scope="module", params=InteractionMode)
 async def agent(request, chromium, folder) -> AsyncIterator[Agent]:
     async with WebPool(load(overrides=["browser.private_hosts=[127.0.0.1]"]), request.param) as pool:
-        made = Agent(pool.new(), request.param)
-        yield made
-        await made.environment.close()
+        result = Agent(pool.new(), request.param)
+        yield result
+        await result.environment.close()
 
 
 def rows(database: Path, query: str) -> list[tuple]:
@@ -159,15 +159,15 @@ async def test_a_database_s_rows_are_written_and_queried(agent: Agent, address, 
 
 
 async def test_a_notebook_s_cell_is_replaced_run_and_saved(agent: Agent, address, folder: Path):
-    made, note = folder / "made.txt", folder / f"note-{agent.mode}.ipynb"
-    made.unlink(missing_ok=True)
+    path, note = folder / "made.txt", folder / f"note-{agent.mode}.ipynb"
+    path.unlink(missing_ok=True)
     shutil.copy(folder / "note.ipynb", note)
     await agent.open(f"{address('jupyterlab')}/lab/tree/{note.name}?reset")
     await agent.act(ActionName.TYPE, "", "textbox", text="wrong = (")
     await agent.act(ActionName.TYPE, "", "textbox", text=CODE)
     await agent.act(ActionName.KEY, keys=("Shift", "Enter"))
-    assert await agent.wait_for(made.is_file)
-    assert made.read_text() == "[0, 1, 4, 9]"
+    assert await agent.wait_for(path.is_file)
+    assert path.read_text() == "[0, 1, 4, 9]"
     await agent.act(ActionName.KEY, keys=("Control", "s"))
     assert await agent.wait_for(lambda: len(json.loads(note.read_text())["cells"]) == 2)
     assert "".join(json.loads(note.read_text())["cells"][0]["source"]) == CODE

@@ -52,12 +52,12 @@ PAGE = """<!doctype html><title>Form</title>
 async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[BrowserSession]:
     (tmp_path / "form.html").write_text(PAGE)
     (tmp_path / "other.html").write_text("<title>Other</title><button>There</button>")
-    made = await browsers.session(
+    browser_session = await browsers.session(
         SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), upload_folder=tmp_path)
     )
-    await made.goto((tmp_path / "form.html").as_uri())
-    yield made
-    await made.close()
+    await browser_session.goto((tmp_path / "form.html").as_uri())
+    yield browser_session
+    await browser_session.close()
 
 
 async def find(session: BrowserSession, name: str) -> ElementSnapshot:
@@ -74,7 +74,7 @@ async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, 
 
 
 async def test_what_is_listed(session: BrowserSession):
-    seen = [found.element for found in await list_elements(session)]
+    seen = [element_snapshot.element for element_snapshot in await list_elements(session)]
     assert [(element.role, element.name) for element in seen] == [
         ("textbox", "Query"),
         ("checkbox", "Agree"),
@@ -91,7 +91,7 @@ async def test_what_is_listed(session: BrowserSession):
     ]
     assert [element.id for element in seen] == list(range(len(seen)))
     assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]
-    assert [found.element.id for found in await list_elements(session, limit=3)] == [0, 1, 2]
+    assert [element_snapshot.element.id for element_snapshot in await list_elements(session, limit=3)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
@@ -195,12 +195,12 @@ async def test_popups_become_the_page_and_going_back_leaves_them(session: Browse
 
 async def test_scrolling_by_a_page(session: BrowserSession):
     for direction, shown in (("down", True), ("up", False)):
-        told = []
+        calls = []
         for _ in range(3):
             scroll = Action(name=ActionName.SCROLL, direction=direction)
-            told.append(await perform_action(session, scroll, RULES.refuse_url))
+            calls.append(await perform_action(session, scroll, RULES.refuse_url))
             await session.evaluate(f"() => {WAITS_JS}.settle(300)")
-        assert told[0] is None and "nothing moved" in (told[2] or "")
+        assert calls[0] is None and "nothing moved" in (calls[2] or "")
         assert ("Below" in [seen.element.name for seen in await list_elements(session)]) is shown
 
 

@@ -14,14 +14,14 @@ from webgym_cli.environments.browser.page_activity import PageActivity
 async def closing_browser(socket):
     """Tell of a page; what is asked of it ends its session, and that the page is gone is not told yet."""
     async for raw in socket:
-        asked = json.loads(raw)
-        if asked["method"] == "Target.setDiscoverTargets":
+        record = json.loads(raw)
+        if record["method"] == "Target.setDiscoverTargets":
             created = {"method": "Target.targetCreated", "params": {"targetInfo": {"targetId": "page"}}}
             await socket.send(json.dumps(created))
-        elif "sessionId" in asked:
+        elif "sessionId" in record:
             await socket.send(json.dumps({"method": "Target.detachedFromTarget", "params": {"sessionId": "one"}}))
             continue
-        await socket.send(json.dumps({"id": asked["id"], "result": {"sessionId": "one"}}))
+        await socket.send(json.dumps({"id": record["id"], "result": {"sessionId": "one"}}))
 
 
 async def test_a_page_is_closed_once_its_session_has_ended():

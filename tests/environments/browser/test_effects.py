@@ -23,9 +23,11 @@ MARKS = InteractionMode.SET_OF_MARKS
 
 @pytest.fixture(scope="module")
 async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
-    made = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script()))
-    yield made
-    await made.close()
+    browser_session = await browsers.session(
+        SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script())
+    )
+    yield browser_session
+    await browser_session.close()
 
 
 async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, **fields) -> str | None:
@@ -144,10 +146,10 @@ async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(session
 
 @pytest.mark.parametrize("case", FIELDS)
 async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_path: Path, case: str):
-    html, text, told = FIELDS[case]
+    html, text, content = FIELDS[case]
     await show(session, tmp_path, html)
     error = await act(session, MARKS, ActionName.TYPE, "Name", text=text)
-    assert error is None if told is None else told in (error or "")
+    assert error is None if content is None else content in (error or "")
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
@@ -219,8 +221,8 @@ async def test_a_scroll_that_moves_nothing_is_told(session: BrowserSession, tmp_
     assert await act(session, MARKS, ActionName.SCROLL, "Pane", direction="down", amount=500) is None
     for name in ("Own", "Slid"):  # the page handles the wheel itself
         assert await act(session, MARKS, ActionName.SCROLL, name, direction="down", amount=500) is None
-    told = await act(session, MARKS, ActionName.SCROLL, "Pane", direction="down", amount=500)
-    assert told == "nothing moved: what is there can't be scrolled down any further"
+    text = await act(session, MARKS, ActionName.SCROLL, "Pane", direction="down", amount=500)
+    assert text == "nothing moved: what is there can't be scrolled down any further"
     assert await perform(session, ActionName.SCROLL, direction="up") is None
     assert "up any further" in str(await perform(session, ActionName.SCROLL, direction="up"))
 

@@ -40,9 +40,9 @@ def names(monkeypatch):
 
     async def getaddrinfo(self, host, port, **options):
         answers = known.get(host, [[host]])
-        found = answers.pop(0) if len(answers) > 1 else answers[0]
-        kinds = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in found]
-        return [(kind, 1, 6, "", (address, port)) for kind, address in zip(kinds, found, strict=True)]
+        result = answers.pop(0) if len(answers) > 1 else answers[0]
+        kinds = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in result]
+        return [(kind, 1, 6, "", (address, port)) for kind, address in zip(kinds, result, strict=True)]
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
     return known
@@ -108,11 +108,11 @@ async def test_every_spelling_of_this_machine_is_refused(gate: EgressProxy, serv
 
 
 @pytest.mark.parametrize(
-    "found",
+    "texts",
     [["127.0.0.1"], ["10.1.2.3"], [PUBLIC, "192.168.1.1"], ["::1", PUBLIC], ["::ffff:127.0.0.1"], ["fe80::1%2"]],
 )
-async def test_names_that_lead_to_private_addresses_are_refused(gate: EgressProxy, names, connected, found: list[str]):
-    names["trick.example"] = [found]
+async def test_names_that_lead_to_private_addresses_are_refused(gate: EgressProxy, names, connected, texts: list[str]):
+    names["trick.example"] = [texts]
     answer = await speak(gate, get("http://trick.example/page"))
     assert answer.startswith(b"HTTP/1.1 403") and b"leads to a private address" in answer
     assert connected == []
@@ -371,13 +371,13 @@ async def test_what_pages_need_goes_through(visit: Visit, local_web: SmallWeb):
     assert await visit.ask("() => fetch('/large').then((r) => r.arrayBuffer()).then((b) => b.byteLength)") == size
     pieces = await visit.ask("() => fetch('/pieces').then((r) => r.text())")
     assert pieces == "".join(f"{number};" for number in range(50))
-    heard = """() => new Promise((done, failed) => {
+    text = """() => new Promise((done, failed) => {
       const socket = new WebSocket("ws://odd.test/socket");
       socket.onopen = () => socket.send("hello");
       socket.onmessage = (event) => { done(event.data); socket.close(); };
       socket.onerror = () => failed(new Error("no socket"));
     })"""
-    assert await visit.ask(heard) == "heard hello"
+    assert await visit.ask(text) == "heard hello"
     many = "() => Promise.all(Array.from({ length: 40 }, (_, n) => fetch('/echo?' + n).then((r) => r.status)))"
     assert await visit.ask(many) == [200] * 40
 

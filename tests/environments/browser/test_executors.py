@@ -65,10 +65,10 @@ async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[Browse
     (tmp_path / "files" / "link.txt").symlink_to(tmp_path / "secret.txt")
     scripts = {"init_scripts": (read_script("stand_ins"),), "isolated_script": observe_script()}
     options = SessionOptions(width=SIZE[0], height=SIZE[1], upload_folder=tmp_path / "files", **scripts)
-    made = await browsers.session(options)
-    await made.goto((tmp_path / "hands.html").as_uri())
-    yield made
-    await made.close()
+    browser_session = await browsers.session(options)
+    await browser_session.goto((tmp_path / "hands.html").as_uri())
+    yield browser_session
+    await browser_session.close()
 
 
 async def perform(session: BrowserSession, action) -> str | None:
@@ -77,7 +77,7 @@ async def perform(session: BrowserSession, action) -> str | None:
 
 async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, **fields) -> str | None:
     """Act on a named element; `to` names another one."""
-    seen = {found.element.name: found for found in await list_elements(session)}
+    seen = {element_snapshot.element.name: element_snapshot for element_snapshot in await list_elements(session)}
     for field, at in (("", target), ("to_", fields.pop("to", None))):
         if at is not None and mode is MARKS:
             fields[f"{field}element_id"] = seen[at].element.id
@@ -249,7 +249,9 @@ TARGETS = {"click": "Press", "upload_file": "File", "select_option": "City"}
 @pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: ascii(fields)[:60].replace("\\", "/"))
 async def test_what_the_driver_or_the_disk_refuses_is_told_to_the_policy(session: BrowserSession, fields):
     """Whatever an executor raises is the action's fault, and the page can be acted on afterwards."""
-    numbers = {found.element.name: found.element.id for found in await list_elements(session)}
+    numbers = {
+        element_snapshot.element.name: element_snapshot.element.id for element_snapshot in await list_elements(session)
+    }
     if target := TARGETS.get(fields["name"]):
         fields = {**fields, "element_id": numbers[target]}
     assert await perform(session, Action(**fields))
@@ -310,7 +312,7 @@ async def test_there_is_a_most_of_tabs(session: BrowserSession):
 
 
 async def test_zooming_shows_a_region(session: BrowserSession):
-    elements = tuple(found.element for found in await list_elements(session))
+    elements = tuple(element_snapshot.element for element_snapshot in await list_elements(session))
     out = io.BytesIO()
     picture = Image.new("RGB", SIZE, "white")
     picture.paste((255, 0, 0), (0, 0, 300, 200))

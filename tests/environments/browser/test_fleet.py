@@ -23,14 +23,14 @@ SMALL = SessionOptions(width=200, height=150, action_timeout=5.0, navigation_tim
 
 
 def alive(pids: list[int]) -> list[int]:
-    found = []
+    calls = []
     for pid in pids:
         with contextlib.suppress(psutil.Error):
-            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
-    return found
+            calls += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+    return calls
 
 
-async def gone(pids: list[int]) -> bool:
+async def wait_until_gone(pids: list[int]) -> bool:
     deadline = time.monotonic() + 20
     while alive(pids) and time.monotonic() < deadline:  # noqa: ASYNC110  processes tell nobody when they end
         await asyncio.sleep(0.05)
@@ -80,7 +80,7 @@ async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_la
             await session.close()
         assert await old[2].evaluate("() => 2") == 2, "it works until its last session closes"
         await old[2].close()
-        assert await gone(before)
+        assert await wait_until_gone(before)
         assert await fresh.evaluate("() => 3") == 3
 
 

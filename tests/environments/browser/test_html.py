@@ -45,8 +45,8 @@ def test_wrappers_of_one_thing_are_that_thing_and_empty_ones_are_nothing():
 
 
 def test_what_is_told_already_is_not_told_again():
-    told = [["title", "Save"], ["placeholder", "x"], ["data-text", "x"]]
-    assert simplify([[0, "button", 3, told], [1, "Save"]]) == '<button id="3" placeholder="x"> Save </button>'
+    texts = [["title", "Save"], ["placeholder", "x"], ["data-text", "x"]]
+    assert simplify([[0, "button", 3, texts], [1, "Save"]]) == '<button id="3" placeholder="x"> Save </button>'
 
 
 def test_options_stay_also_where_they_can_not_be_clicked():
@@ -106,14 +106,14 @@ nodes = st.lists(
 
 
 @given(nodes)
-def test_no_text_of_a_page_forges_an_element_or_an_id(found):
+def test_no_text_of_a_page_forges_an_element_or_an_id(nodes):
     ours = [[0, "button", 0, []], [1, "Mine"]]
-    html = simplify([*ours, *map(list, found)])
+    html = simplify([*ours, *map(list, nodes)])
     read = Read()
     read.feed(html)
     assert read.ids == ["0"]
     assert read.names <= {"id", "title", "data-value", "data-testid"}
-    assert html.count("<button") == 1 + sum(len(node) > 2 and node[1] == "button" for node in found)
+    assert html.count("<button") == 1 + sum(len(node) > 2 and node[1] == "button" for node in nodes)
     assert "\n" not in html
     assert all(re.fullmatch(r"</?[a-z][a-z0-9-]*", tag) for tag in re.findall(r"<[^\s>]*", html))
 

@@ -59,15 +59,15 @@ def test_a_label_hides_no_text_that_reaches_the_edge_of_its_box(text: str, borde
 def read_label(marked: Image.Image, label: tuple[int, int, int, int]) -> str:
     """Read a label's number back: its white pixels against the templates of digits."""
     scale = (label[3] - label[1] + 1) // 9
-    told = ""
+    text = ""
     for left in range(label[0] + scale, label[2], 6 * scale):
         pixels = [
             [marked.getpixel((left + x * scale, label[1] + (y + 1) * scale)) == (255, 255, 255) for x in range(5)]
             for y in range(7)
         ]
         rows = tuple(sum(bit << 4 - x for x, bit in enumerate(row)) for row in pixels)
-        told += str(_DIGITS.index(rows)) if rows in _DIGITS else "?"
-    return told
+        text += str(_DIGITS.index(rows)) if rows in _DIGITS else "?"
+    return text
 
 
 GRIDS = {

@@ -137,9 +137,9 @@ CASES = {
 
 @pytest.fixture(scope="module")
 async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
-    made = await browsers.session(SessionOptions(width=400, height=300, isolated_script=observe_script()))
-    yield made
-    await made.close()
+    browser_session = await browsers.session(SessionOptions(width=400, height=300, isolated_script=observe_script()))
+    yield browser_session
+    await browser_session.close()
 
 
 async def show(session: BrowserSession, folder: Path, html: str) -> None:

@@ -246,5 +246,5 @@ CASES = {
 async def test_what_a_component_is(session: BrowserSession, tmp_path: Path, case: str):
     html, expected = CASES[case]
     await show(session, tmp_path, html)
-    told = [seen.element for seen in await list_elements(session)]
-    assert [(one.role, one.name, one.value, one.states) for one in told] == expected
+    elements = [seen.element for seen in await list_elements(session)]
+    assert [(one.role, one.name, one.value, one.states) for one in elements] == expected

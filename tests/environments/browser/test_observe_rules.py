@@ -302,8 +302,8 @@ TOLD = {
 async def test_what_a_control_tells(session: BrowserSession, tmp_path: Path, case: str):
     html, expected = TOLD[case]
     await show(session, tmp_path, html)
-    told = [seen.element for seen in await list_elements(session)]
-    assert [(one.role, one.name, one.value, one.states) for one in told] == expected
+    elements = [seen.element for seen in await list_elements(session)]
+    assert [(one.role, one.name, one.value, one.states) for one in elements] == expected
 
 
 async def test_only_the_part_of_a_switch_that_listens_is_clicked(session: BrowserSession, tmp_path: Path):

@@ -28,8 +28,8 @@ async def test_a_check_reads_locators_and_scripts(page):
         items = view.locator("li")
         texts = [one.text_content() for one in items.all()]
         both = items.filter(has_text="two").or_(view.get_by_role("heading")).count()
-        found = items.nth(0).inner_text(), items.last.inner_text(), view.get_by_label("Search").input_value()
-        return view.title(), view.url, items.count(), texts, both, found, view.evaluate("() => 6 * 7")
+        result = items.nth(0).inner_text(), items.last.inner_text(), view.get_by_label("Search").input_value()
+        return view.title(), view.url, items.count(), texts, both, result, view.evaluate("() => 6 * 7")
 
     seen = ("Desk", "about:blank", 2, ["one", "two"], 1, ("one", "two", "x"), 42)
     assert await asyncio.to_thread(read) == seen

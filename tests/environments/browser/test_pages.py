@@ -13,11 +13,11 @@ class Told:
     """A context or a page of Playwright's that only hands on what it is told of."""
 
     def __init__(self):
-        self.heard = {}
+        self.messages = {}
         self.url = "http://a/"
 
     def on(self, event, function):
-        self.heard[event] = function
+        self.messages[event] = function
 
     def is_closed(self):
         return False
@@ -27,11 +27,11 @@ class Told:
 def pages():
     """Two pages: an opener and its popup. Of neither was said that it closed."""
     context, opener, popup = Told(), Told(), Told()
-    found = PageTracker(context, opener)
-    context.heard["page"](popup)
+    page_tracker = PageTracker(context, opener)
+    context.messages["page"](popup)
     for page in (opener, popup):
-        found.connections[page] = SimpleNamespace(is_open=True, traffic=SimpleNamespace(stop=lambda: None))
-    return found
+        page_tracker.connections[page] = SimpleNamespace(is_open=True, traffic=SimpleNamespace(stop=lambda: None))
+    return page_tracker
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_what_a_navigation_may_say_too_is_no_closing_while_the_page_is_known(pag
 
 def test_a_closing_that_was_told_first_is_a_move_on(pages):
     popup = pages.current
-    popup.heard["close"](popup)
+    popup.messages["close"](popup)
     assert pages.moved_on(popup, RuntimeError("Target closed"))

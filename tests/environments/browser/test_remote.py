@@ -126,7 +126,7 @@ async def test_a_web_page_and_its_popup_are_seen_in_a_remote_browser(remote: Rem
     async with server, WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
         environment = pool.new()
         _, view = await environment.reset(Task(id="t", start_url=start, environment="web"), 1)
-        assert (view.url, view.title, [found.name for found in view.elements]) == (start, "/start", ["Open"])
+        assert (view.url, view.title, [element.name for element in view.elements]) == (start, "/start", ["Open"])
         result = await environment.step(Action(name=ActionName.CLICK, element_id=view.elements[0].id))
         for _ in range(20):  # Playwright may hear of the popup late
             assert result.view is not None
@@ -146,9 +146,9 @@ async def test_a_remote_browser_that_dies_is_named_and_used_again_once_it_is_bac
         await remote.kill()
         assert (await failure_of(session.screenshot())).kind is FailureKind.BROWSER_CRASHED
         await session.close()
-        gone = await failure_of(pool.session(SMALL))
-        assert gone.kind is FailureKind.BROWSER_CRASHED
-        assert f"the browser at http://127.0.0.1:{port} can't be reached" in str(gone)
+        boundary_error = await failure_of(pool.session(SMALL))
+        assert boundary_error.kind is FailureKind.BROWSER_CRASHED
+        assert f"the browser at http://127.0.0.1:{port} can't be reached" in str(boundary_error)
         shutil.rmtree(remote.profile)
         await remote.start(port)
         session = await pool.session(SMALL)
@@ -169,9 +169,9 @@ async def test_an_address_where_no_browser_answers_is_one_clear_line():
     with pytest.raises(VenvError) as caught:
         async with BrowserPool(BrowserSettings(cdp_urls=(url,))):
             raise AssertionError("it connected")
-    told = str(caught.value)
-    assert told.startswith("the browser at http://127.0.0.1:9 can't be reached: ") and "ECONNREFUSED" in told
-    assert SECRET not in told and "\n" not in told and "browser.cdp_urls" in caught.value.hint
+    text = str(caught.value)
+    assert text.startswith("the browser at http://127.0.0.1:9 can't be reached: ") and "ECONNREFUSED" in text
+    assert SECRET not in text and "\n" not in text and "browser.cdp_urls" in caught.value.hint
     assert caught.value.__cause__ is None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.records.made import png
+from tests.records.builders import png
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import snapshot as module
 from webgym_cli.environments.browser.snapshot import _TRIES as TRIES

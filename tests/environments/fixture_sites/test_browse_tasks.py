@@ -11,13 +11,13 @@ from webgym_cli.testing.tiny_corpus import list_phrases
 SETS = ("browse-train", "browse-test")
 
 
-def asked(name):
+def read_instructions(name):
     tasks = open_tasks(f"webarena:{name}")
     return [task.instruction for task in tasks.read(range(len(tasks)))]
 
 
 def test_training_and_test_tasks_pair_categories_and_phrases_otherwise():
-    train, test = asked("browse-train"), asked("browse-test")
+    train, test = read_instructions("browse-train"), read_instructions("browse-test")
     assert (len(set(train)), len(set(test)), set(train) & set(test)) == (10, 10, set())
     for names in (train, test):
         assert {name for name in CATEGORIES for text in names if f'"{name}"' in text} == set(CATEGORIES)
@@ -26,17 +26,17 @@ def test_training_and_test_tasks_pair_categories_and_phrases_otherwise():
 
 
 def test_a_phrase_asks_for_one_category_in_training_and_for_another_in_the_tests():
-    train, test = ({re.sub('".*"', "", text): text.split('"')[1] for text in asked(name)} for name in SETS)
+    train, test = ({re.sub('".*"', "", text): text.split('"')[1] for text in read_instructions(name)} for name in SETS)
     assert len(train) == len(test) == len(PHRASES)
     assert not any(train[phrase] == test[phrase] for phrase in train)
 
 
 def test_the_generator_makes_what_neither_has():
-    train, test = asked("browse-train"), asked("browse-test")
+    train, test = read_instructions("browse-train"), read_instructions("browse-test")
     every = {phrase.format(category) for phrase in PHRASES for category in CATEGORIES}
-    made = set(new_tasks({"tasks": train, "count": 200})["tasks"])
-    assert len((made & every) - set(train) - set(test)) >= 5
-    assert len(made - every) >= 20  # put in other words
+    tasks = set(new_tasks({"tasks": train, "count": 200})["tasks"])
+    assert len((tasks & every) - set(train) - set(test)) >= 5
+    assert len(tasks - every) >= 20  # put in other words
 
 
 def test_the_wrong_page_is_no_success():

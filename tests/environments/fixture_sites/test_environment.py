@@ -24,11 +24,11 @@ MODES = list(InteractionMode)
 
 @pytest.fixture(scope="module")
 async def pools() -> AsyncIterator[dict[InteractionMode, SitesPool]]:
-    made = {mode: SitesPool(load(overrides=list(HASTY)), mode) for mode in MODES}
-    for pool in made.values():
+    by_mode = {mode: SitesPool(load(overrides=list(HASTY)), mode) for mode in MODES}
+    for pool in by_mode.values():
         await pool.__aenter__()
-    yield made
-    for pool in made.values():
+    yield by_mode
+    for pool in by_mode.values():
         await pool.__aexit__(None, None, None)
 
 

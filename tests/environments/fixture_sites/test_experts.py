@@ -66,8 +66,8 @@ def test_the_expert_scrolls_for_what_is_out_of_sight_and_gives_up_in_the_end():
     parts = [scene("Home", f"part {number}") for number in range(6)]
     scrolled = [expert.next("http://shop.test/", part, "Home").direction for part in parts]
     assert scrolled == ["down"] * 4 + ["up"] * 2
-    found = expert.next("http://shop.test/", scene("Home", category), "Home")
-    assert found == Action(name="click", element_id=1)
+    text = expert.next("http://shop.test/", scene("Home", category), "Home")
+    assert text == Action(name="click", element_id=1)
     lost = make_site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     still = [lost.next("http://shop.test/", scene("Home"), "Home").direction for _ in range(4)]
     assert still == ["down", "up", "down", "up"]
@@ -81,8 +81,8 @@ def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
     assert expert.next("http://mail.test/login", fields, "Log in").element_id == 0
     assert expert.next("http://mail.test/login", fields, "Log in").text.endswith("\n")
     assert expert.next("http://mail.test/login", fields, "Log in") == Action(name="wait", seconds=1)
-    told = expert.next("http://mail.test/folder/inbox", fields, "Inbox (12 unread)")
-    assert told == Action(name="answer", text="12")
+    text = expert.next("http://mail.test/folder/inbox", fields, "Inbox (12 unread)")
+    assert text == Action(name="answer", text="12")
     with pytest.raises(LookupError, match="already given"):
         expert.next("http://mail.test/folder/inbox", fields, "Inbox (12 unread)")
 

@@ -71,10 +71,10 @@ async def test_popups_and_dialogs(lab):
         await child.wait_for_load_state()
         assert await child.title() == "Popup"
         await child.close()
-    said = []
+    calls = []
 
     async def accept(dialog):
-        said.append((dialog.type, dialog.message))
+        calls.append((dialog.type, dialog.message))
         await dialog.accept(dialog.default_value)
 
     lab.on("dialog", accept)
@@ -85,7 +85,7 @@ async def test_popups_and_dialogs(lab):
     await lab.click("text=Guard this page")
     await lab.click("text=Leave")
     await lab.wait_for_url("http://lab.test/")
-    assert [kind for kind, _ in said] == ["alert", "confirm", "prompt", "beforeunload"]
+    assert [kind for kind, _ in calls] == ["alert", "confirm", "prompt", "beforeunload"]
 
 
 @pytest.mark.browser
@@ -117,7 +117,7 @@ async def test_storage_is_written_and_shown(lab):
 async def test_frames_history_canvas_and_late_content(lab):
     await lab.goto("http://lab.test/iframe")
     assert sorted(frame.url for frame in lab.frames[1:]) == ["http://lab.test/framed", "http://other.test/framed"]
-    names = [told["name"] for told in await lab.evaluate(f"() => {OBSERVE_JS}.look({{limit: 50, detail: false}})")]
+    names = [item["name"] for item in await lab.evaluate(f"() => {OBSERVE_JS}.look({{limit: 50, detail: false}})")]
     assert "Press in lab.test" in names and "Press in other.test" not in names
     await lab.goto("http://lab.test/history")
     await lab.click("#next")

@@ -123,9 +123,9 @@ async def test_a_reply_must_answer_the_right_message(visit):
     async def replied(body: str, *, as_reply: bool = True, to: str = "") -> float:
         visitor = visit("mail-reply", 2)
         await visitor.log_in()
-        asked = question(visitor)
-        reply = str(asked.id) if as_reply else ""
-        await visitor.post("/compose", reply=reply, to=to or asked.email, subject="Re", body=body)
+        result = question(visitor)
+        reply = str(result.id) if as_reply else ""
+        await visitor.post("/compose", reply=reply, to=to or result.email, subject="Re", body=body)
         return visitor.score("done")
 
     right = visit("mail-reply", 2)

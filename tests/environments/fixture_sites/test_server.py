@@ -31,12 +31,12 @@ async def pages(visitor: Visitor) -> list[str]:
     """Return the site's pages, each once, the links of the first ones followed."""
     if visitor.site_task.host == "mail.test":
         await visitor.log_in()
-    found = [await visitor.get(path) for path in PATHS[visitor.site_task.id]]
-    assert {page.status for page in found} == {200}
-    links = {link for page in found for link in re.findall(r'href="(/[^"]+)"', page.body)}
+    responses = [await visitor.get(path) for path in PATHS[visitor.site_task.id]]
+    assert {page.status for page in responses} == {200}
+    links = {link for page in responses for link in re.findall(r'href="(/[^"]+)"', page.body)}
     more = [await visitor.get(link.replace("&amp;", "&")) for link in sorted(links)]
     assert {page.status for page in more} <= {200, 302, 303}
-    return [page.body for page in (*found, *more)]
+    return [page.body for page in (*responses, *more)]
 
 
 @pytest.mark.parametrize("host", SITE_HOSTS)

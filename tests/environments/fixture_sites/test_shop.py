@@ -109,10 +109,10 @@ async def test_an_impossible_quantity_is_refused(visit, count):
 async def test_nobody_buys_more_than_there_is(visit):
     visitor = visit("shop-cart", 1)
     few = min((one for one in catalogue(1).products if one.stock), key=lambda one: one.stock)
-    gone = next(one for one in catalogue(1).products if not one.stock)
+    product = next(one for one in catalogue(1).products if not one.stock)
     assert (await put(visitor, few.name, str(few.stock))).location == "/cart"
     assert f"Only {few.stock} pieces are left." in (await put(visitor, few.name)).text
-    assert "sold out" in (await put(visitor, gone.name)).text
+    assert "sold out" in (await put(visitor, product.name)).text
     assert [line.count for line in visitor.state.cart] == [few.stock]
 
 
@@ -139,17 +139,17 @@ async def test_sorting_orders_and_pages_split_without_loss(visit):
 async def test_the_search_wants_all_words_in_any_case(visit):
     visitor = visit("shop-cart", 2)
     name = visitor.values["product"]
-    found = await visitor.get(f"/search?q={name.upper().replace(' ', '+')}")
-    assert "1 products" in found.text and name in found.text
+    response = await visitor.get(f"/search?q={name.upper().replace(' ', '+')}")
+    assert "1 products" in response.text and name in response.text
     assert "Nothing was found." in (await visitor.get("/search?q=nonsense")).text
 
 
 async def test_the_coupon_works_in_any_case_and_others_do_not(visit):
     visitor = visit("shop-tidy-cart", 3)
-    found = catalogue(3)
+    result = catalogue(3)
     assert "There is no coupon &#39;FREE&#39;" in (await visitor.post("/cart/coupon", code="free")).body
-    assert (await visitor.post("/cart/coupon", code=found.coupon.lower())).location == "/cart"
-    assert visitor.state.discount() == visitor.state.subtotal() * found.percent // 100 > 0
+    assert (await visitor.post("/cart/coupon", code=result.coupon.lower())).location == "/cart"
+    assert visitor.state.discount() == visitor.state.subtotal() * result.percent // 100 > 0
 
 
 async def test_tidying_the_cart(visit):

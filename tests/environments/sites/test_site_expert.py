@@ -47,9 +47,9 @@ def test_what_an_expert_yields_becomes_actions_and_its_end_an_answer():
         yield page.type("Search", title)
         yield from page.click("Find")
         yield page.select("Status", "closed")
-        found = yield page.read(r"^Ticket (?P<number>\d+)")
+        result = yield page.read(r"^Ticket (?P<number>\d+)")
         yield page.press("Control", "a")
-        return f"{found['number']} of {seed}"
+        return f"{result['number']} of {seed}"
 
     elements = scene(Search="searchbox", Find="button", Status="combobox")
     episode = run(work, title="Chair", seed=3)
@@ -92,8 +92,8 @@ def test_a_long_page_is_looked_through_before_an_element_is_missed():
 
     episode = run(work)
     moved = [scene(**{f"at {place}": "button"}) for place in range(12)]
-    asked = [episode.next(URL, elements, "x").direction for elements in moved]
-    assert asked == ["down"] * 4 + ["up"] * 4 + ["down"] * 4
+    directions = [episode.next(URL, elements, "x").direction for elements in moved]
+    assert directions == ["down"] * 4 + ["up"] * 4 + ["down"] * 4
     assert episode.next(URL, scene(Delete="button"), "x").name == "click"
 
 

@@ -253,11 +253,11 @@ class Episodes:
 
 @pytest.fixture
 async def episodes(settings):
-    made = Episodes(SiteScheduler(settings()))
-    yield made
-    for running in made.tasks:
+    result = Episodes(SiteScheduler(settings()))
+    yield result
+    for running in result.tasks:
         running.cancel()
-    await asyncio.gather(*made.tasks, return_exceptions=True)
+    await asyncio.gather(*result.tasks, return_exceptions=True)
 
 
 async def calm():

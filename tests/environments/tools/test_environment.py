@@ -61,9 +61,9 @@ def picky(final_response, solution): return 1
 TASK = Task(id="t", instruction="How many?", environment="tools", extra={"answer": "72", "level": 3, "odd": [1]})
 
 
-def calls(*made, text=None):
+def calls(*value, text=None):
     return Action(
-        name=ActionName.CALL, text=text, calls=tuple(ToolCall(name=name, arguments=given) for name, given in made)
+        name=ActionName.CALL, text=text, calls=tuple(ToolCall(name=name, arguments=given) for name, given in value)
     )
 
 
@@ -78,7 +78,7 @@ def mine(tmp_path):
 def world(mine):
     """Return an environment with these tools and this reward of `mine`, or built-in ones."""
 
-    async def made(*tools, reward="math_equal_reward", **limits):
+    async def make_environment(*tools, reward="math_equal_reward", **limits):
         given = [f"{mine}:{name}" if name == "Memory" else name for name in tools]
         scored = reward if reward in REWARDS.builtin else f"{mine}:{reward}"
         sets = [f"agent.{key}={value}" for key, value in limits.items()]
@@ -87,7 +87,7 @@ def world(mine):
         assert await environment.reset(TASK, 0) == ("How many?", RawObservation(url="", title=""))
         return environment
 
-    return made
+    return make_environment
 
 
 async def test_calls_give_results_and_the_answer_its_reward(world):

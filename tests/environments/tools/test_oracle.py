@@ -77,10 +77,10 @@ def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, t
     monkeypatch.setattr(oracle, "MAX_TOOL_CALLS", calls)
     expressions = [f"{number}+1" for number in range(count)]
     limits = AgentSettings(max_turns=turns)
-    made, said = played(task(answer=count, expression=expressions), limits)
-    assert [len(turn) for turn in made] == sizes
-    assert [expression for turn in made for expression in turn] == expressions
-    assert said == f"The answer is \\boxed{{{count}}}."
+    result, output = played(task(answer=count, expression=expressions), limits)
+    assert [len(turn) for turn in result] == sizes
+    assert [expression for turn in result for expression in turn] == expressions
+    assert output == f"The answer is \\boxed{{{count}}}."
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def refused(fields, limits=LIMITS, tools=(calculator, answer)):
     ],
 )
 def test_a_task_that_it_cannot_solve_is_named_with_the_reason(fields, reason):
-    said, hint = refused([fields])
-    assert said.startswith("task t: ")
-    assert reason in said
-    assert "\n" not in said + hint
+    error, hint = refused([fields])
+    assert error.startswith("task t: ")
+    assert reason in error
+    assert "\n" not in error + hint
     assert "--policy vllm" in hint
 
 
@@ -139,9 +139,9 @@ def test_the_turns_that_are_needed_are_told():
 
 
 def test_how_many_tasks_have_no_expert_is_said():
-    said, _ = refused([{"id": "first"}, {"id": "second", "answer": "2"}, {"id": "first"}])
-    assert said.startswith("task first: ")
-    assert said.endswith(" (2 such of 3)")
+    error, _ = refused([{"id": "first"}, {"id": "second", "answer": "2"}, {"id": "first"}])
+    assert error.startswith("task first: ")
+    assert error.endswith(" (2 such of 3)")
 
 
 @tool(name="calculator")
@@ -152,8 +152,8 @@ def other(sum: str) -> str:
 
 @pytest.mark.parametrize("tools", [(), (answer,), (other,)])
 def test_without_the_calculator_there_is_no_expert(tools):
-    said, hint = refused([], tools=tools)
-    assert said == "task clips: its expert needs the tool calculator, which is not among agent.tools"
+    error, hint = refused([], tools=tools)
+    assert error == "task clips: its expert needs the tool calculator, which is not among agent.tools"
     assert hint.startswith("-s 'agent.tools=[\"calculator\"]'")
 
 

@@ -28,8 +28,8 @@ async def asking_web(chromium: str) -> AsyncIterator[SmallWeb]:
 @pytest.fixture
 async def visit(asking_web: SmallWeb) -> AsyncIterator[Visit]:
     yield asking_web.visit()
-    for made in asking_web.visits:
-        await made.environment.close()
+    for item in asking_web.visits:
+        await item.environment.close()
     asking_web.visits.clear()
 
 
@@ -40,7 +40,7 @@ def assert_open(visit: Visit, *parts: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("button", "told", "answer", "fields", "left"),
+    ("button", "values", "answer", "fields", "left"),
     [
         ("Alert", ("(alert)", '"A message from the page"'), ACCEPT, {}, "alert closed"),
         ("Alert", ("(alert)",), DISMISS, {}, "alert closed"),
@@ -54,14 +54,14 @@ def assert_open(visit: Visit, *parts: str) -> None:
         ("Prompt", ("(prompt)",), TYPE, {"here": True, "append": True, "text": "Eve\n"}, "prompt Eve"),
     ],
 )
-async def test_a_dialog_stays_open_until_it_is_answered(visit: Visit, button, told, answer, fields, left):
+async def test_a_dialog_stays_open_until_it_is_answered(visit: Visit, button, values, answer, fields, left):
     await visit.open(DIALOGS)
     before = visit.view
     await visit.click(button)
-    assert_open(visit, *told)
+    assert_open(visit, *values)
     assert (visit.error, visit.view.url, visit.view.title) == (None, before.url, before.title)
     await visit.act(ActionName.SCROLL, direction="down")
-    assert_open(visit, *told)
+    assert_open(visit, *values)
     assert "a dialog is open" in visit.error
     await visit.act(answer, **fields)
     assert (visit.error, visit.view.notices) == (None, ())

@@ -92,12 +92,12 @@ async def test_a_popup_that_is_slow_to_come(visit: Visit, local_web: SmallWeb):
 async def test_dialogs_are_accepted_and_told_once(visit: Visit):
     await visit.open(f"{LAB}/dialogs")
     assert visit.view.notices == ()
-    for name, told, left in (
+    for name, text, left in (
         ("Alert", "alert: A message from the page", "alert closed"),
         ("Confirm", "confirm: Do you agree?", "confirm true"),
         ("Prompt", "prompt: Your name?", "prompt nobody"),
     ):
-        assert (await visit.click(name)).notices == (f"The page opened a dialog, which was accepted: {told}",)
+        assert (await visit.click(name)).notices == (f"The page opened a dialog, which was accepted: {text}",)
         assert left in await visit.text()
     assert (await visit.wait()).notices == ()
 
@@ -163,19 +163,19 @@ def written(pool, text: str) -> list[Path]:
             if argument.startswith("--user-data-dir="):
                 profile = Path(argument.partition("=")[2])
                 folders += [profile, *profile.parent.glob("playwright-artifacts-*")]
-    found = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
-    return [path for path in [*found, *Path.cwd().glob("*.txt")] if text.encode() in path.read_bytes()]
+    paths = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
+    return [path for path in [*paths, *Path.cwd().glob("*.txt")] if text.encode() in path.read_bytes()]
 
 
 async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Visit, local_web: SmallWeb):
     await visit.open(f"{LAB}/download")
-    told = ("The page offered the file report.txt, which was not downloaded",)
+    result = ("The page offered the file report.txt, which was not downloaded",)
     view = await visit.click("Download the report")
-    assert (view.url, view.notices, visit.error) == (f"{LAB}/download", told, None)
+    assert (view.url, view.notices, visit.error) == (f"{LAB}/download", result, None)
     view = await visit.navigate(f"{LAB}/file.txt")
-    assert view.url == f"{LAB}/download" and view.notices == told
+    assert view.url == f"{LAB}/download" and view.notices == result
     assert f"{LAB}/file.txt can't be loaded" in visit.error
-    assert (await visit.click("Download the report")).notices == told
+    assert (await visit.click("Download the report")).notices == result
     assert written(local_web.pool, "A downloaded file.") == []
 
 
@@ -433,11 +433,11 @@ async def test_a_later_blank_page_is_what_there_is_to_see(visit: Visit):
 
 @pytest.mark.parametrize("nodes", [10_000, 100_000])
 async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
-    asked = []
+    methods = []
     call = CDPConnection.call
 
     async def noted(self, method, params=None, session=""):
-        asked.append(method)
+        methods.append(method)
         return await call(self, method, params, session)
 
     monkeypatch.setattr(CDPConnection, "call", noted)
@@ -447,7 +447,7 @@ async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
         await visit.act(ActionName.SCROLL, direction="down")
         assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
         await visit.environment.close()
-    assert {method.partition(".")[0] for method in asked} <= {
+    assert {method.partition(".")[0] for method in methods} <= {
         "Runtime",
         "Page",
         "Input",

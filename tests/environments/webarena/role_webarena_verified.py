@@ -40,8 +40,8 @@ def verdicts(job: dict) -> dict:
     scorer = WebArenaVerified(config=WebArenaVerifiedConfig(environments=sites))
 
     def verdict(task: int, kind: str, values: list | None, address: str) -> str:
-        told = {"task_type": kind, "status": "SUCCESS", "retrieved_data": values}
-        return scorer.evaluate_task(task_id=task, agent_response=told, network_trace=trace(address)).status
+        fields = {"task_type": kind, "status": "SUCCESS", "retrieved_data": values}
+        return scorer.evaluate_task(task_id=task, agent_response=fields, network_trace=trace(address)).status
 
     anywhere = next(iter(job["sites"].values()))
     return {

@@ -8,8 +8,10 @@ from webgym_cli.errors import UsageError
 
 
 def converted(path):
-    found = convert_webarena(path, ADDRESSES)
-    return [task.id for task in found.tasks], [(bad.file, bad.line, bad.reason) for bad in found.bad]
+    conversion_result = convert_webarena(path, ADDRESSES)
+    return [task.id for task in conversion_result.tasks], [
+        (bad.file, bad.line, bad.reason) for bad in conversion_result.bad
+    ]
 
 
 def written(path, text):
@@ -41,8 +43,11 @@ def test_a_folder_in_the_order_of_its_numbers(tmp_path):
 
 def test_generated_ones_too(tmp_path):
     lines = [{"task": "Find it", "web": "oss"}, record(task_id=None, eval=DUMMY, intent="Do it")]
-    found = convert_webarena(written(tmp_path / "new.jsonl", "\n".join(map(json.dumps, lines))), ADDRESSES)
-    assert [(task.instruction, task.extra["generated"]) for task in found.tasks] == [("Find it", True), ("Do it", True)]
+    conversion_result = convert_webarena(written(tmp_path / "new.jsonl", "\n".join(map(json.dumps, lines))), ADDRESSES)
+    assert [(task.instruction, task.extra["generated"]) for task in conversion_result.tasks] == [
+        ("Find it", True),
+        ("Do it", True),
+    ]
 
 
 def test_every_bad_record_is_told_with_its_number(tmp_path):
@@ -54,10 +59,10 @@ def test_every_bad_record_is_told_with_its_number(tmp_path):
         record(task_id=4, start_url="__HOMEPAGE__"),
     ]
     path = written(tmp_path / "raw.json", json.dumps(bad))
-    ids, told = converted(path)
+    ids, output = converted(path)
     assert ids == ["0"]
-    assert [line for _, line, _ in told] == [2, 3, 4, 5]
-    reasons = [reason for _, _, reason in told]
+    assert [line for _, line, _ in output] == [2, 3, 4, 5]
+    reasons = [reason for _, _, reason in output]
     assert reasons[0].startswith("sites.0: Input should be 'shopping'")
     assert reasons[1] == "a task must be a JSON object"
     assert reasons[2] == f"task_id: 0 is the one of {path}:1 too"
@@ -66,8 +71,8 @@ def test_every_bad_record_is_told_with_its_number(tmp_path):
 
 @pytest.mark.parametrize(("text", "line"), [("[{}", 1), (f"{json.dumps(RECORDS[0])}\n{{\n", 2)])
 def test_what_is_no_json_is_told_too(tmp_path, text, line):
-    _, told = converted(written(tmp_path / "raw.json", text))
-    assert [(number, reason[:8]) for _, number, reason in told] == [(line, "not JSON")]
+    _, output = converted(written(tmp_path / "raw.json", text))
+    assert [(number, reason[:8]) for _, number, reason in output] == [(line, "not JSON")]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "[]"])
@@ -85,8 +90,8 @@ def test_tasks_of_webarena_verified_ask_for_its_answer_and_hold_none(tmp_path):
         "eval": [{"evaluator": "AgentResponseEvaluator", "expected": {"retrieved_data": ["secret"]}}],
     }
     path = written(tmp_path / "verified.json", json.dumps([record(task_id=1), given]))
-    (_, task), told = convert_webarena(path, ADDRESSES).tasks, convert_webarena(path, ADDRESSES).bad
-    assert (task.id, told, task.extra["generated"]) == ("7", [], True)
+    (_, task), bad_lines = convert_webarena(path, ADDRESSES).tasks, convert_webarena(path, ADDRESSES).bad
+    assert (task.id, bad_lines, task.extra["generated"]) == ("7", [], True)
     assert task.instruction.startswith("Buy\n") and "retrieved_data" in task.instruction
     shop, forum = (ADDRESSES[name].rstrip("/") for name in ("shopping", "reddit"))
     assert task.extra["start_urls"] == [shop, f"{forum}/f"]

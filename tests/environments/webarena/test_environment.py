@@ -27,17 +27,19 @@ SCORED = [name for name in TASKS if name != "fixture-generated"]
 
 @pytest.fixture(scope="module")
 async def pool() -> AsyncIterator[WebArenaPool]:
-    made = find_environment("webarena").make_pool(load(overrides=[*HASTY, "context_config.prompt_version=webrl"]))
-    assert isinstance(made, WebArenaPool)
-    async with made:
-        yield made
+    environment_pool = find_environment("webarena").make_pool(
+        load(overrides=[*HASTY, "context_config.prompt_version=webrl"])
+    )
+    assert isinstance(environment_pool, WebArenaPool)
+    async with environment_pool:
+        yield environment_pool
 
 
 @pytest.fixture
 async def environment(pool) -> AsyncIterator[WebArenaEnvironment]:
-    made = pool.new()
-    yield made
-    await made.close()
+    result = pool.new()
+    yield result
+    await result.close()
 
 
 async def solve(environment, task, limit=40):
@@ -130,13 +132,13 @@ async def test_history_goes_both_ways(environment):
 async def test_what_can_not_be_done_is_told(environment):
     _, view = await environment.reset(TASKS["fixture-cheapest"], 0)
     search = element(view, "Search products")
-    asked = {
+    fields = {
         WebRLAction(name=WebRLActionName.SELECT, element_id=search, text="x"): "there is no list of options",
         WebRLAction(name=WebRLActionName.SELECT, element_id=999, text="x"): "there is no element 999",
         WebRLAction(name=WebRLActionName.RIGHT_CLICK, element_id=999): "there is no element 999",
         Action(name=ActionName.CLICK, element_id=999): "there is no element 999",
     }
-    for action, why in asked.items():
+    for action, why in fields.items():
         assert (await environment.step(action)).action_error.startswith(why)
 
 
@@ -145,8 +147,8 @@ async def test_an_option_is_found_by_a_part_of_its_text(environment):
     _, view = await environment.reset(task, 0)
     product = task.instruction.split(" of the ")[1].split(" in the colour ")[0]
     search = WebRLAction(name=WebRLActionName.SEARCH, element_id=element(view, "Search products"), text=product)
-    found = (await environment.step(search)).view
-    page = (await environment.step(Action(name=ActionName.CLICK, element_id=element(found, product, "link")))).view
+    result = (await environment.step(search)).view
+    page = (await environment.step(Action(name=ActionName.CLICK, element_id=element(result, product, "link")))).view
     colour = task.instruction.split(" in the colour ")[1].split(" ")[0]
     chosen = element(page, "Colour", "combobox")
     assert f"> {colour} </option>" in page.html

@@ -52,8 +52,8 @@ async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, addre
         url_note="GOLD in PRED",
         program_html=[target(CART, must_include=["hat"])],
     )
-    found = await scored(evaluation, answer, FakePages(f"{address}/x", {CART: html}))
-    assert found == Grade(float(all(parts.values())), parts)
+    result = await scored(evaluation, answer, FakePages(f"{address}/x", {CART: html}))
+    assert result == Grade(float(all(parts.values())), parts)
 
 
 DUMMY = {
@@ -147,7 +147,7 @@ async def test_helpers_ask_the_site():
     order = f"{SHOP}/order/7"
     at = FakePages(
         contents={order: "paid"},
-        said={(HelperName.LATEST_ORDER, None): order, (HelperName.MEMBER_ROLE, "yjlou"): "Developer"},
+        answers={(HelperName.LATEST_ORDER, None): order, (HelperName.MEMBER_ROLE, "yjlou"): "Developer"},
     )
     role = target("last", "func:gitlab_get_project_memeber_role(__page__, 'yjlou')", exact_match="developer")
     latest = target("func:shopping_get_latest_order_url()", must_include=["paid"])
@@ -167,7 +167,7 @@ async def test_preparations_run_first_and_may_fail():
 async def test_a_judge_reads_what_a_page_holds():
     judge, at = FakeJudge(True), FakePages(values={RUN: "Please refund it"})
     assert await rewarded(target("last", VALUE, fuzzy_match=["refund", "broke"]), at=at, judge=judge) == 1.0
-    assert [(asked.intent, asked.reference, asked.answer) for asked in judge.asked] == [
+    assert [(request.intent, request.reference, request.answer) for request in judge.requests] == [
         ("Do it", "refund, broke", "Please refund it")
     ]
 

@@ -38,8 +38,8 @@ async def shop(monkeypatch):
     async def reviews(request):
         if request.headers.get("Authorization") != "Bearer t0k3n":
             return web.json_response({}, status=401)
-        told = {"B 1": REVIEWS, "none": [], "odd": [{"id": "x"}]}.get(request.match_info["sku"])
-        return web.json_response(told, status=404 if told is None else 200)
+        response = {"B 1": REVIEWS, "none": [], "odd": [{"id": "x"}]}.get(request.match_info["sku"])
+        return web.json_response(response, status=404 if response is None else 200)
 
     app = web.Application()
     app.router.add_post("/rest/default/V1/integration/admin/token", token)
@@ -50,9 +50,9 @@ async def shop(monkeypatch):
         yield load(["webarena"], [f"sites.shopping.url={url}", f"sites.shopping_admin.url={url}/admin"])
 
 
-@pytest.mark.parametrize(("sku", "found"), [("B 1", LatestReview("Bo", "20")), ("none", None), ("unknown", None)])
-async def test_the_newest_review_of_a_product(shop, sku, found):
-    assert await fetch_newest_review(shop, sku) == found
+@pytest.mark.parametrize(("sku", "expected"), [("B 1", LatestReview("Bo", "20")), ("none", None), ("unknown", None)])
+async def test_the_newest_review_of_a_product(shop, sku, expected):
+    assert await fetch_newest_review(shop, sku) == expected
 
 
 async def test_a_shop_that_does_not_answer_as_it_should_is_no_score(shop, monkeypatch):

@@ -47,9 +47,9 @@ async def page() -> AsyncIterator[Page]:
         pytest.skip(str(error))
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        made = await browser.new_page()
-        await made.set_content(CONTENT)
-        yield made
+        result = await browser.new_page()
+        await result.set_content(CONTENT)
+        yield result
         await browser.close()
 
 

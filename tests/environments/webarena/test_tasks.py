@@ -64,11 +64,11 @@ def test_addresses_are_filled_in_everywhere():
             url_note="GOLD in PRED",
         ),
     )
-    found = evaluation_of(task)
+    result = evaluation_of(task)
     assert task.instruction == "Post http://forum.test:9999/f/nyc"
-    assert found.reference_url == "http://forum.test:9999/f/nyc |OR| http://map.test:3000"
-    assert found.program_html[0].url == "http://lab.test:8023/a"
-    assert found.program_html[0].required_contents.must_include == ("http://wiki.test:8888/b",)
+    assert result.reference_url == "http://forum.test:9999/f/nyc |OR| http://map.test:3000"
+    assert result.program_html[0].url == "http://lab.test:8023/a"
+    assert result.program_html[0].required_contents.must_include == ("http://wiki.test:8888/b",)
 
 
 def test_a_helpers_marks_and_other_words_stay():
@@ -85,9 +85,9 @@ def test_the_machine_of_the_authors_is_no_part_of_an_answer():
         "exact_match": "git clone ssh://git@localhost:2222/a/b.git",
         "must_include": ["ssh://git@old.test:2222/c"],
     }
-    found = scored_by(reference_answers=answers).reference_answers
-    assert found.exact_match == "git clone ssh://git@lab.test:2222/a/b.git"
-    assert found.must_include == ("ssh://git@lab.test:2222/c",)
+    reference_answers = scored_by(reference_answers=answers).reference_answers
+    assert reference_answers.exact_match == "git clone ssh://git@lab.test:2222/a/b.git"
+    assert reference_answers.must_include == ("ssh://git@lab.test:2222/c",)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_every_shape_of_an_answer(answers, rules):
 
 @pytest.mark.parametrize("answers", [None, {}, {"exact_match": None}])
 def test_answers_may_be_missing_where_none_is_looked_at(answers):
-    found = scored_by(eval_types=["url_match"], reference_url="__MAP__", reference_answers=answers, program_html=None)
-    assert (found.reference_answers, found.program_html, found.url_note) == (None, (), UrlRule.GOLD_IN_PRED)
+    scored = scored_by(eval_types=["url_match"], reference_url="__MAP__", reference_answers=answers, program_html=None)
+    assert (scored.reference_answers, scored.program_html, scored.url_note) == (None, (), UrlRule.GOLD_IN_PRED)
 
 
 @pytest.mark.parametrize(

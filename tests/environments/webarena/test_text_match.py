@@ -205,7 +205,7 @@ async def test_a_judge_is_asked_once_for_the_whole_list(says):
     judge = FakeJudge(says)
     asker = FuzzyContext("What is it?", "", judge)
     assert await matches_expected("a red bird", Expected(fuzzy_match=["red", "bird"]), asker) is says
-    assert judge.asked == [FuzzyQuestion("same", "What is it?", "red, bird", "a red bird")]
+    assert judge.requests == [FuzzyQuestion("same", "What is it?", "red, bird", "a red bird")]
 
 
 async def test_a_judge_is_not_asked_where_another_rule_fails():
@@ -213,7 +213,7 @@ async def test_a_judge_is_not_asked_where_another_rule_fails():
     assert not await matches_expected(
         "red", Expected(exact_match="blue", fuzzy_match=["x"]), FuzzyContext("", "", judge)
     )
-    assert judge.asked == []
+    assert judge.requests == []
 
 
 @pytest.mark.parametrize("wanted", ["N/A", ["N/A"]], ids=["a text", "a list, as in tasks 51 and 91"])
@@ -221,9 +221,11 @@ async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds(
     judge, expected = FakeJudge(True), Expected(fuzzy_match=wanted)
     asker = FuzzyContext("Find it", "there is no such shop", judge)
     assert await matches_expected("n/a", expected, asker)
-    assert judge.asked == []
+    assert judge.requests == []
     assert await matches_expected("No shop has that name", expected, asker)
-    assert judge.asked == [FuzzyQuestion("unachievable", "Find it", "there is no such shop", "No shop has that name")]
+    assert judge.requests == [
+        FuzzyQuestion("unachievable", "Find it", "there is no such shop", "No shop has that name")
+    ]
 
 
 async def test_not_achievable_without_a_reason_needs_the_answer():
@@ -231,7 +233,7 @@ async def test_not_achievable_without_a_reason_needs_the_answer():
     assert not await matches_expected(
         "I found nothing", Expected(fuzzy_match="N/A"), FuzzyContext("Find it", " ", judge)
     )
-    assert judge.asked == []
+    assert judge.requests == []
 
 
 async def test_without_a_judge_nothing_is_fuzzy():

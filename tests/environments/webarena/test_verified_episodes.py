@@ -9,7 +9,7 @@ from aiohttp import web
 from benchmarks.peers import VERIFIED
 from tests.environments.visits import HASTY
 from tests.prepare.exported import exported
-from tests.records.made import step, trajectory
+from tests.records.builders import step, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.environments.webarena.convert import convert_webarena

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.peers import VERIFIED
 from tests.environments.webarena.verified_addresses import addresses, all_sought
-from tests.environments.webarena.verified_answers import all_asked, answers, said
+from tests.environments.webarena.verified_answers import all_asked, answers, format_values
 from tests.environments.webarena.webarena_pages import FakePages, url
 from webgym_cli.environments.webarena.convert import convert_webarena
 from webgym_cli.environments.webarena.evaluation import grade
@@ -171,9 +171,9 @@ async def test_answers(tasks):
     job = {"sites": PLACEHOLDERS, "answers": [(task.id, values) for _, task, values in cases], "addresses": []}
     exact, included = [], []
     for (way, task, values), verdict in zip(cases, run(job=job)["answers"], strict=True):
-        included.append((way, await reward(strings(task.included), said(values)), verdict))
+        included.append((way, await reward(strings(task.included), format_values(values)), verdict))
         if task.exactly:
-            exact.append((way, await reward(strings(task.exactly), said(values)), verdict))
+            exact.append((way, await reward(strings(task.exactly), format_values(values)), verdict))
     assert (table(exact), table(included)) == (EXACT, INCLUDED)
     assert differing(EXACT, INCLUDED) == set(WHY_ANSWERS)
 
@@ -191,8 +191,8 @@ async def test_addresses(tasks):
 
 def evaluations(converted, kind):
     """Return how WebArena's own tasks are scored that this way alone and no judge scores, by their ids."""
-    found = {int(task.id): evaluation_of(task) for task in converted.tasks}
-    return {number: one for number, one in found.items() if one.eval_types == (kind,) and not needs_judge(one)}
+    by_name = {int(task.id): evaluation_of(task) for task in converted.tasks}
+    return {number: one for number, one in by_name.items() if one.eval_types == (kind,) and not needs_judge(one)}
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +222,8 @@ def test_all_of_theirs_are_converted(tasks, tmp_path):
 
 async def test_what_they_find_right_is_right_by_webarenas_own_rules(tasks, originals):
     known = evaluations(originals, EvalType.STRING_MATCH)
-    found = {task.id: said(task.values) for task in all_asked(tasks["theirs"])} | coordinates(tasks["theirs"])
-    verdicts = {number: await reward(known[number], answer) for number, answer in found.items() if number in known}
+    result = {task.id: format_values(task.values) for task in all_asked(tasks["theirs"])} | coordinates(tasks["theirs"])
+    verdicts = {number: await reward(known[number], answer) for number, answer in result.items() if number in known}
     assert Counter(verdicts.values()) == {True: 107, False: 55}
     assert {number for number, right in verdicts.items() if not right} == ASK_ELSE | CORRECTED | SENTENCE
 
@@ -239,12 +239,12 @@ async def test_their_pages_are_right_by_webarenas_own_rules(tasks, originals):
 def coordinates(theirs):
     """Return the answers of the tasks that ask where a place is."""
     rules = {task["task_id"]: task["eval"][0] for task in theirs}
-    asked = {number: rule for number, rule in rules.items() if "coordinates" in str(rule["results_schema"])}
-    return {number: said(rule["expected"]["retrieved_data"][0].values()) for number, rule in asked.items()}
+    by_number = {number: rule for number, rule in rules.items() if "coordinates" in str(rule["results_schema"])}
+    return {number: format_values(rule["expected"]["retrieved_data"][0].values()) for number, rule in by_number.items()}
 
 
 def test_the_documentation_tells_these_numbers():
-    told = DOCS.read_text()
+    text = DOCS.read_text()
     for rows in (EXACT, INCLUDED, SAME_ADDRESS, LEADS_FROM):
         both, ours, theirs, neither = map(sum, zip(*rows.values(), strict=True))
-        assert f"| {both + ours + theirs + neither:,} | {both + neither:,} | {ours} | {theirs} |" in told
+        assert f"| {both + ours + theirs + neither:,} | {both + neither:,} | {ours} | {theirs} |" in text

@@ -29,8 +29,8 @@ def all_sought(tasks: list[dict[str, Any]], sites: dict[str, str]) -> list[Sough
 
 def _sought(task: dict[str, Any], sites: dict[str, str]) -> Sought | None:
     rule, *events = task["eval"]
-    told = (rule["expected"]["task_type"], rule["expected"]["status"])
-    if told != ("navigate", "SUCCESS") or len(events) != 1 or set(events[0]) != {"evaluator", "expected"}:
+    result = (rule["expected"]["task_type"], rule["expected"]["status"])
+    if result != ("navigate", "SUCCESS") or len(events) != 1 or set(events[0]) != {"evaluator", "expected"}:
         return None
     expected = events[0]["expected"]
     if set(expected) - {"url", "query_params"}:

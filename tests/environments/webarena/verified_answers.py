@@ -46,7 +46,7 @@ def text(value: Value) -> str:
     return str(value)
 
 
-def said(values: Sequence[Value]) -> str:
+def format_values(values: Sequence[Value]) -> str:
     """Return values as the answer that an agent of ours gives."""
     return ", ".join(map(text, values))
 
@@ -56,10 +56,10 @@ def all_asked(tasks: list[dict[str, Any]]) -> list[Asked]:
 
     Records have no counterpart in our rules, and neither have patterns.
     """
-    return [asked for task in tasks if (asked := _asked(task))]
+    return [result for task in tasks if (result := parse_task(task))]
 
 
-def _asked(task: dict[str, Any]) -> Asked | None:
+def parse_task(task: dict[str, Any]) -> Asked | None:
     rule, *requests = task["eval"]
     expected, items = rule["expected"], rule["results_schema"].get("items", {})
     if requests or (expected["task_type"], expected["status"]) != ("retrieve", "SUCCESS"):

@@ -19,7 +19,7 @@ class FakePages:
     """HTML by address."""
     values: dict[str, Any] = field(default_factory=dict)
     """What scripts give by their text; one that isn't here fails."""
-    said: dict[tuple[HelperName, str | None], str] = field(default_factory=dict)
+    answers: dict[tuple[HelperName, str | None], str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
 
     async def address(self):
@@ -39,17 +39,17 @@ class FakePages:
         return self.values[function]
 
     async def ask(self, helper, argument):
-        return self.said.get((helper, argument))
+        return self.answers.get((helper, argument))
 
 
 class FakeJudge:
     """A judge that says the same each time, and notes what it was asked."""
 
     def __init__(self, says):
-        self.says, self.asked = says, []
+        self.says, self.requests = says, []
 
     async def __call__(self, question):
-        self.asked.append(question)
+        self.requests.append(question)
         return self.says
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.prepare.buffer import fill, settings
 from tests.prepare.exported import digest, exported, ids
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
@@ -97,9 +97,9 @@ def test_kto_labels_judged_trajectories(run):
         trajectory(5, steps=1),
     )
     tally, records = exported(run, objective=ExportObjective.KTO)
-    found = [(name, record["kto_tag"]) for name, record in zip(ids(records), records, strict=True)]
+    rows = [(name, record["kto_tag"]) for name, record in zip(ids(records), records, strict=True)]
     # what is not wanted need not be an action, but it must be something
-    assert found == [("00000/0", True), ("00000/1", True), ("00001/0", False), ("00002/1", True)]
+    assert rows == [("00000/0", True), ("00000/1", True), ("00001/0", False), ("00002/1", True)]
     assert tally.dropped == {DropReason.RESPONSE_TOO_SHORT: 1, DropReason.NO_ACTION: 1}
 
 
@@ -232,7 +232,7 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reply"),
     [
         ({"objective": ExportObjective.DPO, "unit": ExportUnit.TRAJECTORY}, "has no --unit trajectory"),
         ({"objective": ExportObjective.KTO, "format": "openai"}, "no form for --objective kto"),
@@ -242,8 +242,8 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
     ],
     ids=str,
 )
-def test_what_can_not_go_together_is_refused(run, options, said):
-    with pytest.raises(UsageError, match=said):
+def test_what_can_not_go_together_is_refused(run, options, reply):
+    with pytest.raises(UsageError, match=reply):
         exported(run, **options)
 
 

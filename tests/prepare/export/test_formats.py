@@ -7,7 +7,7 @@ import pytest
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
-from tests.records.made import UNSOLVED, png, shot, step, trajectory
+from tests.records.builders import UNSOLVED, png, shot, step, trajectory
 from webgym_cli.agent.prompt import render_step, render_system_prompt
 from webgym_cli.prepare.export.formats import build_messages_record, build_openai_record, build_sharegpt_record
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
@@ -28,10 +28,10 @@ def contents(sample, role):
 
 
 def test_a_step_is_what_was_served():
-    made = trajectory(0, steps=3)
-    sample = build_step_sample(made, 2)
-    assert sample.messages[:-1] == render_step(made, 2).messages
-    assert sample.messages[-1].content == made.steps[2].response
+    episode = trajectory(0, steps=3)
+    sample = build_step_sample(episode, 2)
+    assert sample.messages[:-1] == render_step(episode, 2).messages
+    assert sample.messages[-1].content == episode.steps[2].response
     assert Example(sample).id == "train-0000-00000/2"
 
 
@@ -54,8 +54,8 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
         )
         for index in range(4)
     )
-    made = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": steps})
-    sample = build_trajectory_sample(made)
+    episode = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": steps})
+    sample = build_trajectory_sample(episode)
     assert [message.role for message in sample.messages] == ["system", *["user", "assistant"] * 4]
     assert sample.messages[0].content == render_system_prompt(InteractionMode.SET_OF_MARKS, version)
     assert sample.images == tuple(shot(index).sha256 for index in range(4))
@@ -66,7 +66,7 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
         assert turn.count(IMAGE) == 1
         assert f'[0] button "Button {index}"' in turn
         assert ("Task: Click the button." in turn) == (index == 0)
-    assert turns[0] == render_step(made, 0).messages[-1].content
+    assert turns[0] == render_step(episode, 0).messages[-1].content
     assert sample.step == 3
 
 
@@ -95,11 +95,11 @@ def test_sharegpt_records_are_those_of_prepare_with_an_id(form):
 @pytest.mark.parametrize("form", ["messages", "hf"])
 def test_messages_have_role_and_content(form):
     sample = build_step_sample(trajectory(0), 1)
-    found = record(ExportOptions(form))
-    assert set(found) == {"id", "messages", "images"}
-    assert [turn["role"] for turn in found["messages"]] == ["system", "user", "assistant", "user", "assistant"]
-    assert [turn["content"] for turn in found["messages"]] == [message.content for message in sample.messages]
-    assert found["images"] == IMAGES
+    facts = record(ExportOptions(form))
+    assert set(facts) == {"id", "messages", "images"}
+    assert [turn["role"] for turn in facts["messages"]] == ["system", "user", "assistant", "user", "assistant"]
+    assert [turn["content"] for turn in facts["messages"]] == [message.content for message in sample.messages]
+    assert facts["images"] == IMAGES
 
 
 def test_openai_has_images_as_parts_and_only_the_last_reply_weighs():
@@ -131,20 +131,20 @@ OF_SAMPLES = [form for form in FORMATS.builtin if FORMATS.find(form).unit is Non
 @pytest.mark.parametrize("form", OF_SAMPLES)
 def test_a_pair_has_one_prompt_and_two_replies(form):
     example = Example(build_step_sample(trajectory(0), 1), rejected="No.")
-    found = record(ExportOptions(form, objective=ExportObjective.DPO), example)
+    facts = record(ExportOptions(form, objective=ExportObjective.DPO), example)
     reply = example.sample.messages[-1].content
     if form == "openai":
-        assert [turn["role"] for turn in found["input"]["messages"]] == ["system", "user", "assistant", "user"]
-        assert found["preferred_output"] == [{"role": "assistant", "content": reply}]
-        assert found["non_preferred_output"] == [{"role": "assistant", "content": "No."}]
+        assert [turn["role"] for turn in facts["input"]["messages"]] == ["system", "user", "assistant", "user"]
+        assert facts["preferred_output"] == [{"role": "assistant", "content": reply}]
+        assert facts["non_preferred_output"] == [{"role": "assistant", "content": "No."}]
     elif form in ("json", "jsonl"):
-        assert [turn["from"] for turn in found["conversations"]] == ["human", "gpt", "human"]
-        assert found["chosen"] == {"from": "gpt", "value": reply}
-        assert found["rejected"] == {"from": "gpt", "value": "No."}
+        assert [turn["from"] for turn in facts["conversations"]] == ["human", "gpt", "human"]
+        assert facts["chosen"] == {"from": "gpt", "value": reply}
+        assert facts["rejected"] == {"from": "gpt", "value": "No."}
     else:
-        assert [turn["role"] for turn in found["messages"]] == ["system", "user", "assistant", "user"]
-        assert found["chosen"] == {"role": "assistant", "content": reply}
-        assert found["rejected"] == {"role": "assistant", "content": "No."}
+        assert [turn["role"] for turn in facts["messages"]] == ["system", "user", "assistant", "user"]
+        assert facts["chosen"] == {"role": "assistant", "content": reply}
+        assert facts["rejected"] == {"role": "assistant", "content": "No."}
 
 
 @pytest.mark.parametrize("form", OF_SAMPLES)
@@ -164,13 +164,13 @@ def test_every_named_column_is_in_the_records(form, objective):
         desirable=True if objective is ExportObjective.KTO else None,
     )
     entry = FORMATS.find(form).build_dataset_info(objective)[TRAIN]
-    found = record(options, example)
-    assert set(entry["columns"].values()) == set(found) - {"id"}
+    facts = record(options, example)
+    assert set(entry["columns"].values()) == set(facts) - {"id"}
     assert entry.get("ranking", False) == (objective is ExportObjective.DPO)
     file = FORMATS.find(form).file_name
     assert entry["file_name"] == file if file else entry["file_name"] in ("data", "train.jsonl")
     assert FORMATS.find("openai").build_dataset_info(objective) is None
-    turns = found[entry["columns"]["messages"]]
+    turns = facts[entry["columns"]["messages"]]
     assert {entry["tags"]["role_tag"], entry["tags"]["content_tag"]} == set(turns[0])
 
 
@@ -179,7 +179,7 @@ def test_openai_names_files_or_embeds_them(run, tmp_path):
     _, named = exported(run, format="openai")
     _, embedded = exported(run, format="openai", embed_images=True)
     path = run.screenshots / shot(0).sha256[:2] / f"{shot(0).sha256}.png"
-    urls = [found[0]["messages"][1]["content"][0]["image_url"]["url"] for found in (named, embedded)]
+    urls = [item[0]["messages"][1]["content"][0]["image_url"]["url"] for item in (named, embedded)]
     assert urls == [path.as_uri(), f"data:image/png;base64,{base64.b64encode(png(0)).decode()}"]
     _, copied = exported(run, tmp_path / "folder", format="openai", copy_images=tmp_path / "folder" / "images")
     assert copied == []
@@ -193,4 +193,4 @@ def test_by_default_the_runs_own_screenshots_are_named(run):
     fill(run, trajectory(0), trajectory(1, outcome=UNSOLVED))
     _, records = exported(run, format="messages")
     paths = [str(run.screenshots / shot(n).sha256[:2] / f"{shot(n).sha256}.png") for n in range(2)]
-    assert [found["images"] for found in records] == [paths[:1], paths]
+    assert [facts["images"] for facts in records] == [paths[:1], paths]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.prepare.export.options import ExportObjective
 from webgym_cli.records.failure import Stop
@@ -29,11 +29,11 @@ def went(number, *replies, **changes):
 def pairs(run, *overrides, **options):
     """Return an export's pairs as (id, chosen, rejected)."""
     _, records = exported(run, None, *overrides, objective=ExportObjective.DPO, **options)
-    found = []
+    calls = []
     for record in records:
         name = record["id"].rpartition("-")[2]
-        found.append((name, record["chosen"]["value"], record["rejected"]["value"]))
-    return sorted(found)
+        calls.append((name, record["chosen"]["value"], record["rejected"]["value"]))
+    return sorted(calls)
 
 
 def test_replies_to_the_same_prompt_are_paired(run):
@@ -91,8 +91,8 @@ def test_another_page_is_another_prompt(run):
     other = step(0, response="x", observation=Observation(url="http://a/", title="Page 0", screenshot=shot(9)))
     ScreenshotStore(run.screenshots).put(png(9))
     fill(run, first)
-    made = went(1, "x", "y", outcome=UNSOLVED)
-    append(run, made.model_copy(update={"steps": (other, made.steps[1])}))
+    result = went(1, "x", "y", outcome=UNSOLVED)
+    append(run, result.model_copy(update={"steps": (other, result.steps[1])}))
     assert pairs(run) == []
 
 

@@ -44,9 +44,9 @@ def export(project, *arguments):
 
 
 def test_a_format_of_a_plugins_file_writes_lines(project):
-    said = export(project, "--format", "toy-lines")
-    assert said.returncode == 0, said.stderr
-    records = [json.loads(line) for line in said.stdout.splitlines()]
+    result = export(project, "--format", "toy-lines")
+    assert result.returncode == 0, result.stderr
+    records = [json.loads(line) for line in result.stdout.splitlines()]
     assert records and all(set(record) == {"id", "reply", "images"} for record in records)
     plain = webgym("export-sharegpt", "run", "--format", "jsonl", cwd=project).stdout.splitlines()
     assert [record["id"] for record in records] == [json.loads(line)["id"] for line in plain]
@@ -54,21 +54,21 @@ def test_a_format_of_a_plugins_file_writes_lines(project):
 
 def test_a_format_that_makes_a_folder_gets_one(project):
     assert "makes a folder" in export(project, "--format", "toy-folder").stderr
-    said = export(project, "--format", "toy-folder", "-o", "made")
-    assert said.returncode == 0, said.stderr
+    result = export(project, "--format", "toy-folder", "-o", "made")
+    assert result.returncode == 0, result.stderr
     described = json.loads((project / "made" / "export.json").read_text())
     assert described["records"] == len(list((project / "made").glob("*.txt"))) > 0
 
 
 def test_a_format_is_named_by_its_place_too(project):
-    said = webgym("export-sharegpt", "run", "--format", "toy.py:write", cwd=project)
-    assert said.returncode == 0, said.stderr
+    result = webgym("export-sharegpt", "run", "--format", "toy.py:write", cwd=project)
+    assert result.returncode == 0, result.stderr
 
 
 def test_an_unknown_format_is_refused_with_those_that_there_are(project):
-    said = webgym("export-sharegpt", "run", "--format", "csv", cwd=project)
-    assert (said.returncode, "there is no export format 'csv'" in said.stderr) == (2, True)
-    assert all(name in said.stderr for name in FORMATS.builtin)
+    result = webgym("export-sharegpt", "run", "--format", "csv", cwd=project)
+    assert (result.returncode, "there is no export format 'csv'" in result.stderr) == (2, True)
+    assert all(name in result.stderr for name in FORMATS.builtin)
 
 
 @pytest.mark.parametrize("name", FORMATS.builtin)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported, recode, webp
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
@@ -22,7 +22,7 @@ BUTTON = Element(id=7, role="button", name="Search", box=(0, 0, 1, 1))
 MARKED = Observation(url="http://a/1", screenshot=shot(1), elements=(BUTTON,))
 
 
-def made(number, outcome=SOLVED, **changes):
+def clicked_episode(number, outcome=SOLVED, **changes):
     """Return an episode: a click, a click on a mark that failed, no action, the answer."""
     steps = (
         step(0),
@@ -40,7 +40,11 @@ def made(number, outcome=SOLVED, **changes):
 def run(tmp_path):
     run = RunDir(tmp_path / "run")
     fill(
-        run, made(0), made(1, UNSOLVED), trajectory(2, outcome=CRASHED), trajectory(3, task=Task(id="../x y"), steps=1)
+        run,
+        clicked_episode(0),
+        clicked_episode(1, UNSOLVED),
+        trajectory(2, outcome=CRASHED),
+        trajectory(3, task=Task(id="../x y"), steps=1),
     )
     return run
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported, recode, webp
-from tests.records.made import UNSOLVED, png, shot, trajectory
+from tests.records.builders import UNSOLVED, png, shot, trajectory
 from webgym_cli.prepare.export import shards as shards_module
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
 from webgym_cli.prepare.export.shards import ParquetShards
@@ -17,9 +17,9 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    fill(made, trajectory(0), trajectory(1, steps=3), trajectory(2, outcome=UNSOLVED))
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    fill(run_dir, trajectory(0), trajectory(1, steps=3), trajectory(2, outcome=UNSOLVED))
+    return run_dir
 
 
 def test_parquet_holds_records_images_and_features(run, tmp_path):
@@ -34,9 +34,9 @@ def test_parquet_holds_records_images_and_features(run, tmp_path):
     assert rows[1]["images"] == [{"bytes": png(n), "path": f"{shot(n).sha256}.png"} for n in range(2)]
     _, lines = exported(run, format="messages", objective=ExportObjective.KTO)
     assert [row["messages"] for row in rows] == [line["messages"] for line in lines]
-    told = json.loads(pq.read_schema(shard).metadata[b"huggingface"])["info"]["features"]
-    assert list(told) == list(rows[0])
-    assert told["images"] == [{"_type": "Image"}]
+    features = json.loads(pq.read_schema(shard).metadata[b"huggingface"])["info"]["features"]
+    assert list(features) == list(rows[0])
+    assert features["images"] == [{"_type": "Image"}]
 
 
 def test_parquet_shards_are_cut_by_size_and_row_groups_by_memory(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import yaml
 
 from tests.cli.runs import model
 from tests.prepare.orm.test_plan import run  # noqa: F401  a fixture
-from tests.records.made import UNSOLVED, shot, step, trajectory
+from tests.records.builders import UNSOLVED, shot, step, trajectory
 from webgym_cli.agent.prompts.orm_prompt import SYSTEM, build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import shipped_root
@@ -25,7 +25,7 @@ from webgym_cli.train.llamafactory.dataset import read_train_config
 
 @pytest.fixture
 def judged(run, tmp_path):  # noqa: F811
-    told = [
+    texts = [
         f"policy_config.base_model={model(tmp_path / 'model')}",
         "policy_config.template=qwen3_vl_nothink",
         "algorithm_config.bf16=false",
@@ -33,7 +33,7 @@ def judged(run, tmp_path):  # noqa: F811
         "algorithm_config.learning_rate=0.5",
         "venvs.device=cpu",
     ]
-    create_or_open(run, load(overrides=told))
+    create_or_open(run, load(overrides=texts))
     return run
 
 
@@ -43,9 +43,9 @@ def records(judged, name="train"):
 
 async def test_the_model_of_a_run_of_raw_prompts_reads_chats(run, tmp_path):  # noqa: F811
     """`webrl_released` has Llama 3's control tokens in its texts; what the reward model reads has none."""
-    told = ["context_config.prompt_version=webrl_released", f"policy_config.base_model={model(tmp_path / 'model')}"]
-    told.append("policy_config.template=qwen3_vl_nothink")
-    create_or_open(run, load(overrides=[*told, "algorithm_config.bf16=false", "venvs.device=cpu"]))
+    texts = ["context_config.prompt_version=webrl_released", f"policy_config.base_model={model(tmp_path / 'model')}"]
+    texts.append("policy_config.template=qwen3_vl_nothink")
+    create_or_open(run, load(overrides=[*texts, "algorithm_config.bf16=false", "venvs.device=cpu"]))
     for _ in range(2):  # the second time its settings are those that it has stored
         settings = orm_settings(run, [], ["algorithm_config.deepspeed_config_filename=null"])
         await prepare_orm(run, settings, lambda event: None)
@@ -57,16 +57,16 @@ async def test_the_model_of_a_run_of_raw_prompts_reads_chats(run, tmp_path):  # 
 
 async def test_a_sample_is_the_question_that_scoring_asks(judged):
     settings = orm_settings(judged, [], ["algorithm_config.val_split_ratio=0"])
-    made = await prepare_orm(judged, settings, lambda event: None)
-    assert (made.train_samples, made.val_samples, made.iteration) == (4, 0, 0)
-    asked = {
+    prepared = await prepare_orm(judged, settings, lambda event: None)
+    assert (prepared.train_samples, prepared.val_samples, prepared.iteration) == (4, 0, 0)
+    contents = {
         build_orm_prompt(one).messages("")[1].content
         for iteration in (0, 1)
         for one in scan(judged, Split.TRAIN, iteration)
     }
     written = records(judged)
     assert {record["system"] for record in written} == {SYSTEM}
-    assert {record["conversations"][0]["value"] for record in written} <= asked
+    assert {record["conversations"][0]["value"] for record in written} <= contents
     assert sorted(record["conversations"][1]["value"] for record in written) == ["NO", "NO", "YES", "YES"]
     assert all(record["images"] == [] for record in written)
     dropped = json.loads((judged.orm.dataset / "dropped.json").read_text())
@@ -112,8 +112,8 @@ async def test_what_is_too_long_is_cut_as_scoring_cuts_it_or_left_out(judged):
     append(judged, trajectory(20, outcome=UNSOLVED).model_copy(update={"steps": (step(0, observation=long),)}))
     options = ["algorithm_config.val_split_ratio=0"]
     settings, seen = orm_settings(judged, [], [*options, "algorithm_config.cutoff_len=500"]), []
-    made = await prepare_orm(judged, settings, seen.append)
-    assert (made.train_samples, seen[-1]["cut"], seen[-1]["dropped_trajectories"]["too_long"]) == (6, 1, 0)
+    prepared = await prepare_orm(judged, settings, seen.append)
+    assert (prepared.train_samples, seen[-1]["cut"], seen[-1]["dropped_trajectories"]["too_long"]) == (6, 1, 0)
     (cut,) = [text for record in records(judged) if "tokens left out]" in (text := record["conversations"][0]["value"])]
     frame = TEMPLATE_TAIL + 1  # YES or NO is one token
     assert 480 < len(f"{SYSTEM} {cut}".split()) <= 500 - frame

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import SCORED, WEB, by_orm, episode, judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
@@ -16,9 +16,9 @@ TRUSTED = ("environment", "judge")
 BY_ORM = by_orm(0.9, trajectory="train-0000-00000", success=True)
 
 
-def verdict(made, said, sources=TRUSTED):
-    found = find_label(made, said, sources)
-    return found if isinstance(found, OrmDrop) else (found.done, found.source)
+def verdict(value, reply, sources=TRUSTED):
+    label = find_label(value, reply, sources)
+    return label if isinstance(label, OrmDrop) else (label.done, label.source)
 
 
 def test_the_environment_goes_before_the_judge_and_the_model_itself_is_not_asked():
@@ -43,15 +43,15 @@ def test_what_broke_and_what_did_nothing_is_left_out():
 @pytest.fixture
 def run(tmp_path):
     """Six episodes that were solved, two that were not, one that broke and one that nobody judged; one of a test."""
-    made = RunDir(tmp_path / "run")
+    run_dir = RunDir(tmp_path / "run")
     for number in range(6):
-        append(made, trajectory(number, iteration=number % 2, outcome=SOLVED))
-    append(made, trajectory(6, outcome=UNSOLVED))
-    append(made, trajectory(7, task=WEB, outcome=SCORED))
-    append(made, trajectory(8, outcome=CRASHED))
-    append(made, trajectory(9, task=WEB, outcome=episode().outcome))
-    append(made, trajectory(0, split=Split.TEST, outcome=SOLVED))
-    return made
+        append(run_dir, trajectory(number, iteration=number % 2, outcome=SOLVED))
+    append(run_dir, trajectory(6, outcome=UNSOLVED))
+    append(run_dir, trajectory(7, task=WEB, outcome=SCORED))
+    append(run_dir, trajectory(8, outcome=CRASHED))
+    append(run_dir, trajectory(9, task=WEB, outcome=episode().outcome))
+    append(run_dir, trajectory(0, split=Split.TEST, outcome=SOLVED))
+    return run_dir
 
 
 def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
@@ -81,21 +81,21 @@ def test_the_digest_tells_what_would_be_written(run):
 
 
 def test_one_kind_alone_is_refused_with_what_to_do(tmp_path):
-    made = RunDir(tmp_path / "run")
+    run_dir = RunDir(tmp_path / "run")
     with pytest.raises(MissingStageError, match="no training trajectories"):
-        plan_orm_dataset(made, load())
-    append(made, trajectory(0))
+        plan_orm_dataset(run_dir, load())
+    append(run_dir, trajectory(0))
     with pytest.raises(WebGymError, match="1 x left_out_for_balance") as error:
-        require_labels(plan_orm_dataset(made, load()), made)
-    assert error.value.hint.endswith(f"webgym rollout {made.root}")
+        require_labels(plan_orm_dataset(run_dir, load()), run_dir)
+    assert error.value.hint.endswith(f"webgym rollout {run_dir.root}")
 
 
 def test_nobody_s_verdict_leads_to_the_judge(tmp_path):
-    made = RunDir(tmp_path / "run")
-    append(made, trajectory(0, task=WEB, outcome=episode().outcome))
+    run_dir = RunDir(tmp_path / "run")
+    append(run_dir, trajectory(0, task=WEB, outcome=episode().outcome))
     with pytest.raises(WebGymError, match="1 x no_verdict") as error:
-        require_labels(plan_orm_dataset(made, load()), made)
-    assert error.value.hint == f"webgym judge {made.root}"
+        require_labels(plan_orm_dataset(run_dir, load()), run_dir)
+    assert error.value.hint == f"webgym judge {run_dir.root}"
 
 
 def test_a_model_that_thinks_first_is_refused(run):

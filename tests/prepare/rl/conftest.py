@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.prepare.rl_made import build_model
+from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.tokens.tokens import ModelTokens
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 
-from tests.prepare.rl_made import CALL, episode, served, settings, store, talk, write_plan
-from tests.records.made import CRASHED, UNSOLVED
+from tests.prepare.rl_builders import CALL, episode, served, settings, store, talk, write_plan
+from tests.records.builders import CRASHED, UNSOLVED
 from webgym_cli.loop.batch_ledger import describe_batch
 from webgym_cli.prepare.rl.data import BATCH
 from webgym_cli.prepare.rl.plan import plan_batch
@@ -28,14 +28,14 @@ def planned(run, *overrides, selection=None):
         yield plan, describe_batch(BATCH, plan, run, with_, index, as_of, selection)
 
 
-def of_version(made, number):
+def of_version(value, number):
     """Return a trajectory whose steps that policy version produced."""
     version = PolicyVersion(number=number, digest=f"weights {number}")
     steps = (
         step.model_copy(update={"generation": step.generation.model_copy(update={"policy_version": version})})
-        for step in made.steps
+        for step in value.steps
     )
-    return made.model_copy(update={"steps": tuple(steps)})
+    return value.model_copy(update={"steps": tuple(steps)})
 
 
 def fill(run, tokens):
@@ -67,7 +67,7 @@ def test_the_staleness_is_that_of_each_sampled_token(run, tokens):
     write_plan(run, *(episode(number, "q0", position=number) for number in range(2)))
     old, new = served(talk(0), tokens), served(talk(1, CALL, outcome=UNSOLVED), tokens)
     store(run, of_version(old, 0), of_version(new, 2))
-    count = [sum(len(step.generation.token_ids) for step in made.steps) for made in (old, new)]
+    count = [sum(len(step.generation.token_ids) for step in trajectory.steps) for trajectory in (old, new)]
     with planned(run) as (_, line):
         assert line.staleness == {-2: count[1], 0: count[0]}  # the run is still at version 0
 

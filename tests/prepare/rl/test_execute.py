@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.prepare.rl_made import (
+from tests.prepare.rl_builders import (
     ANSWER,
     CALL,
     GREEDY,
@@ -20,7 +20,7 @@ from tests.prepare.rl_made import (
     talk,
     write_plan,
 )
-from tests.records.made import CRASHED, UNSOLVED
+from tests.records.builders import CRASHED, UNSOLVED
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
@@ -44,10 +44,10 @@ def write(run, model, *overrides, sink=lambda event: None):
 
 def files(run):
     """The content of a batch; its training's name tells the time."""
-    found = {path.name: path.read_bytes() for path in (run.root / "rl_data").iterdir()}
-    told = json.loads(found.pop("rl.json"))
-    assert told.pop("model_name").startswith("model_20")
-    return found | {"rl.json": told}
+    by_name = {path.name: path.read_bytes() for path in (run.root / "rl_data").iterdir()}
+    record = json.loads(by_name.pop("rl.json"))
+    assert record.pop("model_name").startswith("model_20")
+    return by_name | {"rl.json": record}
 
 
 def lines(run, name):
@@ -94,9 +94,9 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
     assert [row["sizes"] for row in rows] == [[], [], [[96, 32]]]
     sha256 = talk(2, CALL, ANSWER, pictures=(96,)).steps[1].observation.pictures[0].sha256
     assert [row["images"] for row in rows] == [[], [], [f"../screenshots/{sha256[:2]}/{sha256}.png"]]
-    told = json.loads((filled.root / "rl_data" / "rl.json").read_text())
-    assert (told.pop("model_name"), len(told.pop("plan_digest"))) == (data.model_name, 64)
-    assert told == {
+    record = json.loads((filled.root / "rl_data" / "rl.json").read_text())
+    assert (record.pop("model_name"), len(record.pop("plan_digest"))) == (data.model_name, 64)
+    assert record == {
         "schema": 1,
         "iteration": 0,
         "policy": str(model),
@@ -149,17 +149,17 @@ def test_the_same_trajectories_give_the_same_bytes(filled, model, tmp_path):
     write(filled, model)
     assert files(filled) == first
     part = filled.part("train", 0)
-    told = part.read_text().splitlines(keepends=True)
-    part.write_text("".join(told[2:]))
-    filled.part("train", 0, 1).write_text("".join(reversed(told[:2])))
+    result = part.read_text().splitlines(keepends=True)
+    part.write_text("".join(result[2:]))
+    filled.part("train", 0, 1).write_text("".join(reversed(result[:2])))
     write(filled, model)
     assert files(filled) == first
 
 
-def changed(made, index, **changes):
-    steps = list(made.steps)
+def changed(value, index, **changes):
+    steps = list(value.steps)
     steps[index] = steps[index].model_copy(update=changes)
-    return made.model_copy(update={"steps": tuple(steps)})
+    return value.model_copy(update={"steps": tuple(steps)})
 
 
 def test_what_can_not_be_proved_is_masked_and_counted(run, model, tokens):

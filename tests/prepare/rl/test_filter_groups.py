@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from tests.prepare.rl_made import episode, line_of, served, settings, store, talk, write_plan
-from tests.records.made import CRASHED, UNSOLVED
+from tests.prepare.rl_builders import episode, line_of, served, settings, store, talk, write_plan
+from tests.records.builders import CRASHED, UNSOLVED
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.prepare.rl import execute as stage
@@ -102,9 +102,9 @@ def test_rows_of_single_steps_name_their_observation(run, model, tokens):
 def test_a_picture_or_an_address_is_another_anchor():
     seen = Observation(url="http://a/")
     pictures = [talk(0, "x", "y", pictures=(width,)).steps[1].observation for width in (32, 64)]
-    told = [stage.digest_observation(one) for one in (seen, Observation(url="http://b/"), *pictures)]
-    assert len(set(told)) == 4
-    assert stage.digest_observation(Observation(url="http://a/", title="3 new messages")) == told[0]
+    rows = [stage.digest_observation(one) for one in (seen, Observation(url="http://b/"), *pictures)]
+    assert len(set(rows)) == 4
+    assert stage.digest_observation(Observation(url="http://a/", title="3 new messages")) == rows[0]
 
 
 SHAPES = """

@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.prepare.rl_made import GREEDY, PLAIN, episode, served, settings, store, talk, write_plan
-from tests.records.made import CRASHED, UNSOLVED, checkpoint
+from tests.prepare.rl_builders import GREEDY, PLAIN, episode, served, settings, store, talk, write_plan
+from tests.records.builders import CRASHED, UNSOLVED, checkpoint
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.plan import plan_batch
@@ -27,9 +27,9 @@ def planned(run, *overrides):
 def batch(run, *overrides):
     """Return the members by number, as (id's number, group, reward, masked)."""
     with planned(run, *overrides) as plan:
-        found = list(plan.members())
-    assert [member.number for member in found] == list(range(len(found)))
-    return [(member.place.id.removeprefix("train-0000-"), member.group, member.reward) for member in found]
+        result = list(plan.members())
+    assert [member.number for member in result] == list(range(len(result)))
+    return [(member.place.id.removeprefix("train-0000-"), member.group, member.reward) for member in result]
 
 
 def test_the_chains_of_a_draw_are_a_group_in_the_order_of_the_plan(run, tokens):
@@ -70,15 +70,15 @@ def test_groups_do_not_reach_over_iterations(run, tokens):
     with planned(run) as plan:
         assert plan.read == (1,)
     with planned(run, "rl.data.last_n_iterations=2") as plan:
-        found = [(member.group, member.policy) for member in plan.members()]
+        rows = [(member.group, member.policy) for member in plan.members()]
         assert plan.counts.policies == {"model_0": 2, "model_1": 2}
-    assert found == [(0, "model_0"), (0, "model_0"), (1, "model_1"), (1, "model_1")]
+    assert rows == [(0, "model_0"), (0, "model_0"), (1, "model_1"), (1, "model_1")]
 
 
 def run_at(run, version):
     """Make a checkpoint that so many trainings lie behind."""
-    made = checkpoint(version, name=f"model_{version}")
-    write_json(run.checkpoints / made.name / "checkpoint.json", made.model_dump(mode="json"))
+    saved = checkpoint(version, name=f"model_{version}")
+    write_json(run.checkpoints / saved.name / "checkpoint.json", saved.model_dump(mode="json"))
 
 
 def test_an_episode_that_no_plan_has_is_refused(run, tokens):
@@ -196,7 +196,7 @@ def sampling(**values):
 def sampled_from(run, tokens, *samplings):
     """Store an episode of each, and return what the batch is sampled from."""
     write_plan(run, *(episode(number) for number in range(len(samplings))))
-    store(run, *(served(talk(number, sampling=told), tokens) for number, told in enumerate(samplings)))
+    store(run, *(served(talk(number, sampling=result), tokens) for number, result in enumerate(samplings)))
     with planned(run) as plan:
         assert plan.to_json()["sampling"] == plan.sampling.model_dump()
         return plan.sampling
@@ -207,16 +207,16 @@ LIMITED = [{"top_k": 2}, {"temperature": 0.7}, {"top_p": 0.9}, {"min_p": 0.1}]
 
 @pytest.mark.parametrize("limits", LIMITED, ids=str)
 def test_our_own_server_tells_the_probabilities_that_it_sampled_with(run, tokens, limits):
-    told = sampling(**limits, logprobs="processed")
-    assert sampled_from(run, tokens, told, told) == told
+    result = sampling(**limits, logprobs="processed")
+    assert sampled_from(run, tokens, result, result) == result
 
 
 def test_the_settings_of_today_do_not_decide(run, tokens):
-    told = sampling(temperature=0.7, logprobs="processed")
+    result = sampling(temperature=0.7, logprobs="processed")
     write_plan(run, episode(0))
-    store(run, served(talk(0, sampling=told), tokens))
+    store(run, served(talk(0, sampling=result), tokens))
     with planned(run, "policy_config.temperature=0", "policy_config.top_k=9", "rollout.policy=oracle") as plan:
-        assert plan.sampling == told
+        assert plan.sampling == result
 
 
 @pytest.mark.parametrize("limits", LIMITED, ids=str)
@@ -230,8 +230,8 @@ def test_log_probabilities_of_another_distribution_are_refused(run, tokens, limi
 
 
 def test_of_an_untouched_distribution_all_log_probabilities_are_alike(run, tokens):
-    told = sampling(logprobs="raw"), sampling(), sampling(logprobs="processed")
-    assert sampled_from(run, tokens, *told) == sampling(logprobs="processed")
+    result = sampling(logprobs="raw"), sampling(), sampling(logprobs="processed")
+    assert sampled_from(run, tokens, *result) == sampling(logprobs="processed")
 
 
 def test_several_distributions_are_refused_with_their_counts(run, tokens):

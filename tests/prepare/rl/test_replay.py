@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.prepare.rl_made import ANSWER, CALL, line_of, sampled, served, settings, store, talk
-from tests.prepare.webrl_made import (
+from tests.prepare.rl_builders import ANSWER, CALL, line_of, sampled, served, settings, store, talk
+from tests.prepare.webrl_builders import (
     NEVER,
     OFTEN,
     POLICY,
@@ -18,7 +18,7 @@ from tests.prepare.webrl_made import (
     prepared,
     second_phase,
 )
-from tests.records.made import step, trajectory
+from tests.records.builders import step, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.rl.logprob_cache import LogprobCache
 from webgym_cli.prepare.rl.plan import plan_batch
@@ -63,14 +63,14 @@ def planned(run, with_):
 def test_the_first_success_of_each_task_over_all_runs_is_a_candidate(run, shown, with_):
     """Task 0 was solved by the expert before the policy did; 5, 6 and 7 are of the iteration itself."""
     plan = planned(run, with_)
-    found = [(one.run.root, one.place.id, one.policy) for one in plan.replay.candidates]
-    assert found == [
+    rows = [(one.run.root, one.place.id, one.policy) for one in plan.replay.candidates]
+    assert rows == [
         (shown.root, "train-0000-00000", "oracle"),
         (shown.root, "train-0000-00003", "oracle"),
         (run.root, "train-0000-00004", "base"),
     ]
-    told = plan.to_json()["replay"]
-    assert told == {
+    replay = plan.to_json()["replay"]
+    assert replay == {
         "runs": [str(shown.root), str(run.root)],
         "trajectories": 6,
         "dropped_trajectories": {"failure": 1, "repeated_task": 1, "unsuccessful": 1},
@@ -136,12 +136,12 @@ async def test_replayed_rows_say_where_they_are_from_and_what_the_policy_thinks(
     for row in rows:
         own = row["number"] == 5
         source = {"run": str((run if own else shown).root), "trajectory": row["trajectory"]}
-        said = sampled(tokens, ANSWER if row["last"] else CALL)
+        counts = sampled(tokens, ANSWER if row["last"] else CALL)
         assert (row["source"], row["images"], row["sizes"]) == (source, [], [])
         assert row["perplexity"] == pytest.approx(1.3498588075760032)  # e^0.3
-        assert row["logprobs"] == [SELDOM] * len(said)
-        assert row["input_ids"][-len(said) :] == said
-        assert row["mask"] == [0] * (len(row["input_ids"]) - len(said)) + [1] * len(said)
+        assert row["logprobs"] == [SELDOM] * len(counts)
+        assert row["input_ids"][-len(counts) :] == counts
+        assert row["mask"] == [0] * (len(row["input_ids"]) - len(counts)) + [1] * len(counts)
 
 
 async def test_the_stop_token_does_not_count(run, model, tokens, shown):
@@ -209,7 +209,7 @@ def test_the_cap_is_what_the_ratio_says(run, shown, with_):
 async def test_nothing_is_scored_where_nothing_is_replayed(run, shown, model):
     scorer = Scorer()
     data = await prepared(run, second_phase(run, model, experience(shown), "rl.replay.ratio=0"), scorer)
-    assert (scorer.asked, data.current_rows, data.replayed_rows) == ([], 4, 0)
+    assert (scorer.requests, data.current_rows, data.replayed_rows) == ([], 4, 0)
 
 
 async def test_what_was_scored_before_the_end_came_is_not_asked_again(run, shown, with_):
@@ -221,10 +221,10 @@ async def test_what_was_scored_before_the_end_came_is_not_asked_again(run, shown
         file.write(b'{"policy":"model_2025')  # a crash in the middle of a line
     second, third = Scorer(), Scorer()
     data = await prepared(run, with_, second)
-    assert len(second.asked) == 4
-    assert not [one for one in second.asked if one in first.asked]
+    assert len(second.requests) == 4
+    assert not [one for one in second.requests if one in first.requests]
     assert await prepared(run, with_, third) == data.model_copy(update={"model_name": third_name(run)})
-    assert third.asked == []
+    assert third.requests == []
 
 
 def third_name(run):
@@ -237,7 +237,7 @@ async def test_another_policy_scores_anew(run, shown, with_):
     other = with_.model_copy(update={"rl": with_.rl.model_copy(update={"replay": elsewhere})})
     scorer = Scorer()
     await prepared(run, other, scorer)
-    assert len(scorer.asked) == 7
+    assert len(scorer.requests) == 7
     lines_ = run.action_logprobs.read_text().splitlines()
     assert {json.loads(line)["policy"] for line in lines_} == {POLICY, f"{POLICY} at http://127.0.0.1:9/v1"}
 
@@ -293,8 +293,8 @@ def on_pages(number, version):
     """An episode on two web pages of which both a screenshot and the text are stored."""
     seen = [step(index).observation.model_copy(update={"html": f"<p> Page {index} </p>"}) for index in range(2)]
     steps = tuple(step(index, observation=page, response=f"# {index}") for index, page in enumerate(seen))
-    made = trajectory(number, steps=0, prompt=PromptSpec(version=version), instruction=f"Find {number}.")
-    return made.model_copy(update={"steps": steps})
+    episode = trajectory(number, steps=0, prompt=PromptSpec(version=version), instruction=f"Find {number}.")
+    return episode.model_copy(update={"steps": steps})
 
 
 async def test_web_pages_are_read_as_text_whatever_pictures_are_stored(run, shown, model, tokens):

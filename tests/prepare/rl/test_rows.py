@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prepare.rl.test_execute import changed
-from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
-from tests.records.made import trajectory
+from tests.prepare.rl_builders import ANSWER, CALL, sampled, served, talk
+from tests.records.builders import trajectory
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens.tokens import IMAGE_PAD
@@ -20,17 +20,17 @@ from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.testing.tiny_model_build import END
 
 
-def turn(step, prompt, said, *, images=(), first=0.0):
-    logprobs = tuple(first - number / 8 for number in range(len(said)))
-    return ServedTurn(step, list(prompt), tuple(said), logprobs, tuple(images), tuple((40, 32) for _ in images))
+def turn(step, prompt, reply, *, images=(), first=0.0):
+    logprobs = tuple(first - number / 8 for number in range(len(reply)))
+    return ServedTurn(step, list(prompt), tuple(reply), logprobs, tuple(images), tuple((40, 32) for _ in images))
 
 
-def made(*given_turns, merge=True):
+def rows_of(*given_turns, merge=True):
     return list(build_rows(given_turns, merge=merge))
 
 
 def test_turns_of_one_conversation_are_one_row():
-    (row,) = made(turn(0, [1, 2, 3], [4, 5], first=-1), turn(1, [1, 2, 3, 4, 5, 6, 7], [8], first=-2))
+    (row,) = rows_of(turn(0, [1, 2, 3], [4, 5], first=-1), turn(1, [1, 2, 3, 4, 5, 6, 7], [8], first=-2))
     assert row.steps == [0, 1]
     assert row.input_ids == [1, 2, 3, 4, 5, 6, 7, 8]
     assert row.mask == [0, 0, 0, 1, 1, 0, 0, 1]
@@ -47,7 +47,7 @@ def test_turns_of_one_conversation_are_one_row():
     ],
 )
 def test_what_goes_on_otherwise_is_a_row_of_its_own(prompt):
-    first, second = made(turn(0, [1, 2, 3], [4, 5]), turn(1, prompt, [8], first=-2))
+    first, second = rows_of(turn(0, [1, 2, 3], [4, 5]), turn(1, prompt, [8], first=-2))
     assert (first.steps, first.input_ids, first.mask) == ([0], [1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
     assert (second.steps, second.input_ids) == ([1], [*prompt, 8])
     assert second.mask == [0] * len(prompt) + [1]
@@ -55,26 +55,26 @@ def test_what_goes_on_otherwise_is_a_row_of_its_own(prompt):
 
 
 def test_a_later_turn_goes_on_with_the_row_before_it():
-    found = made(turn(0, [1, 2], [3]), turn(1, [5, 6], [7]), turn(2, [5, 6, 7, 8], [9]), turn(3, [1, 2, 3], [4]))
-    assert [row.steps for row in found] == [[0], [1, 2], [3]]
-    assert [row.input_ids for row in found] == [[1, 2, 3], [5, 6, 7, 8, 9], [1, 2, 3, 4]]
+    result = rows_of(turn(0, [1, 2], [3]), turn(1, [5, 6], [7]), turn(2, [5, 6, 7, 8], [9]), turn(3, [1, 2, 3], [4]))
+    assert [row.steps for row in result] == [[0], [1, 2], [3]]
+    assert [row.input_ids for row in result] == [[1, 2, 3], [5, 6, 7, 8, 9], [1, 2, 3, 4]]
 
 
 def test_a_row_a_step_where_turns_are_not_merged():
-    found = made(turn(0, [1, 2, 3], [4, 5]), turn(1, [1, 2, 3, 4, 5, 6, 7], [8]), merge=False)
-    assert [row.steps for row in found] == [[0], [1]]
-    assert [sum(row.mask) for row in found] == [2, 1]
+    result = rows_of(turn(0, [1, 2, 3], [4, 5]), turn(1, [1, 2, 3, 4, 5, 6, 7], [8]), merge=False)
+    assert [row.steps for row in result] == [[0], [1]]
+    assert [sum(row.mask) for row in result] == [2, 1]
 
 
 def test_the_same_ids_with_another_picture_are_another_row():
     first = turn(0, [1, 2], [3], images=["a"])
-    assert [row.images for row in made(first, turn(1, [1, 2, 3, 4, 5], [6], images=["a", "b"]))] == [("a", "b")]
-    assert len(made(first, turn(1, [1, 2, 3, 4, 5], [6], images=["b", "a"]))) == 2
-    assert len(made(first, turn(1, [1, 2, 3, 4, 5], [6]))) == 2
+    assert [row.images for row in rows_of(first, turn(1, [1, 2, 3, 4, 5], [6], images=["a", "b"]))] == [("a", "b")]
+    assert len(rows_of(first, turn(1, [1, 2, 3, 4, 5], [6], images=["b", "a"]))) == 2
+    assert len(rows_of(first, turn(1, [1, 2, 3, 4, 5], [6]))) == 2
 
 
 def test_nothing_makes_no_row():
-    assert made() == []
+    assert rows_of() == []
 
 
 ids = st.lists(st.integers(0, 3), min_size=1, max_size=4)
@@ -83,37 +83,37 @@ ids = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 @st.composite
 def conversations(draw):
     """Turns each of which may go on with all before it, or with anything."""
-    found, so_far = [], []
+    calls, so_far = [], []
     for step in range(draw(st.integers(1, 6))):
         prompt = so_far + draw(ids) if draw(st.booleans()) else draw(ids)
-        said = draw(ids)
-        found.append(turn(step, prompt, said, first=-step))
-        so_far = [*prompt, *said]
-    return found
+        result = draw(ids)
+        calls.append(turn(step, prompt, result, first=-step))
+        so_far = [*prompt, *result]
+    return calls
 
 
 @given(conversations(), st.booleans())
 def test_masks_and_logprobs_agree_and_nothing_sampled_is_lost(given_turns, merge):
-    found = list(build_rows(given_turns, merge=merge))
-    assert [step for row in found for step in row.steps] == [one.step for one in given_turns]
-    for row in found:
+    token_rows = list(build_rows(given_turns, merge=merge))
+    assert [step for row in token_rows for step in row.steps] == [one.step for one in given_turns]
+    for row in token_rows:
         assert len(row.mask) == len(row.input_ids)
         assert sum(row.mask) == len(row.logprobs)
         assert row.mask[0] == 0  # something always leads to the first token
         for one in given_turns[row.steps[0] : row.steps[-1] + 1]:
             assert row.input_ids[: len(one.prompt) + len(one.sampled)] == [*one.prompt, *one.sampled]
-    pairs = ((token, row) for row in found for token, mine in zip(row.input_ids, row.mask, strict=True) if mine)
+    pairs = ((token, row) for row in token_rows for token, mine in zip(row.input_ids, row.mask, strict=True) if mine)
     assert [token for token, _ in pairs] == [token for one in given_turns for token in one.sampled]
-    assert [value for row in found for value in row.logprobs] == [
+    assert [value for row in token_rows for value in row.logprobs] == [
         value for one in given_turns for value in one.logprobs
     ]
 
 
 def test_a_conversation_with_tools_is_one_row_of_what_was_served(tokens):
-    found = read_turns(served(talk(0), tokens), tokens)
-    (row,) = build_rows(found, merge=True)
+    turns = read_turns(served(talk(0), tokens), tokens)
+    (row,) = build_rows(turns, merge=True)
     assert row.steps == [0, 1]
-    assert row.input_ids == [*found[1].prompt, *sampled(tokens, ANSWER)]
+    assert row.input_ids == [*turns[1].prompt, *sampled(tokens, ANSWER)]
     produced = [token for token, mine in zip(row.input_ids, row.mask, strict=True) if mine]
     assert produced == [*sampled(tokens, CALL), *sampled(tokens, ANSWER)]
     assert [token for token, mine in zip(row.input_ids, row.mask, strict=True) if not mine][-3:] == [
@@ -127,9 +127,9 @@ def test_ids_that_are_not_those_of_their_text_stay_and_part_the_rows(tokens):
     spelt.append(tokens.tokenizer.token_to_id(END))
     assert tokens.tokenizer.decode(spelt, skip_special_tokens=True) == CALL
     assert spelt != sampled(tokens, CALL)
-    found = read_turns(served(talk(0), tokens, {0: spelt}), tokens)
-    first, second = build_rows(found, merge=True)
-    assert first.input_ids == [*found[0].prompt, *spelt]
+    turns = read_turns(served(talk(0), tokens, {0: spelt}), tokens)
+    first, second = build_rows(turns, merge=True)
+    assert first.input_ids == [*turns[0].prompt, *spelt]
     assert second.input_ids[-len(sampled(tokens, ANSWER)) :] == sampled(tokens, ANSWER)
 
 
@@ -155,9 +155,9 @@ def test_pictures_of_results_stand_at_their_placeholders(tokens):
 
 def test_web_prompts_are_one_row_only_as_long_as_their_window_grows(tokens):
     web = served(trajectory(steps=5, prompt=PromptSpec(history_window=2)), tokens)
-    found = list(build_rows(read_turns(web, tokens), merge=True))
-    assert [row.steps for row in found] == [[0, 1, 2], [3], [4]]
-    assert [len(row.images) for row in found] == [3, 3, 3]
+    token_rows = list(build_rows(read_turns(web, tokens), merge=True))
+    assert [row.steps for row in token_rows] == [[0, 1, 2], [3], [4]]
+    assert [len(row.images) for row in token_rows] == [3, 3, 3]
     alone = served(trajectory(steps=3, prompt=PromptSpec(history_window=0)), tokens)
     assert [row.steps for row in build_rows(read_turns(alone, tokens), merge=True)] == [[0], [1], [2]]
 
@@ -165,13 +165,13 @@ def test_web_prompts_are_one_row_only_as_long_as_their_window_grows(tokens):
 def test_thoughts_that_leave_the_history_part_the_rows(tokens):
     thoughtful = talk(0, f"<think>\nHm.\n</think>\n\n{CALL}", ANSWER)
     thoughtful = thoughtful.model_copy(update={"prompt": thoughtful.prompt.model_copy(update={"thinking": True})})
-    found = list(build_rows(read_turns(served(thoughtful, tokens), tokens), merge=True))
-    assert [row.steps for row in found] == [[0], [1]]
-    assert sum(found[0].mask) == len(sampled(tokens, thoughtful.steps[0].response))
+    token_rows = list(build_rows(read_turns(served(thoughtful, tokens), tokens), merge=True))
+    assert [row.steps for row in token_rows] == [[0], [1]]
+    assert sum(token_rows[0].mask) == len(sampled(tokens, thoughtful.steps[0].response))
 
 
-def told(made_, index, **changes):
-    return changed(made_, index, generation=made_.steps[index].generation.model_copy(update=changes))
+def change_generation(original, index, **changes):
+    return changed(original, index, generation=original.steps[index].generation.model_copy(update=changes))
 
 
 def test_messages_that_are_not_those_that_were_sent_are_found(tokens):
@@ -183,7 +183,7 @@ def test_messages_that_are_not_those_that_were_sent_are_found(tokens):
 def test_ids_that_are_not_those_of_the_server_are_found(tokens):
     whole = served(talk(0), tokens)
     assert (
-        read_turns(told(whole, 1, prompt_token_digest=digest_tokens([1, 2])), tokens)
+        read_turns(change_generation(whole, 1, prompt_token_digest=digest_tokens([1, 2])), tokens)
         is MaskReason.PROMPT_TOKENS_CHANGED
     )
 
@@ -192,8 +192,8 @@ def test_ids_that_are_not_those_of_the_server_are_found(tokens):
 def test_impossible_log_probabilities_are_found(tokens, wrong):
     whole = served(talk(0), tokens)
     logprobs = (*whole.steps[1].generation.logprobs[:-1], wrong)
-    assert read_turns(told(whole, 1, logprobs=logprobs), tokens) is MaskReason.LOGPROBS_UNUSABLE
-    assert not isinstance(read_turns(told(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), MaskReason)
+    assert read_turns(change_generation(whole, 1, logprobs=logprobs), tokens) is MaskReason.LOGPROBS_UNUSABLE
+    assert not isinstance(read_turns(change_generation(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), MaskReason)
 
 
 def test_a_policy_that_writes_the_sign_of_an_image_is_found(tokens):
@@ -207,10 +207,10 @@ def test_a_policy_that_writes_the_sign_of_an_image_is_found(tokens):
 def test_one_log_probability_too_few_or_nothing_at_all_is_found(tokens):
     whole = served(talk(0), tokens)
     assert (
-        read_turns(told(whole, 0, logprobs=whole.steps[0].generation.logprobs[1:]), tokens)
+        read_turns(change_generation(whole, 0, logprobs=whole.steps[0].generation.logprobs[1:]), tokens)
         is MaskReason.LOGPROBS_UNUSABLE
     )
-    assert read_turns(told(whole, 0, token_ids=(), logprobs=()), tokens) is MaskReason.LOGPROBS_UNUSABLE
+    assert read_turns(change_generation(whole, 0, token_ids=(), logprobs=()), tokens) is MaskReason.LOGPROBS_UNUSABLE
 
 
 @pytest.mark.parametrize(
@@ -223,21 +223,21 @@ def test_one_log_probability_too_few_or_nothing_at_all_is_found(tokens):
 )
 def test_what_the_server_did_not_tell_is_refused_with_the_setting(tokens, missing, name):
     with pytest.raises(SettingsError, match=rf"rollout\.policy: step 1 of train-0000-00000 has no {name} ") as raised:
-        read_turns(told(served(talk(0), tokens), 1, **{missing: None}), tokens)
+        read_turns(change_generation(served(talk(0), tokens), 1, **{missing: None}), tokens)
     assert "rollout.policy=vllm" in raised.value.hint
 
 
 def test_the_version_of_a_row_is_the_oldest_of_its_steps(tokens):
     """A step of a server that did not tell counts for its iteration."""
-    made = served(talk(0, iteration=3), tokens)
+    episode = served(talk(0, iteration=3), tokens)
 
     def versions(*numbers):
-        told = [number if number is None else PolicyVersion(number=number, digest="d") for number in numbers]
+        rows = [number if number is None else PolicyVersion(number=number, digest="d") for number in numbers]
         steps = [
             step.model_copy(update={"generation": step.generation.model_copy(update={"policy_version": one})})
-            for step, one in zip(made.steps, told, strict=True)
+            for step, one in zip(episode.steps, rows, strict=True)
         ]
-        return made.model_copy(update={"steps": tuple(steps)})
+        return episode.model_copy(update={"steps": tuple(steps)})
 
     assert oldest_version(versions(2, 3), [0, 1]) == 2
     assert oldest_version(versions(2, 3), [1]) == 3

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.prepare.buffer import WordTokens, settings
-from tests.records.made import digested, shot, step, store_images, trajectory
+from tests.records.builders import digested, shot, step, store_images, trajectory
 from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import IMAGE, Sample
@@ -27,12 +27,12 @@ class CharacterTokens(WordTokens):
         return [ord(character) for character in text]
 
 
-def converted(tmp_path, made, index, *, tokens=None, **limits):
+def converted(tmp_path, built, index, *, tokens=None, **limits):
     run = RunDir(tmp_path / "run")
-    store_images(run, made)
+    store_images(run, built)
     with_ = settings(*[f"algorithm_config.{name}={value}" for name, value in limits.items()])
     converter = Converter(with_, tokens or WordTokens(), ScreenshotStore(run.screenshots))
-    return converter.convert(made, index), converter
+    return converter.convert(built, index), converter
 
 
 @pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
@@ -50,32 +50,34 @@ def test_a_sample_has_the_images_that_were_sent(tmp_path, version, window, limit
 
 
 def test_an_image_that_was_not_sent_is_not_missed(tmp_path):
-    made = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
+    episode = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
     run = RunDir(tmp_path / "run")
-    store_images(run, made)
+    store_images(run, episode)
     store = ScreenshotStore(run.screenshots)
     for number in range(4):
         store.path(shot(number).sha256).unlink()
-    assert isinstance(Converter(settings(), WordTokens(), store).convert(made, 5), Sample)
+    assert isinstance(Converter(settings(), WordTokens(), store).convert(episode, 5), Sample)
     store.path(shot(4).sha256).unlink()
-    assert Converter(settings(), WordTokens(), store).convert(made, 5) is DropReason.IMAGE_MISSING
+    assert Converter(settings(), WordTokens(), store).convert(episode, 5) is DropReason.IMAGE_MISSING
 
 
 def test_a_picture_is_read_once(tmp_path, monkeypatch):
-    made = digested(trajectory(steps=6))
+    episode = digested(trajectory(steps=6))
     run = RunDir(tmp_path / "run")
-    store_images(run, made)
+    store_images(run, episode)
     store, read = ScreenshotStore(run.screenshots), []
     monkeypatch.setattr(store, "get", read.append)
     converter = Converter(settings("algorithm_config.cutoff_len=16"), WordTokens(), store)
-    assert [converter.convert(made, index) for index in range(6)] == [DropReason.TOO_LONG] * 6  # each with every window
+    assert [converter.convert(episode, index) for index in range(6)] == [
+        DropReason.TOO_LONG
+    ] * 6  # each with every window
     assert sorted(read) == sorted(shot(number).sha256 for number in range(6))
 
 
 def test_a_shortened_window_keeps_the_newest_images(tmp_path):
-    made = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
-    whole, _ = converted(tmp_path, made, 5)
-    sample, converter = converted(tmp_path, made, 5, cutoff_len=whole.tokens - 1)
+    episode = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
+    whole, _ = converted(tmp_path, episode, 5)
+    sample, converter = converted(tmp_path, episode, 5, cutoff_len=whole.tokens - 1)
     assert sample.images == whole.images == (shot(4).sha256, shot(5).sha256)
     assert len(sample.messages) < len(whole.messages)
     assert converter.shortened == 1
@@ -111,12 +113,12 @@ def test_a_sample_of_a_thinking_model_opens_its_thought(tmp_path, text, generate
 
 @pytest.mark.parametrize("generated", [f"So!\n</think>\n\n{CALL}", f"So.</think>{CALL}", f"o.\n</think>\n\n{CALL}"])
 def test_a_thought_that_was_sampled_otherwise_is_told(tmp_path, generated):
-    found, _ = converted(tmp_path, thought(f"So.\n</think>\n\n{CALL}", generated), 0, tokens=CharacterTokens(True))
-    assert found is DropReason.RETOKENIZED
+    result, _ = converted(tmp_path, thought(f"So.\n</think>\n\n{CALL}", generated), 0, tokens=CharacterTokens(True))
+    assert result is DropReason.RETOKENIZED
 
 
 def test_other_models_responses_stay_as_they_are(tmp_path):
     text = f"So.</think>{CALL}"
-    made = thought(text, text).model_copy(update={"prompt": PromptSpec()})
-    sample, _ = converted(tmp_path, made, 0, tokens=CharacterTokens(False))
+    changed = thought(text, text).model_copy(update={"prompt": PromptSpec()})
+    sample, _ = converted(tmp_path, changed, 0, tokens=CharacterTokens(False))
     assert sample.messages[-1].content == text

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.runs import model as word_model
 from tests.prepare.buffer import fill, settings
-from tests.records.made import CRASHED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
@@ -63,8 +63,8 @@ def test_the_same_seed_gives_the_same_bytes(run, model):
     rebuild(run)
     assert prepared(run, with_)[1] == files
     shutil.rmtree(run.trajectories(Split.TRAIN))
-    for number, made in enumerate(reversed(MADE)):
-        fill(run, made, rank=number % 3)
+    for number, episode in enumerate(reversed(MADE)):
+        fill(run, episode, rank=number % 3)
     again, others = prepared(run, with_)
     assert others == files
     assert (again.data_digest, again.plan_digest) == (first.data_digest, first.plan_digest)
@@ -76,16 +76,16 @@ def test_what_was_left_out_adds_up(run, model):
     with_ = chosen(model, "filters.max_steps_per_task=40")
     events = []
     record, _ = prepared(run, with_, events.append)
-    told = json.loads((run.dataset / "dropped.json").read_text())
-    assert told["samples"] == record.train_samples + record.val_samples == 25
-    assert told["samples_by_iteration"] == {"0": 25}
-    assert (told["trajectories_read"], told["steps_read"]) == (14, 64)
-    assert told["failures"] == {"browser_crashed": 1}
-    assert told["steps_of_dropped_trajectories"] == 4
-    assert told["dropped_steps"]["task_cap"] == 20
-    out = told["steps_of_dropped_trajectories"] + sum(told["dropped_steps"].values())
-    assert told["steps_read"] == out + told["samples"] + told["not_drawn_steps"]
-    assert told["over_cutoff_len"] == {
+    facts = json.loads((run.dataset / "dropped.json").read_text())
+    assert facts["samples"] == record.train_samples + record.val_samples == 25
+    assert facts["samples_by_iteration"] == {"0": 25}
+    assert (facts["trajectories_read"], facts["steps_read"]) == (14, 64)
+    assert facts["failures"] == {"browser_crashed": 1}
+    assert facts["steps_of_dropped_trajectories"] == 4
+    assert facts["dropped_steps"]["task_cap"] == 20
+    out = facts["steps_of_dropped_trajectories"] + sum(facts["dropped_steps"].values())
+    assert facts["steps_read"] == out + facts["samples"] + facts["not_drawn_steps"]
+    assert facts["over_cutoff_len"] == {
         "cutoff_len": 16384,
         "steps": 0,
         "longest_tokens": 0,
@@ -109,9 +109,9 @@ def test_over_long_samples_are_reported(run, model):
         "0 lost their oldest rounds, 60 were left out"
     )
     prepared(run, chosen(model, f"algorithm_config.cutoff_len={longest - 1}", ALL))
-    told = json.loads((run.dataset / "dropped.json").read_text())["over_cutoff_len"]
+    over_cutoff_len = json.loads((run.dataset / "dropped.json").read_text())["over_cutoff_len"]
     # the fifth step of each of the twelve solved episodes is the longest; with a round less it fits
-    assert told == {
+    assert over_cutoff_len == {
         "cutoff_len": longest - 1, "steps": 12, "longest_tokens": longest, "shortened": 12, "left_out": 0,
     }  # fmt: skip
 

@@ -9,7 +9,7 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_content_reasons
 from webgym_cli.prepare.sft.plan import build_plan
@@ -35,9 +35,9 @@ EVERY_FILTER = [
 ]
 
 
-def dropped(found):
+def dropped(rows):
     """Return the counts that are not zero."""
-    return {name: count for name, count in found.items() if count}
+    return {name: count for name, count in rows.items() if count}
 
 
 def web(site, difficulty=1):
@@ -45,7 +45,7 @@ def web(site, difficulty=1):
 
 
 @pytest.mark.parametrize(
-    ("made", "overrides", "reason"),
+    ("left_out", "overrides", "reason"),
     [
         (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
         (trajectory(steps=0), [], DropReason.EMPTY),
@@ -58,11 +58,11 @@ def web(site, difficulty=1):
     ],
     ids=lambda value: value.value if isinstance(value, DropReason) else "",
 )
-def test_why_a_trajectory_is_left_out(run, made, overrides, reason):
-    fill(run, made)
+def test_why_a_trajectory_is_left_out(run, left_out, overrides, reason):
+    fill(run, left_out)
     plan, draw = drawn(run, settings(*overrides), [0])
     assert dropped(plan.counts.dropped_trajectories) == {reason.value: 1}
-    assert plan.counts.steps == plan.counts.steps_of_dropped_trajectories == len(made.steps)
+    assert plan.counts.steps == plan.counts.steps_of_dropped_trajectories == len(left_out.steps)
     assert (plan.eligible, draw.samples) == (0, [])
     assert plan.counts.failures == ({"browser_crashed": 1} if reason is DropReason.FAILURE else {})
 
@@ -109,7 +109,7 @@ def test_the_age_counts_from_the_newest(run):
     assert {name[-1] for name, _ in steps_of(draw)} == {"2", "3"}
 
 
-def said(number, *votes, reason=True):
+def voted(number, *votes, reason=True):
     question = Verdict(question="?", passed=reason, votes=votes)
     unanimous = Verdict(question="!", passed=True, votes=(True,) * 3)
     return judgement(trajectory=f"train-0000-{number:05d}", claims=unanimous, facts=(question,), success=True)
@@ -119,10 +119,10 @@ def test_votes_that_disagree_are_left_out(run):
     for number in range(4):
         fill(run, trajectory(number, task=WEB, outcome=ANSWERED))
     fill(run, trajectory(4))  # scored by its environment
-    append_judgement(run, Split.TRAIN, 0, said(0, True, True, False))
-    append_judgement(run, Split.TRAIN, 0, said(1, True, True, True, False))
-    append_judgement(run, Split.TRAIN, 0, said(2, True))
-    append_judgement(run, Split.TRAIN, 0, said(4, True, True, False))
+    append_judgement(run, Split.TRAIN, 0, voted(0, True, True, False))
+    append_judgement(run, Split.TRAIN, 0, voted(1, True, True, True, False))
+    append_judgement(run, Split.TRAIN, 0, voted(2, True))
+    append_judgement(run, Split.TRAIN, 0, voted(4, True, True, False))
     plan, draw = drawn(run, settings("filters.min_agreement=0.75"), [0])
     assert dropped(plan.counts.dropped_trajectories) == {"reward_unknown": 1, "judge_divided": 1}
     assert {int(name[-1]) for name, _ in steps_of(draw)} == {1, 2, 4}
@@ -130,8 +130,8 @@ def test_votes_that_disagree_are_left_out(run):
 
 def test_the_newest_judgement_decides(run):
     fill(run, trajectory(0, task=WEB, outcome=ANSWERED), trajectory(1, task=WEB, outcome=ANSWERED))
-    append_judgement(run, Split.TRAIN, 0, said(0, True))
-    append_judgement(run, Split.TRAIN, 0, said(1, True))
+    append_judgement(run, Split.TRAIN, 0, voted(0, True))
+    append_judgement(run, Split.TRAIN, 0, voted(1, True))
     later = {"judged_at": "2026-02-01T00:00:00.000+00:00", "failure": FailureKind.JUDGE_FAILED}
     append_judgement(run, Split.TRAIN, 0, judgement(**later))
     plan, draw = drawn(run, settings(), [0])
@@ -269,7 +269,7 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
     for iteration in range(4):
         for number in range(100):
             append(run, trajectory(number, iteration=iteration, steps=5))
-    found = Counter()
+    counts = Counter()
     with open_index(run) as index:
         for seed in range(40):
             chosen = settings(
@@ -280,9 +280,9 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
             )
             plan = build_plan(run, chosen, index, 3, range(4))
             assert plan.eligible == 400
-            found.update(plan.quotas)
+            counts.update(plan.quotas)
     for iteration, share in enumerate((0.016, 0.109, 0.297, 0.578)):
-        assert abs(found[iteration] / 600 - share) < 4 * (share * (1 - share) / 600) ** 0.5
+        assert abs(counts[iteration] / 600 - share) < 4 * (share * (1 - share) / 600) ** 0.5
 
 
 def test_each_reason_is_one_that_a_filter_gives():
@@ -310,12 +310,12 @@ DAMAGED = {"same": {"page_changed": False}, "none": {"action": None, "parse_erro
 
 @example_settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    made=st.lists(episodes, min_size=1, max_size=8),
+    drawn_episodes=st.lists(episodes, min_size=1, max_size=8),
     switched_on=st.sets(st.sampled_from(["older", "trajectory", "task", "site"])),
 )
-def test_every_step_is_eligible_or_dropped_for_one_reason(tmp_path_factory, made, switched_on):
+def test_every_step_is_eligible_or_dropped_for_one_reason(tmp_path_factory, drawn_episodes, switched_on):
     run = RunDir(tmp_path_factory.mktemp("any") / "run")
-    for number, (iteration, outcome, kinds, site) in enumerate(made):
+    for number, (iteration, outcome, kinds, site) in enumerate(drawn_episodes):
         steps = tuple(step(index, **DAMAGED.get(kind, {})) for index, kind in enumerate(kinds))
         one = trajectory(number, iteration=iteration, steps=0, outcome=outcome, task=web(site))
         fill(run, one.model_copy(update={"steps": steps}))
@@ -326,17 +326,17 @@ def test_every_step_is_eligible_or_dropped_for_one_reason(tmp_path_factory, made
         "site": 'filters.exclude_sites=["b.com"]',
     }
     chosen = settings(*(choices[name] for name in switched_on))
-    read = sorted({iteration for iteration, *_ in made})
+    read = sorted({iteration for iteration, *_ in drawn_episodes})
     with planned(run, chosen, read) as plan:
         counts = plan.counts
     assert counts.trajectories == sum(counts.dropped_trajectories.values()) + _fit(run, read, switched_on)
-    assert counts.steps == sum(len(kinds) for _, _, kinds, _ in made)
+    assert counts.steps == sum(len(kinds) for _, _, kinds, _ in drawn_episodes)
     left_out = counts.steps_of_dropped_trajectories + sum(counts.dropped_steps.values())
     assert counts.steps == left_out + plan.eligible
     if not switched_on - {"site"}:
         assert plan.eligible == sum(
             kind == "good"
-            for _, outcome, kinds, site in made
+            for _, outcome, kinds, site in drawn_episodes
             for kind in kinds
             if outcome is SOLVED and len(kinds) >= 2 and not (site == "b.com" and switched_on)
         )

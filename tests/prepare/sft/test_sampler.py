@@ -7,7 +7,7 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
-from tests.records.made import CRASHED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, trajectory
 from webgym_cli.errors import MissingStageError, WebGymError
 from webgym_cli.prepare.sft.execute import split
 from webgym_cli.prepare.sft.filters import DropReason
@@ -25,10 +25,10 @@ POSITION = ("algorithm_config.weighting=position", "algorithm_config.positive_sa
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
     """A run with 4 iterations of 15 solved trajectories, 4 steps each."""
-    made = RunDir(tmp_path_factory.mktemp("four") / "run")
+    run = RunDir(tmp_path_factory.mktemp("four") / "run")
     for iteration in range(4):
-        fill(made, *(trajectory(number, iteration=iteration, steps=4) for number in range(15)))
-    return made
+        fill(run, *(trajectory(number, iteration=iteration, steps=4) for number in range(15)))
+    return run
 
 
 def counted(samples):
@@ -104,9 +104,9 @@ def test_what_can_not_be_used_makes_room_for_the_next(four, count, power, bad, w
     class Picky:
         number = -1
 
-        def convert(self, found, index):
+        def convert(self, rows, index):
             self.number += 1
-            return DropReason.TOO_LONG if self.number in bad else Found((found.iteration, found.id, index))
+            return DropReason.TOO_LONG if self.number in bad else Found((rows.iteration, rows.id, index))
 
     class Found(tuple):
         iteration = property(lambda self: self[0])
@@ -144,20 +144,20 @@ def test_a_draw_by_position_tells_its_shares_before(four):
 
 @pytest.mark.parametrize("weighting", ["iteration", "position"])
 def test_the_order_of_writing_decides_nothing(tmp_path, weighting):
-    made = [trajectory(number, iteration=iteration, steps=4) for iteration in range(2) for number in range(12)]
+    trajectories = [trajectory(number, iteration=iteration, steps=4) for iteration in range(2) for number in range(12)]
     chosen = settings(
         f"algorithm_config.weighting={weighting}",
         "algorithm_config.positive_samples_to_train=30",
         "filters.max_steps_per_trajectory=3",
     )
-    found = []
-    for name, order, ranks in (("a", made, 1), ("b", made[::-1], 3)):
+    calls = []
+    for name, order, ranks in (("a", trajectories, 1), ("b", trajectories[::-1], 3)):
         run = RunDir(tmp_path / name)
         for number, one in enumerate(order):
             fill(run, one, rank=number % ranks)
         plan, draw = drawn(run, chosen, [0, 1])
-        found.append((plan.digest(), steps_of(draw)))
-    assert found[0] == found[1]
+        calls.append((plan.digest(), steps_of(draw)))
+    assert calls[0] == calls[1]
 
 
 def test_the_digest_knows_what_decides_the_draw(run):

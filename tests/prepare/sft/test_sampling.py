@@ -18,9 +18,9 @@ from webgym_cli.prepare.sft.sampling import compute_quotas, position_key_sql, pr
     power=st.floats(0, 4) | st.sampled_from([500.0, 1e6]),
 )
 def test_quotas_add_up(available, count, power):
-    found = compute_quotas(available, count, power)
-    assert sum(found.values()) == min(count, sum(available.values()))
-    assert all(0 <= found[iteration] <= available[iteration] for iteration in available)
+    quotas = compute_quotas(available, count, power)
+    assert sum(quotas.values()) == min(count, sum(available.values()))
+    assert all(0 <= quotas[iteration] <= available[iteration] for iteration in available)
 
 
 def test_quotas_by_hand():
@@ -41,8 +41,8 @@ def test_shuffling_is_seeded():
 
 
 def test_a_priority_is_the_md5_of_the_text():
-    ((found,),) = duckdb.execute("SELECT " + priority_sql("'7/0/train-0000-00000/3'")).fetchall()
-    assert found == int.from_bytes(hashlib.md5(b"7/0/train-0000-00000/3").digest(), "little")
+    ((result,),) = duckdb.execute("SELECT " + priority_sql("'7/0/train-0000-00000/3'")).fetchall()
+    assert result == int.from_bytes(hashlib.md5(b"7/0/train-0000-00000/3").digest(), "little")
 
 
 def drawn(draws: int, steps: int, take: int, power: float) -> dict[int, float]:
@@ -61,25 +61,25 @@ def drawn(draws: int, steps: int, take: int, power: float) -> dict[int, float]:
 
 def inclusion(weights: list[int], take: int) -> list[float]:
     """Return the exact probability of each item to be among `take` that are drawn one after the other by weight."""
-    found = [Fraction(0)] * len(weights)
+    fractions = [Fraction(0)] * len(weights)
     for order in permutations(range(len(weights)), take):
         left, chance = Fraction(sum(weights)), Fraction(1)
         for item in order:
             chance *= weights[item] / left
             left -= weights[item]
         for item in order:
-            found[item] += chance
-    return [float(chance) for chance in found]
+            fractions[item] += chance
+    return [float(chance) for chance in fractions]
 
 
 @pytest.mark.parametrize(("power", "take"), [(2, 2), (1, 2), (2, 3), (0, 1)])
 def test_positions_are_drawn_as_their_weights_say(power, take):
     draws = 20000
     exact = inclusion([(rank + 1) ** power for rank in range(4)], take)
-    found = drawn(draws, 4, take, float(power))
+    result = drawn(draws, 4, take, float(power))
     for position, chance in enumerate(exact, 1):
         error = (chance * (1 - chance) / draws) ** 0.5
-        assert abs(found.get(position, 0.0) - chance) < 4 * error
+        assert abs(result.get(position, 0.0) - chance) < 4 * error
 
 
 def test_two_of_two_weights_by_hand():
@@ -92,8 +92,8 @@ def test_two_of_two_weights_by_hand():
 def test_quarters_have_webgyms_shares():
     # the integral of x^2 over each quarter: 1, 7, 19 and 37 of 64
     steps, take = 100_000, 1800
-    found = drawn(1, steps, take, 2.0)
-    shares = [sum(1 for position in found if (position - 1) * 4 // steps == quarter) / take for quarter in range(4)]
+    result = drawn(1, steps, take, 2.0)
+    shares = [sum(1 for position in result if (position - 1) * 4 // steps == quarter) / take for quarter in range(4)]
     for share, wanted in zip(shares, (0.016, 0.109, 0.297, 0.578), strict=True):
         assert abs(share - wanted) < 4 * (wanted * (1 - wanted) / take) ** 0.5
 

@@ -22,7 +22,7 @@ def config(device="cuda", deepspeed=None, validation=False, samples=None, **sect
 
 
 def test_holds_what_the_seed_documents():
-    made = config(deepspeed=Path("/run/data/deepspeed.json"))
+    result = config(deepspeed=Path("/run/data/deepspeed.json"))
     wanted = {
         "stage": "sft",
         "do_train": True,
@@ -44,8 +44,8 @@ def test_holds_what_the_seed_documents():
         "deepspeed": "/run/data/deepspeed.json",
         "overwrite_output_dir": False,
     }
-    assert wanted.items() <= made.items()
-    assert "use_cpu" not in made
+    assert wanted.items() <= result.items()
+    assert "use_cpu" not in result
 
 
 TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
@@ -68,30 +68,30 @@ TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
     ids=str,
 )
 def test_a_setting_has_its_argument(sections, wanted):
-    made = config(**sections)
-    assert {name: made.get(name) for name in wanted} == wanted
+    result = config(**sections)
+    assert {name: result.get(name) for name in wanted} == wanted
 
 
 def test_survives_yaml():
-    made = config(validation=True)
-    assert yaml.safe_load(yaml.safe_dump(made)) == made
+    result = config(validation=True)
+    assert yaml.safe_load(yaml.safe_dump(result)) == result
     assert yaml.safe_load(yaml.safe_dump(config()))["eval_strategy"] == "no"
 
 
 def test_evaluates_only_when_asked_and_with_a_validation_set():
-    asked = {"do_eval": True}
-    assert config(validation=True, algorithm_config=asked)["eval_dataset"] == "webgym_validation"
-    for made in (config(algorithm_config=asked), config(validation=True)):
-        assert made["do_eval"] is False
-        assert made["eval_strategy"] == "no"
-        assert "eval_dataset" not in made
+    fields = {"do_eval": True}
+    assert config(validation=True, algorithm_config=fields)["eval_dataset"] == "webgym_validation"
+    for item in (config(algorithm_config=fields), config(validation=True)):
+        assert item["do_eval"] is False
+        assert item["eval_strategy"] == "no"
+        assert "eval_dataset" not in item
 
 
 def test_shares_and_other_integrations_reach_the_trainer():
-    asked = {"warmup_steps": 0.1, "save_steps": 0.5, "eval_steps": 0.25, "do_eval": True, "eval_strategy": "steps"}
-    made = config(validation=True, algorithm_config={**asked, "report_to": ["tensorboard", "wandb"]})
-    assert (asked | {"save_steps": 0.25, "eval_steps": 0.125}).items() <= made.items()  # of two epochs
-    assert made["report_to"] == ["tensorboard", "wandb"]
+    fields = {"warmup_steps": 0.1, "save_steps": 0.5, "eval_steps": 0.25, "do_eval": True, "eval_strategy": "steps"}
+    result = config(validation=True, algorithm_config={**fields, "report_to": ["tensorboard", "wandb"]})
+    assert (fields | {"save_steps": 0.25, "eval_steps": 0.125}).items() <= result.items()  # of two epochs
+    assert result["report_to"] == ["tensorboard", "wandb"]
     assert "eval_steps" not in config(algorithm_config={"eval_steps": 3})
 
 
@@ -99,9 +99,9 @@ def test_shares_and_other_integrations_reach_the_trainer():
     ("steps", "epochs", "written"), [(0.5, 1, 0.5), (0.9, 3, 0.3), (7, 2, 7), (1, 2, 1), (0.9, 0.5, 1)]
 )
 def test_a_fraction_is_one_of_an_epoch_as_in_webgym(steps, epochs, written):
-    made = config(algorithm_config={"save_steps": steps, "num_train_epochs": epochs})
-    assert made["save_steps"] == pytest.approx(written)
-    assert (made["save_steps"] < 1) is (steps < 1), "the trainer takes 1 and more for steps"
+    result = config(algorithm_config={"save_steps": steps, "num_train_epochs": epochs})
+    assert result["save_steps"] == pytest.approx(written)
+    assert (result["save_steps"] < 1) is (steps < 1), "the trainer takes 1 and more for steps"
 
 
 def test_bf16_on_a_cpu_is_refused_with_the_way_out():
@@ -111,9 +111,9 @@ def test_bf16_on_a_cpu_is_refused_with_the_way_out():
 
 
 def test_cpu():
-    made = config(device="cpu", algorithm_config={"bf16": False})
-    assert made["use_cpu"] is True
-    assert made["dataloader_pin_memory"] is False
+    result = config(device="cpu", algorithm_config={"bf16": False})
+    assert result["use_cpu"] is True
+    assert result["dataloader_pin_memory"] is False
     assert "use_cpu" not in config(device="cpu", deepspeed=Path("x"), algorithm_config={"bf16": False})
 
 
@@ -123,24 +123,24 @@ def test_no_more_workers_than_samples_and_cores():
 
 
 def test_extra_wins():
-    made = config(train={"extra": {"cutoff_len": 7, "freeze_vision_tower": False, "use_dora": True}})
-    assert (made["cutoff_len"], made["freeze_vision_tower"]) == (7, False)
-    assert list(made)[-1] == "use_dora"
+    result = config(train={"extra": {"cutoff_len": 7, "freeze_vision_tower": False, "use_dora": True}})
+    assert (result["cutoff_len"], result["freeze_vision_tower"]) == (7, False)
+    assert list(result)[-1] == "use_dora"
 
 
 def test_lora_is_written_under_llama_factorys_names():
     adapter = {"lora_rank": 16, "lora_target": "q_proj,v_proj"}
-    made = config(algorithm_config={"finetuning_type": "lora", **adapter, "freeze_vision_tower": False})
+    result = config(algorithm_config={"finetuning_type": "lora", **adapter, "freeze_vision_tower": False})
     wanted = {"finetuning_type": "lora", **adapter, "lora_alpha": 32, "freeze_vision_tower": False}
-    assert wanted.items() <= made.items()
+    assert wanted.items() <= result.items()
     assert config(algorithm_config={"finetuning_type": "lora", "lora_alpha": 7})["lora_alpha"] == 7
     assert not [key for key in config() if key.startswith("lora_")]
 
 
 def test_what_stays_frozen():
-    made = config()
-    assert (made["freeze_vision_tower"], made["freeze_multi_modal_projector"]) == (True, True)
-    assert made["freeze_language_model"] is False
+    result = config()
+    assert (result["freeze_vision_tower"], result["freeze_multi_modal_projector"]) == (True, True)
+    assert result["freeze_language_model"] is False
     with pytest.raises(SettingsError, match="nothing learns"):
         config(algorithm_config={"freeze_language_model": True})
 
@@ -154,8 +154,8 @@ def test_wandb_env_survives_a_shell(name, tmp_path):
     command = (
         f'. {shlex.quote(str(file))}; printf "%s\\0" "$WANDB_PROJECT" "$WANDB_ENTITY" "$WANDB_RUN_NAME" "$WANDB_RUN_ID"'
     )
-    said = subprocess.run(["sh", "-c", command], capture_output=True, check=True, cwd=tmp_path)
-    assert said.stdout.decode().split("\0")[:-1] == [name] * 4
+    result = subprocess.run(["sh", "-c", command], capture_output=True, check=True, cwd=tmp_path)
+    assert result.stdout.decode().split("\0")[:-1] == [name] * 4
     assert os.listdir(tmp_path) == ["wandb_env.sh"]
 
 

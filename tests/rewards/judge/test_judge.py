@@ -5,7 +5,7 @@ import base64
 
 import pytest
 
-from tests.records.made import UNSOLVED, png
+from tests.records.builders import UNSOLVED, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.config.judge import JudgeSettings
@@ -19,24 +19,24 @@ from webgym_cli.rewards.judge.webgym import CLAIMS_QUESTION, select_distinct, se
 
 
 def jobs(server):
-    return [asked.job for asked in server.asked]
+    return [request.job for request in server.requests]
 
 
 async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
     trajectory = answered(task=web_task(rubric=("The painter is Vermeer", "1665"), reference_answer=ANSWER))
-    found = await judge(
+    judgement = await judge(
         trajectory, model="big", jobs={"key_points": {"model": "small"}, "blocking": {"model": "guard"}}
     )
-    assert (found.success, found.failure, found.blocked, found.calls) == (True, None, False, 7)
-    assert [(fact.question, fact.passed, fact.votes) for fact in found.facts] == [
+    assert (judgement.success, judgement.failure, judgement.blocked, judgement.calls) == (True, None, False, 7)
+    assert [(fact.question, fact.passed, fact.votes) for fact in judgement.facts] == [
         ("The painter is Vermeer", True, (True,)),
         ("1665", True, (True,)),
     ]
-    assert (found.claims.question, found.claims.passed) == (CLAIMS_QUESTION, True)
-    assert (found.reference.question, found.reference.passed) == (ANSWER, True)
-    assert all(verdict.reason for verdict in (*found.facts, found.claims, found.reference))
-    assert found.models == {"key_points": "small", "blocking": "guard", "verdict": "big"}
-    by_job = {asked.job: asked.request["model"] for asked in server.asked}
+    assert (judgement.claims.question, judgement.claims.passed) == (CLAIMS_QUESTION, True)
+    assert (judgement.reference.question, judgement.reference.passed) == (ANSWER, True)
+    assert all(verdict.reason for verdict in (*judgement.facts, judgement.claims, judgement.reference))
+    assert judgement.models == {"key_points": "small", "blocking": "guard", "verdict": "big"}
+    by_job = {request.job: request.request["model"] for request in server.requests}
     assert by_job == {"blocking": "guard", "key_point": "small", "claims": "big", "fact": "big", "reference": "big"}
 
 
@@ -44,7 +44,7 @@ async def test_each_job_has_its_address_and_key(judge, server):
     async with ScriptedJudgeServer() as other:
         own = {"blocking": {"base_url": other.base_url, "model": "guard"}, "key_points": {"model": "small"}}
         await judge(answered(), jobs=own)
-        assert jobs(other) == ["blocking"] and other.asked[0].request["model"] == "guard"
+        assert jobs(other) == ["blocking"] and other.requests[0].request["model"] == "guard"
         assert "blocking" not in jobs(server) and "key_point" in jobs(server)
     of_jobs = {"key_points": {"api_key_env_var": "K", "max_new_tokens": 99}, "blocking": {"base_url": "http://b/v1"}}
     settings = JudgeSettings.model_validate({"base_url": "http://a/v1", "api_key_env_var": "A", "jobs": of_jobs})
@@ -66,20 +66,20 @@ async def test_the_questions_come_in_their_order(judge, server):
 
 
 async def test_the_first_fact_that_fails_decides(judge, server):
-    found = await judge(answered(rubric=("The painter is Rembrandt", "The year is 1665")))
-    assert (found.success, [fact.passed for fact in found.facts]) == (False, [False])
+    judgement = await judge(answered(rubric=("The painter is Rembrandt", "The year is 1665")))
+    assert (judgement.success, [fact.passed for fact in judgement.facts]) == (False, [False])
     assert jobs(server).count("fact") == 1
 
 
 async def test_a_claim_that_is_not_seen_fails_before_any_fact(judge, server):
     server.script(NO, job="claims")
-    found = await judge(answered())
-    assert (found.success, found.claims.passed, found.facts) == (False, False, ())
+    judgement = await judge(answered())
+    assert (judgement.success, judgement.claims.passed, judgement.facts) == (False, False, ())
 
 
 async def test_claims_need_not_be_checked(judge, server):
-    found = await judge(answered(), check_claims=False)
-    assert (found.success, found.claims) == (True, None)
+    judgement = await judge(answered(), check_claims=False)
+    assert (judgement.success, judgement.claims) == (True, None)
     assert "claims" not in jobs(server)
 
 
@@ -93,30 +93,30 @@ async def test_claims_need_not_be_checked(judge, server):
     ],
 )
 async def test_one_alternative_of_a_fact_or_a_reference_is_enough(judge, task, passed):
-    found = await judge(answered(task=web_task(**task)))
-    assert (found.success, found.failure) == (passed, None)
-    assert "reference_answer" not in task or (found.facts, found.reference.passed) == ((), passed)
+    judgement = await judge(answered(task=web_task(**task)))
+    assert (judgement.success, judgement.failure) == (passed, None)
+    assert "reference_answer" not in task or (judgement.facts, judgement.reference.passed) == ((), passed)
 
 
 async def test_without_rubric_and_reference_the_instruction_is_the_fact(judge, server):
-    found = await judge(answered(task=web_task(), instruction="name Vermeer"))
-    assert [fact.question for fact in found.facts] == ["The task was carried out: name Vermeer"]
-    assert found.success is True
+    judgement = await judge(answered(task=web_task(), instruction="name Vermeer"))
+    assert [fact.question for fact in judgement.facts] == ["The task was carried out: name Vermeer"]
+    assert judgement.success is True
     assert jobs(server)[-2:] == ["claims", "fact"]
 
 
 async def test_an_unanswered_episode_is_asked_about_blocking_only(judge, server):
-    found = await judge(answered(outcome=UNSOLVED))
-    assert (found.success, found.blocked, jobs(server)) == (False, False, ["blocking"])
+    judgement = await judge(answered(outcome=UNSOLVED))
+    assert (judgement.success, judgement.blocked, jobs(server)) == (False, False, ["blocking"])
 
 
 @pytest.mark.parametrize("outcome", [UNSOLVED, answered().outcome], ids=["unanswered", "answered"])
 async def test_a_blocked_site_is_no_failure_of_the_agent(judge, server, outcome):
     steps = (seen(0, 0), seen(1, 1, title="Please solve the CAPTCHA"))
-    found = await judge(trajectory := answered(outcome=outcome, steps=steps))
-    assert (found.success, found.failure, found.blocked) == (None, FailureKind.SITE_BLOCKED, True)
+    judgement = await judge(trajectory := answered(outcome=outcome, steps=steps))
+    assert (judgement.success, judgement.failure, judgement.blocked) == (None, FailureKind.SITE_BLOCKED, True)
     assert jobs(server) == ["blocking"]
-    after = with_verdict(trajectory, found).outcome
+    after = with_verdict(trajectory, judgement).outcome
     assert (after.reward, after.success, after.failure) == (None, None, FailureKind.SITE_BLOCKED)
 
 
@@ -159,10 +159,10 @@ FAIL_OPEN = [
 @pytest.mark.parametrize("reply", FAIL_OPEN, ids=lambda reply: repr(reply[:30]))
 async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
     server.script(reply, job=job)
-    found = await judge(trajectory := answered())
-    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
-    assert found.failure_detail.startswith(f"{job}: the answer is ")
-    outcome = with_verdict(trajectory, found).outcome
+    judgement = await judge(trajectory := answered())
+    assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
+    assert judgement.failure_detail.startswith(f"{job}: the answer is ")
+    outcome = with_verdict(trajectory, judgement).outcome
     assert (outcome.reward, outcome.success) == (None, None)
 
 
@@ -185,8 +185,8 @@ async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
 )
 async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, reply):
     server.script(reply, job="fact")
-    found = await judge(answered())
-    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
+    judgement = await judge(answered())
+    assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ async def test_a_protocol_that_gives_no_truth_value_is_judge_failed(judge, monke
         return result
 
     monkeypatch.setitem(PROTOCOLS.registered, "own", JudgeProtocol(run, ()))
-    found = await judge(answered(), protocol="own")
-    assert (found.success, found.failure) == (None, FailureKind.JUDGE_FAILED)
-    assert "success" in found.failure_detail
+    judgement = await judge(answered(), protocol="own")
+    assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
+    assert "success" in judgement.failure_detail
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ async def test_a_protocol_that_stores_what_is_no_judgement_is_judge_failed(judge
         return True
 
     monkeypatch.setitem(PROTOCOLS.registered, "own", JudgeProtocol(run, ()))
-    found = await judge(answered(), protocol="own")
-    assert (found.success, found.failure, found.probability) == (None, FailureKind.JUDGE_FAILED, None)
+    judgement = await judge(answered(), protocol="own")
+    assert (judgement.success, judgement.failure, judgement.probability) == (None, FailureKind.JUDGE_FAILED, None)
 
 
 async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(judge, server):
@@ -243,9 +243,9 @@ async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(jud
     server.script(error, YES, job="blocking")
     assert (await judge(answered(), retries=1)).failure is FailureKind.SITE_BLOCKED
     server.script(error, error, job="blocking")
-    found = await judge(answered(), retries=1)
-    assert (found.failure, found.unavailable, found.calls) == (FailureKind.JUDGE_FAILED, True, 2)
-    assert "the provider is overloaded" in found.failure_detail
+    judgement = await judge(answered(), retries=1)
+    assert (judgement.failure, judgement.unavailable, judgement.calls) == (FailureKind.JUDGE_FAILED, True, 2)
+    assert "the provider is overloaded" in judgement.failure_detail
 
 
 async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, server):
@@ -259,30 +259,30 @@ async def test_what_can_not_be_read_is_asked_again_and_counted(judge, server):
         ((GARBAGE, DOWN, GARBAGE), FailureKind.JUDGE_FAILED),  # repeats have an end whatever is wrong
     ):
         server.script(*replies, job="blocking")
-        found = await judge(answered(outcome=UNSOLVED), retries=2)
-        assert (found.failure, found.calls) == (failure, 3)
+        judgement = await judge(answered(outcome=UNSOLVED), retries=2)
+        assert (judgement.failure, judgement.calls) == (failure, 3)
 
 
 async def test_a_server_error_is_asked_again_then_unavailable(judge, server):
     server.script(DOWN, DOWN, job="blocking")
     assert (await judge(answered(outcome=UNSOLVED), retries=2)).calls == 3
     server.script(DOWN, DOWN, job="blocking")
-    found = await judge(answered(), retries=1)
-    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, True)
-    assert (found.calls, "500" in found.failure_detail) == (2, True)
+    judgement = await judge(answered(), retries=1)
+    assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, True)
+    assert (judgement.calls, "500" in judgement.failure_detail) == (2, True)
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
 async def test_a_refused_request_is_not_repeated(judge, server, status):
     server.script(ScriptedReply(status=status), job="blocking")
-    found = await judge(answered(), retries=2)
-    assert (found.failure, found.unavailable, found.calls) == (FailureKind.JUDGE_FAILED, True, 1)
+    judgement = await judge(answered(), retries=2)
+    assert (judgement.failure, judgement.unavailable, judgement.calls) == (FailureKind.JUDGE_FAILED, True, 1)
 
 
 async def test_a_silent_judge_is_judge_failed_at_its_deadline(judge, server):
     server.script(ScriptedReply(silent=True), job="blocking")
-    found = await judge(answered(), timeout=0.2)
-    assert (found.failure, found.unavailable) == (FailureKind.JUDGE_FAILED, True)
+    judgement = await judge(answered(), timeout=0.2)
+    assert (judgement.failure, judgement.unavailable) == (FailureKind.JUDGE_FAILED, True)
 
 
 async def test_cancellation_passes(server):
@@ -300,29 +300,29 @@ async def test_a_lost_screenshot_is_judge_failed_and_named(judge):
     def lost(sha256):
         raise StoreError(f"{sha256}.png: the screenshot can't be read")
 
-    found = await judge(answered(), images=lost)
-    assert (found.success, found.failure) == (None, FailureKind.JUDGE_FAILED)
-    assert "the screenshot can't be read" in found.failure_detail
+    judgement = await judge(answered(), images=lost)
+    assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
+    assert "the screenshot can't be read" in judgement.failure_detail
 
 
 async def test_an_answer_without_a_screenshot_can_not_be_judged(judge):
-    found = await judge(answered(steps=()))
-    assert (found.success, found.failure, found.calls) == (None, FailureKind.JUDGE_FAILED, 0)
+    judgement = await judge(answered(steps=()))
+    assert (judgement.success, judgement.failure, judgement.calls) == (None, FailureKind.JUDGE_FAILED, 0)
 
 
 async def test_only_screenshots_that_matter_are_shown_and_the_last_always(judge, server):
     server.script(NO, YES, NO, job="key_point")
-    found = await judge(answered(shades=range(4)))
-    assert found.key_points in {(0, 3), (1, 3), (2, 3)}  # they are asked at once, so any of them may meet the YES
-    (fact, _) = (asked for asked in server.asked if asked.job == "fact")
-    shown = [base64.b64encode(png(index)).decode() for index in found.key_points]
+    judgement = await judge(answered(shades=range(4)))
+    assert judgement.key_points in {(0, 3), (1, 3), (2, 3)}  # they are asked at once, so any of them may meet the YES
+    (fact, _) = (request for request in server.requests if request.job == "fact")
+    shown = [base64.b64encode(png(index)).decode() for index in judgement.key_points]
     assert [image.removeprefix("data:image/png;base64,") for image in fact.images] == shown
 
 
 async def test_a_screenshot_that_can_not_be_told_about_is_shown(judge, server):
     server.script(GARBAGE, DOWN, ScriptedReply(status=400), job="key_point")
-    found = await judge(answered(shades=range(4)))
-    assert (found.key_points, found.success) == ((0, 1, 2, 3), True)
+    judgement = await judge(answered(shades=range(4)))
+    assert (judgement.key_points, judgement.success) == ((0, 1, 2, 3), True)
 
 
 async def test_equal_screenshots_in_a_row_are_asked_once(judge, server):
@@ -331,9 +331,9 @@ async def test_equal_screenshots_in_a_row_are_asked_once(judge, server):
 
 
 async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
-    found = await judge(answered(shades=range(6)), max_images=3, max_blocking_images=2)
-    assert found.key_points == (3, 4, 5)
-    blocking = next(asked for asked in server.asked if asked.job == "blocking")
+    judgement = await judge(answered(shades=range(6)), max_images=3, max_blocking_images=2)
+    assert judgement.key_points == (3, 4, 5)
+    blocking = next(request for request in server.requests if request.job == "blocking")
     assert [page["step"] for page in blocking.data["pages"]] == [1, 6]
 
 
@@ -381,12 +381,12 @@ def test_the_last_of_equal_screenshots_stands_for_them():
 async def test_the_majority_decides_and_what_is_open_fails(judge, server, votes, success, counted):
     server.script(*[NO] * len(votes), job="blocking")
     server.script(*votes, job="fact")
-    found = await judge(answered(rubric=("Vermeer",)), votes=len(votes), check_claims=False)
-    assert found.success is success
+    judgement = await judge(answered(rubric=("Vermeer",)), votes=len(votes), check_claims=False)
+    assert judgement.success is success
     if success is None:
-        assert (found.failure, found.facts) == (FailureKind.JUDGE_FAILED, ())
+        assert (judgement.failure, judgement.facts) == (FailureKind.JUDGE_FAILED, ())
     else:
-        (fact,) = found.facts
+        (fact,) = judgement.facts
         assert (fact.passed, sum(fact.votes)) == (success, counted)
         assert fact.reason == ("seen" if success else "not seen")
 
@@ -399,24 +399,24 @@ async def test_a_tie_about_blocking_is_no_block(judge, server):
 @pytest.mark.parametrize("mode", ["json_schema", "json_object"])
 async def test_the_server_is_told_the_form_of_the_answer(judge, server, mode):
     await judge(answered(), structured_output=mode, temperature=0.25, max_new_tokens=77)
-    for asked in server.asked:
-        assert (asked.request["temperature"], asked.request["max_tokens"]) == (0.25, 77)
-        assert asked.request["response_format"]["type"] == mode
+    for request in server.requests:
+        assert (request.request["temperature"], request.request["max_tokens"]) == (0.25, 77)
+        assert request.request["response_format"]["type"] == mode
         if mode == "json_schema":
-            form = asked.request["response_format"]["json_schema"]
-            assert (form["name"], form["strict"]) == (asked.job, True)
+            form = request.request["response_format"]["json_schema"]
+            assert (form["name"], form["strict"]) == (request.job, True)
             assert list(form["schema"]["properties"]) == ["reason", "verdict"]
-    server.asked.clear()
+    server.requests.clear()
     await judge(answered(), structured_output="none")
-    assert all(set(asked.request) == {"model", "temperature", "max_tokens"} for asked in server.asked)
+    assert all(set(request.request) == {"model", "temperature", "max_tokens"} for request in server.requests)
 
 
 async def test_a_server_that_takes_the_limit_by_its_long_name_only_gets_that(judge, server):
     refusal = b'{"error": {"message": "Unsupported parameter: use max_completion_tokens instead."}}'
     server.script(ScriptedReply(status=400, body=refusal))
-    found = await judge(answered(), max_new_tokens=77)
-    assert (found.success, found.calls) == (True, 7)
-    first, *later = (asked.request for asked in server.asked)
+    judgement = await judge(answered(), max_new_tokens=77)
+    assert (judgement.success, judgement.calls) == (True, 7)
+    first, *later = (request.request for request in server.requests)
     assert first["max_tokens"] == 77
     assert all(request["max_completion_tokens"] == 77 and "max_tokens" not in request for request in later)
 
@@ -424,9 +424,9 @@ async def test_a_server_that_takes_the_limit_by_its_long_name_only_gets_that(jud
 @pytest.mark.parametrize(("key", "sent"), [("s3cret\n", "Bearer s3cret"), ("", "Bearer none")])
 async def test_the_key_comes_from_the_environment_only(judge, server, monkeypatch, key, sent):
     monkeypatch.setenv("JUDGE_TEST_KEY", key)
-    found = await judge(answered())
-    assert {asked.authorization for asked in server.asked} == {sent}
-    assert "s3cret" not in found.to_line()
+    judgement = await judge(answered())
+    assert {request.authorization for request in server.requests} == {sent}
+    assert "s3cret" not in judgement.to_line()
 
 
 def test_a_key_that_no_header_carries_is_a_setting_error(monkeypatch):

@@ -43,15 +43,15 @@ async def test_structured_output_can_be_read_or_was_cut(policy_server):
 
 async def test_a_model_that_is_cut_never_judges(policy_server):
     judge = Judge(settings(policy_server, max_new_tokens=16, votes=9), PICTURES.__getitem__)
-    found = await judge.judge(answered())
+    judgement = await judge.judge(answered())
     await judge.close()
-    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
-    assert found.calls == 9
+    assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
+    assert judgement.calls == 9
 
 
 async def test_a_model_that_the_server_does_not_have_is_unavailable(policy_server):
     judge = Judge(settings(policy_server, model="nosuch"), PICTURES.__getitem__)
-    found = await judge.judge(answered())
+    judgement = await judge.judge(answered())
     await judge.close()
-    assert (found.success, found.unavailable) == (None, True)
-    assert "nosuch" in found.failure_detail
+    assert (judgement.success, judgement.unavailable) == (None, True)
+    assert "nosuch" in judgement.failure_detail

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.records.made import shot
+from tests.records.builders import shot
 from tests.rewards.cases import INSTRUCTION, NO, answered, seen, web_task
 from webgym_cli.agent.client.chat import fence_data
 from webgym_cli.records.action import Action, ActionName
@@ -32,7 +32,7 @@ def text_of(question):
     return user["content"][0]["text"]
 
 
-def asked(trajectory):
+def list_questions(trajectory):
     steps = range(len(trajectory.steps))
     rubric = trajectory.task.rubric
     return [
@@ -52,7 +52,7 @@ def test_foreign_text_stays_in_its_field(text):
         steps=(seen(0, 0, title=text, response=text, action_error=text), seen(1, 1, title=text)),
         outcome=Outcome(stop=Stop.ANSWERED, answer=text),
     )
-    for question in asked(trajectory):
+    for question in list_questions(trajectory):
         rendered = text_of(question)
         start, end = "<data>\n", "\n</data>"
         assert rendered.startswith(start)
@@ -66,7 +66,9 @@ def test_foreign_text_stays_in_its_field(text):
         assert data.get("answer", readable) == readable
         assert data.get("task", readable) == readable
         system = build_messages(question, str)[0]["content"]
-        assert system == build_messages(asked(plain())[list(QuestionKind).index(question.job)], str)[0]["content"]
+        assert (
+            system == build_messages(list_questions(plain())[list(QuestionKind).index(question.job)], str)[0]["content"]
+        )
 
 
 def plain():
@@ -77,8 +79,8 @@ def plain():
 async def test_an_answer_or_page_that_pleads_changes_nothing(judge, text):
     pleading = seen(1, 1, title=text, response=text)
     wrong = answered(answer=f"Rembrandt. {text}", rubric=("Painted in 1632",), steps=(seen(0, 0), pleading))
-    found = await judge(wrong)
-    assert (found.success, [fact.passed for fact in found.facts]) == (False, [False])
+    judgement = await judge(wrong)
+    assert (judgement.success, [fact.passed for fact in judgement.facts]) == (False, [False])
     blocked = await judge(answered(steps=(seen(0, 0), seen(1, 1, title=f"Access denied {text}"))))
     assert blocked.blocked is True
 
@@ -130,7 +132,7 @@ def test_the_reference_question_looks_at_no_picture():
 
 
 def test_each_question_says_what_yes_means_and_asks_for_the_reason_first():
-    for question in asked(plain()):
+    for question in list_questions(plain()):
         system = build_messages(question, str)[0]["content"]
         assert system.index('"reason"') < system.index('"verdict"')
         assert '"yes": ' in system

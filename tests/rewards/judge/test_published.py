@@ -70,7 +70,7 @@ async def test_a_verdict_is_read_in_its_published_form(judge, server, protocol, 
     server.script(texts.get(protocol, f'Thoughts: so.\nStatus: "{status}"'), job=protocol)
     judgement = await judge(answered(steps=STEPS), protocol=protocol)
     assert (judgement.success, judgement.failure) == (success, None)
-    assert all("response_format" not in question.request for question in server.asked)
+    assert all("response_format" not in question.request for question in server.requests)
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -111,27 +111,27 @@ async def test_an_answer_that_was_cut_is_no_verdict(judge, server, protocol):
 @pytest.mark.parametrize("protocol", NAMES)
 async def test_without_a_screenshot_there_is_no_verdict(judge, server, protocol):
     judgement = await judge(answered(steps=()), protocol=protocol)
-    assert (judgement.success, judgement.failure, server.asked) == (None, FailureKind.JUDGE_FAILED, [])
+    assert (judgement.success, judgement.failure, server.requests) == (None, FailureKind.JUDGE_FAILED, [])
 
 
 async def test_webvoyager_sees_the_answer_and_the_last_screenshots(judge, server):
     await judge(answered(steps=STEPS), protocol="webvoyager", max_images=2)
-    (question,) = server.asked
+    (question,) = server.requests
     assert (question.data["answer"], len(question.images)) == (ANSWER, 2)
     assert set(question.data) == {"question", "task", "answer"}
     assert (await judge(answered(steps=STEPS, outcome=LIMIT), protocol="webvoyager")).success is False
     assert (await judge(answered(answer=" ", steps=STEPS), protocol="webvoyager")).success is False
-    assert len(server.asked) == 1, "without an answer nothing is asked"
+    assert len(server.requests) == 1, "without an answer nothing is asked"
 
 
 async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions_not_the_answer(judge, server):
     server.script("1. The painter.\n2. The year.", job="webjudge_key_points")
     server.script(*(f"Reasoning: r{score}.\nScore: {score}" for score in (5, 2, 3, 1)), job="webjudge_score")
     judgement = await judge(answered(steps=STEPS), protocol="webjudge", concurrency=1)
-    jobs = [question.job for question in server.asked]
+    jobs = [question.job for question in server.requests]
     assert jobs == ["webjudge_key_points", *["webjudge_score"] * 4, "webjudge"]
-    assert all(len(question.images) == 1 for question in server.asked[1:5])
-    last = server.asked[-1]
+    assert all(len(question.images) == 1 for question in server.requests[1:5])
+    last = server.requests[-1]
     assert (judgement.key_points, len(last.images)) == ((0, 2), 2)
     assert last.data["key_points"] == "1. The painter.\n2. The year."
     assert len(last.data["actions"]) == 4
@@ -149,14 +149,14 @@ async def test_webjudge_fails_where_one_of_its_steps_does(judge, server, job, re
 
 async def test_agenttrek_is_one_request_with_the_actions_and_the_last_screenshot(judge, server):
     judgement = await judge(answered(steps=STEPS, outcome=LIMIT), protocol="agenttrek")
-    (question,) = server.asked
+    (question,) = server.requests
     assert (len(question.images), judgement.key_points, len(question.data["actions"])) == (1, (3,), 4)
     assert {"action", "response"} == set(question.data["actions"][0])
 
 
 async def test_agentrewardbench_sees_first_and_last_screenshot_and_the_last_elements(judge, server):
     await judge(answered(steps=STEPS), protocol="agentrewardbench")
-    (question,) = server.asked
+    (question,) = server.requests
     assert (len(question.images), question.data["answer"]) == (2, ANSWER)
     assert {"actions", "elements"} <= set(question.data)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.records.made import png
+from tests.records.builders import png
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import DOWN, GARBAGE, NO, YES, answered, judge_settings
 from tests.rewards.scripted_judge import ScriptedReply
@@ -26,11 +26,11 @@ TRAIN = Split.TRAIN
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
     for shade in range(3):
-        ScreenshotStore(made.screenshots).put(png(shade))
-    return made
+        ScreenshotStore(run_dir.screenshots).put(png(shade))
+    return run_dir
 
 
 @pytest.fixture
@@ -49,19 +49,19 @@ def judge_run(run, server):
 
 
 def fill(run, *trajectories):
-    for made in trajectories:
-        append(run, made)
+    for trajectory in trajectories:
+        append(run, trajectory)
 
 
-def said(run):
-    return {name: [one.success for one in found] for name, found in read_judgements(run, TRAIN, 0).items()}
+def stored_verdicts(run):
+    return {name: [one.success for one in judgements] for name, judgements in read_judgements(run, TRAIN, 0).items()}
 
 
 async def test_each_verdict_is_stored_and_counted(run, judge_run):
     fill(run, answered(0), answered(1, answer=WRONG), answered(2, outcome=SCORED))
     summary = await judge_run()
-    assert said(run) == {"train-0000-00000": [True], "train-0000-00001": [False]}
-    assert [found.outcome.reward for found in scan(run, TRAIN, 0)] == [1.0, 0.0, 0.0]
+    assert stored_verdicts(run) == {"train-0000-00000": [True], "train-0000-00001": [False]}
+    assert [trajectory.outcome.reward for trajectory in scan(run, TRAIN, 0)] == [1.0, 0.0, 0.0]
     known = {"judged": 2, "verdicts": 2, "successes": 1, "success_rate": 0.5, "judge_failed": 0, "site_blocked": 0}
     assert summary.items() >= known.items()
     assert summary["calls"] == 6 + 5  # blocking, two key points, claims, and both facts or the first that fails
@@ -73,9 +73,9 @@ async def test_each_verdict_is_stored_and_counted(run, judge_run):
 async def test_the_same_again_asks_nothing(run, judge_run, server):
     fill(run, answered(0))
     await judge_run(ScoringSelection.ALL)
-    asked = len(server.asked)
+    count = len(server.requests)
     summary = await judge_run(ScoringSelection.ALL)
-    assert (summary["judged"], len(server.asked), said(run)) == (0, asked, {"train-0000-00000": [True]})
+    assert (summary["judged"], len(server.requests), stored_verdicts(run)) == (0, count, {"train-0000-00000": [True]})
 
 
 async def test_other_settings_judge_anew_and_agreement_is_told(run, judge_run, server):
@@ -83,10 +83,10 @@ async def test_other_settings_judge_anew_and_agreement_is_told(run, judge_run, s
     await judge_run()
     server.script(NO, job="fact")
     summary = await judge_run(ScoringSelection.ALL, check_claims=False, concurrency=1)
-    assert said(run)["train-0000-00000"] == [True, False]
+    assert stored_verdicts(run)["train-0000-00000"] == [True, False]
     assert summary["agreement_with_previous"] == {"both": 3, "same": 2, "rate": 0.6667}
     assert summary["agreement_with_environment"] == {"both": 1, "same": 1, "rate": 1.0}
-    assert [found.outcome.reward for found in scan(run, TRAIN, 0)] == [0.0, 1.0, 0.0, 0.0]
+    assert [trajectory.outcome.reward for trajectory in scan(run, TRAIN, 0)] == [0.0, 1.0, 0.0, 0.0]
     assert "2 of 3 as judged before, 1 of 1 as their environment says" in format_judge_summary(summary)
 
 
@@ -98,7 +98,7 @@ async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, ser
     first = next(iter(scan(run, TRAIN, 0)))
     assert (first.outcome.success, first.outcome.failure) == (None, FailureKind.JUDGE_FAILED)
     summary = await judge_run()
-    assert (summary["judged"], said(run)["train-0000-00000"]) == (1, [None, True])
+    assert (summary["judged"], stored_verdicts(run)["train-0000-00000"]) == (1, [None, True])
 
 
 async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge_run, server):
@@ -107,7 +107,7 @@ async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge
     with pytest.raises(WebGymError, match=r"8 answers in a row can't be used: .*500") as caught:
         await judge_run(concurrency=1)
     assert "judge.base_url" in caught.value.hint
-    assert list(said(run).values()) == [[True]] * 2 + [[None]] * 8
+    assert list(stored_verdicts(run).values()) == [[True]] * 2 + [[None]] * 8
 
 
 async def test_a_few_that_all_fail_are_an_error_too(run, judge_run, server):
@@ -125,7 +125,7 @@ async def test_a_judge_that_is_down_takes_no_older_verdict_away(run, judge_run, 
     server.script(DOWN, DOWN, job="blocking")
     with pytest.raises(WebGymError, match="in a row can't be used"):
         await judge_run(ScoringSelection.ALL, votes=1, temperature=0.5)
-    assert said(run) == {"train-0000-00000": [True], "train-0000-00001": [True]}
+    assert stored_verdicts(run) == {"train-0000-00000": [True], "train-0000-00001": [True]}
     assert (await judge_run(ScoringSelection.ALL, temperature=0.5))["judged"] == 2
 
 
@@ -145,7 +145,7 @@ async def test_cancelled_it_stores_what_was_finished(run, judge_run, server):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert said(run) == {"train-0000-00000": [True]}
+    assert stored_verdicts(run) == {"train-0000-00000": [True]}
 
 
 async def test_no_more_trajectories_at_once_than_calls(run, judge_run, server):
@@ -164,9 +164,9 @@ async def test_a_wrong_block_is_undone_by_another_judge(run, judge_run, server):
     server.script(YES, job="blocking")
     Blocklist(run, 12).add("http://example.com/", "train-0000-00000", "captcha")
     assert (await judge_run())["site_blocked"] == 1
-    assert [found.outcome.failure for found in scan(run, TRAIN, 0)] == [FailureKind.SITE_BLOCKED]
+    assert [trajectory.outcome.failure for trajectory in scan(run, TRAIN, 0)] == [FailureKind.SITE_BLOCKED]
     assert Blocklist(run, 12).sites() == {"example.com"}
     summary = await judge_run(ScoringSelection.ALL, max_blocking_images=5)
     assert (summary["site_blocked"], summary["verdicts"]) == (0, 1)
-    assert [found.outcome.failure for found in scan(run, TRAIN, 0)] == [None]
+    assert [trajectory.outcome.failure for trajectory in scan(run, TRAIN, 0)] == [None]
     assert Blocklist(run, 12).sites() == frozenset()

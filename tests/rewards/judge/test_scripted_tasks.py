@@ -4,7 +4,7 @@ from webgym_cli.rewards.judge.scripted_server import decide
 from webgym_cli.rewards.judge.scripted_tasks import AFTER, BEFORE, feasible, new_tasks
 
 
-def made(*tasks, count, page=()):
+def generate(*tasks, count, page=()):
     return new_tasks({"question": "generate", "tasks": list(tasks), "count": count, "page": list(page)})["tasks"]
 
 
@@ -16,28 +16,28 @@ def plain(task):
 
 
 def test_numbers_grow_and_the_first_is_a_task_said_again():
-    first, *others = made("Buy 2 hats", "Buy 7 coats", count=5)
+    first, *others = generate("Buy 2 hats", "Buy 7 coats", count=5)
     assert first == "Buy 2 hats"
     assert [plain(task) for task in others] == ["Buy 3 hats", "Buy 8 coats", "Buy 4 hats", "Buy 9 coats"]
 
 
 def test_names_are_exchanged_at_their_place():
     given = ('show "Desk" by "Price"', 'sort "Garden": "Name"', 'show "Lamps"')
-    found = {plain(task) for task in made(*given, count=200)}
+    rows = {plain(task) for task in generate(*given, count=200)}
     pairs = {(place, order) for place in ("Desk", "Garden", "Lamps") for order in ("Price", "Name")}
     forms = ('show "{}" by "{}"', 'sort "{}": "{}"')
-    assert found == {form.format(*pair) for form in forms for pair in pairs} | {
+    assert rows == {form.format(*pair) for form in forms for pair in pairs} | {
         f'show "{place}"' for place in ("Desk", "Garden", "Lamps")
     }
 
 
 def test_the_same_question_has_the_same_answer_and_another_another():
     given = [f'show "{place}" by "{order}"' for place, order in zip("ABCDE", "VWXYZ", strict=True)]
-    assert made(*given, count=30) == made(*given, count=30) != made(*reversed(given), count=30)
+    assert generate(*given, count=30) == generate(*given, count=30) != generate(*reversed(given), count=30)
 
 
 def test_a_task_without_either_is_put_otherwise():
-    first, *others = made("Open the cart", count=200)
+    first, *others = generate("Open the cart", count=200)
     assert first == "Open the cart"
     assert len(others) == len(set(others)) == len(BEFORE) * len(AFTER) - 1
     assert {plain(task) for task in others} == {"Open the cart"}
@@ -45,13 +45,15 @@ def test_a_task_without_either_is_put_otherwise():
 
 def test_words_around_a_task_are_not_put_around_it_twice():
     given = f'{BEFORE[1]}show "Desk"{AFTER[1]}'
-    assert {plain(task) for task in made(given, count=20)} == {'show "Desk"'}
+    assert {plain(task) for task in generate(given, count=20)} == {'show "Desk"'}
 
 
 def test_a_name_of_the_page_gives_way_to_the_others_of_the_page():
     names = ("Desk", "Garden", "Lamps")
-    assert {plain(task) for task in made('show "Desk"', count=200, page=names)} == {f'show "{one}"' for one in names}
-    assert {plain(task) for task in made('show "Sofas"', count=200, page=names)} == {'show "Sofas"'}
+    assert {plain(task) for task in generate('show "Desk"', count=200, page=names)} == {
+        f'show "{one}"' for one in names
+    }
+    assert {plain(task) for task in generate('show "Sofas"', count=200, page=names)} == {'show "Sofas"'}
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def p(listed, yes=WORDS[0], no=WORDS[1]):
     ids=str,
 )
 def test_all_spellings_count_and_the_rest_does_not(listed, yes, mass):
-    found = p(listed)
-    assert (found.yes, found.mass) == (pytest.approx(yes), pytest.approx(mass))
+    result = p(listed)
+    assert (result.yes, result.mass) == (pytest.approx(yes), pytest.approx(mass))
 
 
 def test_a_no_that_is_not_listed_is_as_likely_as_the_last_that_is():
@@ -44,17 +44,17 @@ def test_without_either_there_is_no_answer(listed):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(nan, "no number"), (inf, "above 0"), (800.0, "above 0"), (-9999.0, "neither YES nor NO")]
+    ("value", "reply"), [(nan, "no number"), (inf, "above 0"), (800.0, "above 0"), (-9999.0, "neither YES nor NO")]
 )
-def test_numbers_that_say_nothing_are_no_answer(value, said):
-    with pytest.raises(OrmError, match=said):
+def test_numbers_that_say_nothing_are_no_answer(value, reply):
+    with pytest.raises(OrmError, match=reply):
         compute_probability([("YES", value), ("NO", value)], *WORDS)
 
 
 def spelled(**ids):
     """Each spelling's ids; those that aren't named have two tokens."""
-    found = {spelling: [1, 2] for of_one in SPELLINGS.values() for spelling in of_one}
-    return found | {name.replace("_", " "): list(value) for name, value in ids.items()}
+    by_spelling = {spelling: [1, 2] for of_one in SPELLINGS.values() for spelling in of_one}
+    return by_spelling | {name.replace("_", " "): list(value) for name, value in ids.items()}
 
 
 def test_the_spellings_of_one_token_begin_an_answer():

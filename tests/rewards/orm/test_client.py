@@ -34,19 +34,19 @@ async def ask():
         return await clients[-1].ask(prompt or build_orm_prompt(answered()))
 
     yield answer
-    for made in clients:
-        await made.close()
+    for orm_client in clients:
+        await orm_client.close()
 
 
 async def test_vllm_is_asked_for_the_tokens_of_all_spellings(server, ask):
     server.usual = {"YES": 0.3, "Yes": 0.1, "yes": 0.05, "No": 0.15, "The": 0.4}
     reply = await ask(server)
     assert (reply.probability.yes, reply.probability.mass) == (pytest.approx(0.75), pytest.approx(0.6))
-    (asked,) = server.asked
-    assert set(asked["logprob_token_ids"]) == set(map(server.id_of, ("YES", "Yes", "yes", "NO", "No", "no")))
-    assert asked.items() >= {"model": MODEL, "max_tokens": 1, "temperature": 1.0, "logprobs": True}.items()
-    assert [message["role"] for message in asked["messages"]] == ["system", "user"]
-    assert (reply.cut, reply.prompt_tokens) == (0, _tokens(server, asked))
+    (result,) = server.requests
+    assert set(result["logprob_token_ids"]) == set(map(server.id_of, ("YES", "Yes", "yes", "NO", "No", "no")))
+    assert result.items() >= {"model": MODEL, "max_tokens": 1, "temperature": 1.0, "logprobs": True}.items()
+    assert [message["role"] for message in result["messages"]] == ["system", "user"]
+    assert (reply.cut, reply.prompt_tokens) == (0, _tokens(server, result))
 
 
 async def test_a_long_page_loses_its_middle_by_tokens(server, ask):
@@ -57,7 +57,7 @@ async def test_a_long_page_loses_its_middle_by_tokens(server, ask):
     assert text.endswith("w1998 w1999")
     assert "tokens left out]" in text
     assert 590 <= reply.prompt_tokens <= 600
-    assert reply.prompt_tokens == _tokens(server, server.asked[0])
+    assert reply.prompt_tokens == _tokens(server, server.requests[0])
     assert reply.cut > 3000
 
 
@@ -80,7 +80,7 @@ async def test_the_models_own_limit_counts_where_it_is_lower(ask):
 async def test_a_task_that_is_longer_than_the_model_takes_is_no_answer(server, ask):
     with pytest.raises(OrmError, match="can't be cut to 600 tokens"):
         await ask(server, OrmPrompt(WORDS, "click", "a page"), max_tokens=600)
-    assert server.asked == []
+    assert server.requests == []
 
 
 async def test_another_server_lists_words_and_the_models_files_count(ask, tmp_path):
@@ -90,8 +90,8 @@ async def test_another_server_lists_words_and_the_models_files_count(ask, tmp_pa
         reply = await ask(server, OrmPrompt("Buy.", "click", WORDS), model=str(folder), max_tokens=500)
     assert reply.probability.yes == pytest.approx(0.75)
     assert 490 <= reply.prompt_tokens <= 500
-    assert "logprob_token_ids" not in server.asked[0]
-    assert server.asked[0]["top_logprobs"] == 20
+    assert "logprob_token_ids" not in server.requests[0]
+    assert server.requests[0]["top_logprobs"] == 20
 
 
 async def test_without_any_tokenizer_it_says_what_to_do(ask):
@@ -102,7 +102,7 @@ async def test_without_any_tokenizer_it_says_what_to_do(ask):
 
 
 @pytest.mark.parametrize(
-    ("answer", "said", "unavailable"),
+    ("answer", "reply", "unavailable"),
     [
         ({"The": 0.9}, "neither YES nor NO", False),
         ({}, "no log-probabilities", False),
@@ -111,9 +111,9 @@ async def test_without_any_tokenizer_it_says_what_to_do(ask):
     ],
     ids=str,
 )
-async def test_what_can_not_be_read_is_an_error_and_no_probability(server, ask, answer, said, unavailable):
+async def test_what_can_not_be_read_is_an_error_and_no_probability(server, ask, answer, reply, unavailable):
     server.answers.append(answer)
-    with pytest.raises(OrmError, match=said) as error:
+    with pytest.raises(OrmError, match=reply) as error:
         await ask(server)
     assert error.value.unavailable is unavailable
 
@@ -121,7 +121,7 @@ async def test_what_can_not_be_read_is_an_error_and_no_probability(server, ask, 
 async def test_a_request_that_is_not_answered_is_repeated(server, ask):
     server.answers.extend([503, 503])
     assert (await ask(server, retries=2)).probability.yes == pytest.approx(0.75)
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 async def test_a_model_that_the_server_does_not_have_is_named(server, ask):
@@ -132,7 +132,7 @@ async def test_a_model_that_the_server_does_not_have_is_named(server, ask):
 async def test_own_words_for_the_role_are_sent(server, ask):
     await ask(server, system_prompt="Judge.")
     await ask(server)
-    assert [asked["messages"][0]["content"] for asked in server.asked] == ["Judge.", SYSTEM]
+    assert [request["messages"][0]["content"] for request in server.requests] == ["Judge.", SYSTEM]
 
 
 async def test_the_key_is_sent_and_not_told(server, ask, monkeypatch):
@@ -161,8 +161,8 @@ def test_what_is_no_address_is_named(wrong):
         OrmClient(OrmSettings(base_url=wrong))
 
 
-def _tokens(server, asked):
-    return FRAME + sum(len(server.ids_of(message["content"])) for message in asked["messages"])
+def _tokens(server, requested):
+    return FRAME + sum(len(server.ids_of(message["content"])) for message in requested["messages"])
 
 
 @pytest.mark.parametrize(("restart_timeout", "refused"), [(10.0, 3), (0.0, 1)])

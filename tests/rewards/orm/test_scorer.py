@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.made import CRASHED
+from tests.records.builders import CRASHED
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL, OrmServer
@@ -28,9 +28,9 @@ async def server():
 
 @pytest.fixture
 def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    return made
+    run_dir = RunDir(tmp_path / "run")
+    create_or_open(run_dir, load())
+    return run_dir
 
 
 @pytest.fixture
@@ -50,21 +50,21 @@ def score(run, server):
 
 
 def fill(run, *trajectories):
-    for made in trajectories:
-        append(run, made)
+    for trajectory in trajectories:
+        append(run, trajectory)
 
 
-def said(run):
-    found = read_judgements(run, Split.TRAIN, 0)
-    return {name: [(round(one.probability, 4), one.success) for one in of_one] for name, of_one in found.items()}
+def stored_scores(run):
+    judgements = read_judgements(run, Split.TRAIN, 0)
+    return {name: [(round(one.probability, 4), one.success) for one in of_one] for name, of_one in judgements.items()}
 
 
 async def test_each_probability_is_stored_beside_the_decision_and_counted(run, server, score):
     fill(run, answered(0), answered(1), answered(2, outcome=SCORED))
     server.answers.extend([YES, NO, YES])
     summary = await score()
-    assert said(run) == {FIRST: [(0.75, True)], SECOND: [(0.25, False)], THIRD: [(0.75, True)]}
-    outcomes = [found.outcome for found in scan(run, Split.TRAIN, 0)]
+    assert stored_scores(run) == {FIRST: [(0.75, True)], SECOND: [(0.25, False)], THIRD: [(0.75, True)]}
+    outcomes = [trajectory.outcome for trajectory in scan(run, Split.TRAIN, 0)]
     assert [outcome.reward for outcome in outcomes] == [1.0, 0.0, 0.0]
     assert [score.source for score in outcomes[2].scores] == ["environment", "orm"]
     known = {"scored": 3, "asked": 3, "successes": 2, "unreadable": 0, "cut": 0, "model": MODEL, "threshold": 0.5}
@@ -82,7 +82,7 @@ async def test_what_the_model_has_scored_is_not_asked_again(run, server, score):
     await score()
     for selection in (None, ScoringSelection.ALL):
         assert (await score(selection))["scored"] == 0
-    assert (len(server.asked), said(run)) == (1, {FIRST: [(0.75, True)]})
+    assert (len(server.requests), stored_scores(run)) == (1, {FIRST: [(0.75, True)]})
 
 
 async def test_what_can_not_be_read_is_no_success_and_is_asked_again(run, server, score):
@@ -90,12 +90,12 @@ async def test_what_can_not_be_read_is_no_success_and_is_asked_again(run, server
     server.answers.extend([NOISE, YES])
     summary = await score()
     assert summary.items() >= {"scored": 1, "unreadable": 1, "successes": 1, "success_rate": 1.0}.items()
-    assert said(run) == {SECOND: [(0.75, True)]}
+    assert stored_scores(run) == {SECOND: [(0.75, True)]}
     assert next(iter(scan(run, Split.TRAIN, 0))).outcome.reward is None
     assert "neither YES nor NO" in score.events[0]["failure_detail"]
     assert "1 without an answer" in format_score_summary(summary)
     assert (await score())["scored"] == 1
-    assert said(run)[FIRST] == [(0.75, True)]
+    assert stored_scores(run)[FIRST] == [(0.75, True)]
 
 
 async def test_another_threshold_decides_anew_without_asking(run, server, score):
@@ -103,9 +103,9 @@ async def test_another_threshold_decides_anew_without_asking(run, server, score)
     server.answers.extend([YES, NO])
     await score()
     summary = await score(threshold=0.8)
-    assert (summary["scored"], summary["asked"], len(server.asked)) == (1, 0, 2)
-    assert said(run) == {FIRST: [(0.75, True), (0.75, False)], SECOND: [(0.25, False)]}
-    assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [0.0, 0.0]
+    assert (summary["scored"], summary["asked"], len(server.requests)) == (1, 0, 2)
+    assert stored_scores(run) == {FIRST: [(0.75, True), (0.75, False)], SECOND: [(0.25, False)]}
+    assert [trajectory.outcome.reward for trajectory in scan(run, Split.TRAIN, 0)] == [0.0, 0.0]
     assert "1 decided anew" in format_score_summary(summary)
 
 
@@ -115,7 +115,7 @@ async def test_another_model_scores_only_what_is_asked_for(run, server, score):
     await score(ids=(FIRST,))
     assert (await score(model="another"))["scored"] == 1
     assert (await score(ids=(FIRST,), model="another"))["scored"] == 1
-    assert {name: len(found) for name, found in said(run).items()} == {FIRST: 2, SECOND: 1}
+    assert {name: len(result) for name, result in stored_scores(run).items()} == {FIRST: 2, SECOND: 1}
 
 
 async def test_a_failure_and_an_empty_episode_are_not_scored(run, score, server):
@@ -142,13 +142,13 @@ async def test_a_model_that_never_answers_ends_it_with_a_hint(run, server, score
     with pytest.raises(WebGymError, match="2 answers in a row can't be used: neither YES nor NO") as error:
         await score()
     assert "orm.model" in error.value.hint
-    assert said(run) == {}
+    assert stored_scores(run) == {}
 
 
 async def test_several_at_once_score_each_once(run, server, score):
     fill(run, *(answered(number) for number in range(10)))
     assert (await score(concurrency=4))["scored"] == 10
-    assert {len(found) for found in said(run).values()} == {1}
+    assert {len(item) for item in stored_scores(run).values()} == {1}
 
 
 def test_what_is_not_there_is_named(run):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, step, trajectory
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
@@ -42,8 +42,8 @@ def judgement(of: Trajectory, success: bool | None, at: int, **changes: object) 
 
 def outcomes(run: RunDir) -> dict[str, tuple[object, ...]]:
     with open_index(run) as index:
-        found = index.rows("SELECT id, reward, failure, success FROM trajectories ORDER BY id")
-        return {row["id"]: (row["reward"], row["failure"], row["success"]) for row in found}
+        rows = index.rows("SELECT id, reward, failure, success FROM trajectories ORDER BY id")
+        return {row["id"]: (row["reward"], row["failure"], row["success"]) for row in rows}
 
 
 def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
@@ -57,10 +57,10 @@ def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
 
 def test_several_runs_are_one_table_and_judgements_stay_in_theirs(tmp_path):
     first, second, empty = (RunDir(tmp_path / name) for name in "abc")
-    made = trajectory(0, task=WEB, outcome=OPEN)
+    episode = trajectory(0, task=WEB, outcome=OPEN)
     for run in (first, second):
-        append(run, made)
-    append_judgement(second, Split.TRAIN, 0, judgement(made, True, 1))
+        append(run, episode)
+    append_judgement(second, Split.TRAIN, 0, judgement(episode, True, 1))
     with open_index(first, empty, second, second) as index:
         rows = list(index.rows("SELECT run, id, success, judged_by FROM trajectories ORDER BY run"))
         steps = index.one("SELECT count(*) AS n, count(DISTINCT run) AS runs FROM steps")
@@ -68,7 +68,7 @@ def test_several_runs_are_one_table_and_judgements_stay_in_theirs(tmp_path):
         (str(first.root), None, None),
         (str(second.root), True, "judge"),
     ]
-    assert {row["id"] for row in rows} == {made.id}
+    assert {row["id"] for row in rows} == {episode.id}
     assert steps == {"n": 4, "runs": 2}
 
 
@@ -89,8 +89,8 @@ def test_a_run_without_trajectories_has_an_empty_index(run):
 
 def test_a_row_tells_what_the_line_says(run):
     outcome = Outcome(reward=1.0, stop=Stop.ANSWERED, answer="42", scores=(Score(source="environment", value=0.5),))
-    made = trajectory(7, iteration=1, task=WEB, outcome=outcome, split=Split.TEST, attempt=2)
-    append(run, made)
+    episode = trajectory(7, iteration=1, task=WEB, outcome=outcome, split=Split.TEST, attempt=2)
+    append(run, episode)
     with open_index(run) as index:
         (row,) = index.rows("SELECT * FROM trajectories")
         steps = list(index.rows("SELECT * FROM steps ORDER BY step"))
@@ -100,19 +100,23 @@ def test_a_row_tells_what_the_line_says(run):
     assert (row["steps"], row["stop"], row["failure"], row["judged"]) == (2, "answered", None, None)
     assert row["started_at"] == datetime(2026, 1, 2, 3, 4, 5)
     assert [step["step"] for step in steps] == [0, 1]
-    assert steps[1]["screenshot"] == made.steps[1].observation.screenshot.sha256
+    assert steps[1]["screenshot"] == episode.steps[1].observation.screenshot.sha256
     assert (steps[0]["action"], steps[0]["page_changed"], steps[0]["page_site"]) == ("click", True, "a")
 
 
 def test_what_was_sampled_from_can_be_asked_for(run):
-    told = Sampling(temperature=0.7, top_k=2, top_p=0.99, logprobs="processed")
-    append(run, trajectory(0, sampling=told))
+    sampling = Sampling(temperature=0.7, top_k=2, top_p=0.99, logprobs="processed")
+    append(run, trajectory(0, sampling=sampling))
     append(run, trajectory(1, sampling=Sampling(temperature=0)))
     append(run, trajectory(2))
     with open_index(run) as index:
-        found = [row["sampling"] for row in index.rows("SELECT sampling FROM trajectories ORDER BY id")]
+        samplings = [row["sampling"] for row in index.rows("SELECT sampling FROM trajectories ORDER BY id")]
         assert [place.id for place in index.places("sampling.temperature = 0")] == ["train-0000-00001"]
-    assert [value and Sampling.model_validate(value) for value in found] == [told, Sampling(temperature=0), None]
+    assert [value and Sampling.model_validate(value) for value in samplings] == [
+        sampling,
+        Sampling(temperature=0),
+        None,
+    ]
 
 
 def test_an_index_of_another_version_is_built_anew(run, monkeypatch):
@@ -163,12 +167,12 @@ def test_nothing_is_written_when_nothing_was_appended(run):
 )
 @pytest.mark.parametrize("verdicts", [(), (True,), (False,), (None,), (True, False), (False, True), (True, None)])
 def test_the_newest_judgement_counts_just_as_for_the_records(run, outcome, task, verdicts):
-    made = trajectory(0, outcome=outcome, task=task)
-    append(run, made)
+    episode = trajectory(0, outcome=outcome, task=task)
+    append(run, episode)
     append(run, trajectory(1, iteration=1, outcome=OPEN, task=WEB))
     order = list(enumerate(verdicts))
     for at, verdict in reversed(order):  # the file's order is not the order of judging
-        append_judgement(run, Split.TRAIN, 0, judgement(made, verdict, at))
+        append_judgement(run, Split.TRAIN, 0, judgement(episode, verdict, at))
     assert outcomes(run) == scanned(run)
     with open_index(run) as index:
         assert [read(run, place) for place in index.places()] == [
@@ -178,23 +182,23 @@ def test_the_newest_judgement_counts_just_as_for_the_records(run, outcome, task,
 
 
 def test_of_judgements_of_one_moment_the_last_one_written_counts(run):
-    made = trajectory(0, outcome=OPEN, task=WEB)
-    append(run, made)
+    episode = trajectory(0, outcome=OPEN, task=WEB)
+    append(run, episode)
     for verdict, rank in ((True, 0), (False, 0), (True, 1)):
-        append_judgement(run, Split.TRAIN, 0, judgement(made, verdict, 1), rank)
+        append_judgement(run, Split.TRAIN, 0, judgement(episode, verdict, 1), rank)
         assert outcomes(run) == scanned(run)
-    assert outcomes(run)[made.id] == (1.0, None, True)
+    assert outcomes(run)[episode.id] == (1.0, None, True)
 
 
 def test_agreement_is_the_smallest_share_of_votes_for_the_decision(run):
-    made = trajectory(0, outcome=OPEN, task=WEB)
-    append(run, made)
+    episode = trajectory(0, outcome=OPEN, task=WEB)
+    append(run, episode)
     facts = (
         Verdict(question="a", passed=True, votes=(True, True, True, False)),
         Verdict(question="b", passed=False, votes=(False, True, False)),
         Verdict(question="c", passed=True),
     )
-    append_judgement(run, Split.TRAIN, 0, judgement(made, False, 0, facts=facts))
+    append_judgement(run, Split.TRAIN, 0, judgement(episode, False, 0, facts=facts))
     with open_index(run) as index:
         row = index.one("SELECT agreement, votes, judge_model FROM trajectories")
     assert row == {"agreement": pytest.approx(2 / 3), "votes": 3, "judge_model": "a-judge"}
@@ -345,12 +349,12 @@ def test_a_query_goes_on_while_the_index_grows(run):
     for number in range(3):
         append(run, trajectory(number))
     with open_index(run) as index:
-        found = index.rows("SELECT id FROM trajectories")
-        first = next(found)
+        rows = index.rows("SELECT id FROM trajectories")
+        first = next(rows)
         for number in range(3, 9):
             append(run, trajectory(number))
             update(run)
-        assert len([first, *found]) == 3
+        assert len([first, *rows]) == 3
         assert index.one("SELECT count(*) AS n FROM steps") == {"n": 6}
 
 
@@ -424,14 +428,14 @@ def test_a_number_that_no_column_holds_is_null_and_stops_nothing(run):
 
 
 def test_a_trajectory_is_read_without_the_numbers_that_are_not_wanted(run):
-    said = Generation(token_ids=(1, 2), logprobs=(-0.5, -1e-9, 0.0), prompt_tokens=7, finish_reason="stop")
+    generation = Generation(token_ids=(1, 2), logprobs=(-0.5, -1e-9, 0.0), prompt_tokens=7, finish_reason="stop")
     text = 'a reply that says "token_ids":[1,2] and ,"logprobs":[-0.5] itself'
-    steps = (step(0, generation=said, response=text), step(1, generation=said), step(2))
-    made = trajectory(0, steps=0).model_copy(update={"steps": steps})
-    append(run, made)
+    steps = (step(0, generation=generation, response=text), step(1, generation=generation), step(2))
+    episode = trajectory(0, steps=0).model_copy(update={"steps": steps})
+    append(run, episode)
     with open_index(run) as index:
         (place,) = index.places()
-    assert read(run, place) == made
+    assert read(run, place) == episode
     bare = read(run, place, without=("token_ids", "logprobs"))
     assert [(one.generation.token_ids, one.generation.logprobs) for one in bare.steps] == [(None, None)] * 3
     assert [one.response for one in bare.steps] == [one.response for one in steps]
@@ -441,24 +445,24 @@ def test_a_trajectory_is_read_without_the_numbers_that_are_not_wanted(run):
 
 @pytest.mark.parametrize("own", [[[1, 2], [3]], ["a]b", "c"], [{"k": [1]}]])
 def test_a_task_may_have_a_field_of_that_name_with_whatever_in_it(run, own):
-    made = trajectory(0, task=Task(id="t", start_url="http://a/", extra={"logprobs": own}))
-    append(run, made)
+    episode = trajectory(0, task=Task(id="t", start_url="http://a/", extra={"logprobs": own}))
+    append(run, episode)
     with open_index(run) as index:
         (place,) = index.places()
-    assert read(run, place, without=("logprobs",)) == made
+    assert read(run, place, without=("logprobs",)) == episode
 
 
 def test_what_is_expected_is_asked_of_the_system_once_a_line_and_a_lost_file_is_told_by_the_reading(run, monkeypatch):
-    asked = []
-    monkeypatch.setattr(os, "posix_fadvise", lambda _, *span: asked.append(span), raising=False)
+    spans = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *span: spans.append(span), raising=False)
     for number in range(3):
         append(run, trajectory(number))
     with open_index(run) as index:
         places = list(index.places())
     prefetch(run, places)
-    assert [span[:2] for span in asked] == [(place.offset, place.length) for place in places]
+    assert [span[:2] for span in spans] == [(place.offset, place.length) for place in places]
     run.part(Split.TRAIN, 0).unlink()
     prefetch(run, places)
-    assert len(asked) == 3
+    assert len(spans) == 3
     with pytest.raises(StoreError):
         read(run, places[0])

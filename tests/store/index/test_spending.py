@@ -1,6 +1,6 @@
 """What a run has spent."""
 
-from tests.records.made import trajectory
+from tests.records.builders import trajectory
 from webgym_cli.config.load import load
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split

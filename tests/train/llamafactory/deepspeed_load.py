@@ -29,8 +29,8 @@ def loaded(file, folder):
     config = HfTrainerDeepSpeedConfig(file)
     config.trainer_config_process(arguments)
     config.trainer_config_finalize(arguments, Model, 100)
-    made = DeepSpeedConfig(config.config)
-    zero = made.zero_config
+    speed_config = DeepSpeedConfig(config.config)
+    zero = speed_config.zero_config
     return {
         "stage": int(zero.stage),
         "optimizer": OffloadDeviceEnum(zero.offload_optimizer.device).value if zero.offload_optimizer else None,
@@ -38,11 +38,11 @@ def loaded(file, folder):
         "overlap": zero.overlap_comm,
         "bucket": zero.reduce_bucket_size,
         "whole_weights": zero.gather_16bit_weights_on_model_save,
-        "bf16": made.bfloat16_config.enabled,
-        "batch": made.train_batch_size,
+        "bf16": speed_config.bfloat16_config.enabled,
+        "batch": speed_config.train_batch_size,
     }
 
 
 if __name__ == "__main__":
-    found = {Path(file).name: loaded(file, sys.argv[1]) for file in sys.argv[2:]}
-    sys.stdout.write(f"RESULT {json.dumps(found)}\n")
+    by_name = {Path(file).name: loaded(file, sys.argv[1]) for file in sys.argv[2:]}
+    sys.stdout.write(f"RESULT {json.dumps(by_name)}\n")

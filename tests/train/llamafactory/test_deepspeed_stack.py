@@ -24,14 +24,14 @@ def loaded(tmp_path_factory) -> dict:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_deepspeed_takes_the_file_as_it_is_named(loaded, file):
-    made = loaded[file.name]
+    result = loaded[file.name]
     stage = int(file.stem.partition("zero")[2][0])
     offload = "cpu" if file.stem.endswith("_offload") else None
-    assert made["stage"] == stage
-    assert made["optimizer"] == offload
-    assert made["parameters"] == (offload if stage == 3 else None)
-    assert made["bf16"] is True
-    assert made["batch"] == 12
-    assert made["overlap"] is not file.stem.startswith("ds_config_cpu")
-    assert made["whole_weights"] is (stage == 3), "a checkpoint must hold whole weights under stage 3 too"
-    assert made["bucket"] > 0
+    assert result["stage"] == stage
+    assert result["optimizer"] == offload
+    assert result["parameters"] == (offload if stage == 3 else None)
+    assert result["bf16"] is True
+    assert result["batch"] == 12
+    assert result["overlap"] is not file.stem.startswith("ds_config_cpu")
+    assert result["whole_weights"] is (stage == 3), "a checkpoint must hold whole weights under stage 3 too"
+    assert result["bucket"] > 0

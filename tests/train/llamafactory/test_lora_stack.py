@@ -80,11 +80,11 @@ def test_the_published_weights_are_the_base_and_the_adapter(trained, tiny_model_
     files = [tiny_model_dir / "model.safetensors", trained.folder / "model.safetensors"]
     files.append(trained.folder / "adapter/adapter_model.safetensors")
     done = subprocess.run([train_python, "-c", CHECK, *files], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert found["worst"] < 1e-5
-    assert found["moved"] > 1e-4
-    assert all("language_model" in name for name in found["changed"]), "the vision tower is frozen"
-    assert any("q_proj" in name for name in found["changed"])
+    record = json.loads(done.stdout)
+    assert record["worst"] < 1e-5
+    assert record["moved"] > 1e-4
+    assert all("language_model" in name for name in record["changed"]), "the vision tower is frozen"
+    assert any("q_proj" in name for name in record["changed"])
 
 
 def test_what_is_published_is_a_model_like_any_other(trained, tiny_model_dir):

@@ -98,10 +98,10 @@ def test_a_run_that_was_copied_trains_on_its_own_files(ready, run):
     before = ready()
     copy = RunDir(run.root.with_name("copy"))
     shutil.copytree(run.root, copy.root)
-    found = plan_training(copy, settings_for(role=before.launch.python.parent.parent), {})
-    assert (found.launch.config["dataset_dir"], found.folder.parent) == (str(copy.dataset), copy.checkpoints)
-    assert str(run.root / "") not in json.dumps(found.to_json() | found.launch.options)
-    assert found.training == before.training
+    train_plan = plan_training(copy, settings_for(role=before.launch.python.parent.parent), {})
+    assert (train_plan.launch.config["dataset_dir"], train_plan.folder.parent) == (str(copy.dataset), copy.checkpoints)
+    assert str(run.root / "") not in json.dumps(train_plan.to_json() | train_plan.launch.options)
+    assert train_plan.training == before.training
 
 
 def test_samples_of_an_older_version_that_name_another_folder(ready, run, tmp_path):

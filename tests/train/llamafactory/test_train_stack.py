@@ -123,10 +123,10 @@ def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed):
 
 def test_a_missing_image_fails_with_its_name(trainable, images):
     run, settings = trainable(2, 200)
-    gone = next(images.glob("200-*.png"))
-    gone.unlink()
+    file = next(images.glob("200-*.png"))
+    file.unlink()
     with pytest.raises(JobError) as caught:
         train(run, settings)
-    assert gone.name in str(caught.value)
+    assert file.name in str(caught.value)
     assert "train.log" in str(caught.value)
     assert caught.value.exit_code == 4

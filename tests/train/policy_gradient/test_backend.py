@@ -41,8 +41,8 @@ def batch(run, iteration=0, policy="tiny", digest="d0", **facts):
 
 
 def settings(role, algorithm="grpo", train=None, **rl):
-    told = settings_for(role=role, train={"algorithm": algorithm} | (train or {}))
-    return told.model_copy(update={"rl": RlSettings.model_validate(rl)})
+    loaded_settings = settings_for(role=role, train={"algorithm": algorithm} | (train or {}))
+    return loaded_settings.model_copy(update={"rl": RlSettings.model_validate(rl)})
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def policy(run, version=1, algorithm="grpo", states=("actor",), **training):
     for name in states:
         (folder / "rl_state" / name).mkdir(parents=True)
     (folder / "trainer_state.json").write_text('{"global_step": 4, "max_steps": 4, "kl_coef": 0.25}')
-    made = Checkpoint.model_validate(read_json(folder / RECORD)).model_copy(update={"algorithm": algorithm})
-    write_json(folder / RECORD, made.model_dump(mode="json"))
+    saved = Checkpoint.model_validate(read_json(folder / RECORD)).model_copy(update={"algorithm": algorithm})
+    write_json(folder / RECORD, saved.model_dump(mode="json"))
     return folder
 
 
@@ -75,13 +75,13 @@ def test_the_first_training_is_fresh(planned, run, role):
     assert (plan.data.name, plan.data.parent) == (NAME, "tiny")
     assert plan.launch.argv[0] == str(role / "bin/python")
     assert plan.launch.argv[1:] == ("-m", "webgym_cli.trainer", "launch.json")
-    told = json.loads(plan.launch.text())
-    assert told["data"] == str(run.rl_data.resolve())
-    assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
-    assert told["model"]["trust_remote_code"] is False
-    assert told["trainer"]["output_dir"] == str((run.checkpoints / f"{NAME}.partial").resolve())
-    assert (told["trainer"]["seed"], told["actor"]["ppo_mini_batch_size"]) == (7, 4)
-    assert "data" not in told.get("rl", {})
+    record = json.loads(plan.launch.text())
+    assert record["data"] == str(run.rl_data.resolve())
+    assert (record["model"]["path"], record["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
+    assert record["model"]["trust_remote_code"] is False
+    assert record["trainer"]["output_dir"] == str((run.checkpoints / f"{NAME}.partial").resolve())
+    assert (record["trainer"]["seed"], record["actor"]["ppo_mini_batch_size"]) == (7, 4)
+    assert "data" not in record.get("rl", {})
     assert plan.launch.placement.nodes == 1
     assert not plan.folder.exists()
 
@@ -104,12 +104,15 @@ def test_several_processes_are_torchrun_s(planned, run):
 
 
 def test_the_steps_are_those_of_the_trainer():
-    found, divided = RlData.model_construct(trained=9, rows=14), {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}}
-    assert total_steps(RlSettings(), found) == 1
-    assert total_steps(RlSettings.model_validate(divided), found) == 6
-    assert total_steps(RlSettings(), found, webrl=True) == 2
+    rl_data, divided = (
+        RlData.model_construct(trained=9, rows=14),
+        {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}},
+    )
+    assert total_steps(RlSettings(), rl_data) == 1
+    assert total_steps(RlSettings.model_validate(divided), rl_data) == 6
+    assert total_steps(RlSettings(), rl_data, webrl=True) == 2
     critic = {"webrl": {"critic_epochs": 3}}
-    assert total_steps(RlSettings.model_validate(divided | critic), found, webrl=True) == 4 * (3 + 2)
+    assert total_steps(RlSettings.model_validate(divided | critic), rl_data, webrl=True) == 4 * (3 + 2)
 
 
 def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
@@ -160,7 +163,7 @@ def test_weights_and_moments_are_carried(planned, run, processes):
 
 
 @pytest.mark.parametrize(
-    ("reason", "how", "made"),
+    ("reason", "how", "fields"),
     [
         ("train.keep_optimizer_state is off", {"train": {"keep_optimizer_state": False}}, {}),
         ("the adapter is new", {"model": {"lora_rank": 4}}, {}),
@@ -170,8 +173,8 @@ def test_weights_and_moments_are_carried(planned, run, processes):
         ("was trained without the critic of gae", {"algorithm": "gae"}, {}),
     ],
 )
-def test_why_nothing_is_carried(planned, run, reason, how, made):
-    folder = policy(run, **made)
+def test_why_nothing_is_carried(planned, run, reason, how, fields):
+    folder = policy(run, **fields)
     batch(run, 1, folder.name)
     plan = planned(**how)
     assert (plan.mode, plan.training.carried) == ("fresh", False)
@@ -185,8 +188,8 @@ ADAPTER = {"base": "tiny", "rank": 4, "alpha": 16, "targets": "all-linear", "vis
 def test_a_lora_training_goes_on_with_its_adapter_on_the_model_below_it(planned, run, tmp_path, monkeypatch):
     monkeypatch.setattr("webgym_cli.store.adapters.policy_name", lambda run, settings: "policy")
     folder = policy(run)
-    made = Checkpoint.model_validate({**read_json(folder / RECORD), "adapter": ADAPTER})
-    write_json(folder / RECORD, made.model_dump(mode="json"))
+    saved = Checkpoint.model_validate({**read_json(folder / RECORD), "adapter": ADAPTER})
+    write_json(folder / RECORD, saved.model_dump(mode="json"))
     (folder / "adapter").mkdir()
     batch(run, 1, folder.name)
     plan = planned(model={"lora_rank": 4})
@@ -265,11 +268,11 @@ def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baselin
 
 
 def test_demonstrations_are_always_imitated(run, role):
-    told = settings(role)
-    loop = told.loop.model_copy(update={"demonstration_iterations": 1})
+    loaded_settings = settings(role)
+    loop = loaded_settings.loop.model_copy(update={"demonstration_iterations": 1})
     batch(run)
     with pytest.raises(MissingStageError, match="there is no dataset"):
-        plan_training(run, told.model_copy(update={"loop": loop}), {})
+        plan_training(run, loaded_settings.model_copy(update={"loop": loop}), {})
 
 
 def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
@@ -280,12 +283,12 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
     assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
     assert plan.launch.argv[2] == "webgym_cli.trainer"
-    told = json.loads(plan.launch.text())
-    assert (told["webrl"]["objective"], told["webrl"]["lam"], told["webrl"]["gamma"]) == ("released", 0.5, 0.9)
-    assert (told["model"]["path"], told["ref"]["path"]) == (str(newest), None)
-    assert told["critic"]["path"] == str(newest / "critic")
-    assert told["trainer"]["carry_state"] == str(newest / "rl_state")
-    assert "replay" not in told and "adv_estimator" not in told["algorithm"]
+    record = json.loads(plan.launch.text())
+    assert (record["webrl"]["objective"], record["webrl"]["lam"], record["webrl"]["gamma"]) == ("released", 0.5, 0.9)
+    assert (record["model"]["path"], record["ref"]["path"]) == (str(newest), None)
+    assert record["critic"]["path"] == str(newest / "critic")
+    assert record["trainer"]["carry_state"] == str(newest / "rl_state")
+    assert "replay" not in record and "adv_estimator" not in record["algorithm"]
     assert planned("webrl", ref={"path": "other"}).launch.config["ref"]["path"] == "other"
     changed = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"beta": 2.0})
     assert changed.training.config_digest != plan.training.config_digest

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.records.made import png, shot, trajectory
+from tests.records.builders import png, shot, trajectory
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -54,34 +54,34 @@ def sampled(tokens: ModelTokens, text: str) -> list[int]:
     return [*tokens.response_ids(text), tokens.tokenizer.token_to_id(END)]
 
 
-def served(made: Trajectory, tokens: ModelTokens, ids: dict[int, Sequence[int]] | None = None) -> Trajectory:
+def served(attempt: Trajectory, tokens: ModelTokens, ids: dict[int, Sequence[int]] | None = None) -> Trajectory:
     """Return the trajectory with what our server told of each step. `ids`: other ids than those of a step's text.
 
     What it was sampled from is the model's own distribution unless the trajectory says otherwise.
     """
     done: list[Step] = []
-    for number, step in enumerate(made.steps):
-        so_far = made.model_copy(update={"steps": (*done, step)})
+    for number, step in enumerate(attempt.steps):
+        so_far = attempt.model_copy(update={"steps": (*done, step)})
         prompt = render_step(so_far, number)
         shown = {seen.sha256: seen for one in so_far.steps for seen in one.observation.pictures}
         sizes = [(shown[sha256].width, shown[sha256].height) for sha256 in prompt.images]
-        said = tuple((ids or {}).get(number) or sampled(tokens, step.response))
+        counts = tuple((ids or {}).get(number) or sampled(tokens, step.response))
         generation = Generation(
             prompt_token_digest=digest_tokens(tokens.prompt_ids(prompt.messages, sizes)),
-            token_ids=said,
-            logprobs=tuple(-(number + 1) / 8 - place / 1024 for place in range(len(said))),
+            token_ids=counts,
+            logprobs=tuple(-(number + 1) / 8 - place / 1024 for place in range(len(counts))),
         )
         done.append(step.model_copy(update={"prompt_digest": prompt.digest, "generation": generation}))
-    return made.model_copy(update={"steps": tuple(done), "sampling": made.sampling or PLAIN})
+    return attempt.model_copy(update={"steps": tuple(done), "sampling": attempt.sampling or PLAIN})
 
 
 def talk(number: int = 0, *responses: str, pictures: Sequence[int | None] = (), **changes: Any) -> Trajectory:
     """Return a conversation with a tool: each response but the last calls it. `pictures`: widths of results' images."""
-    said = responses or (CALL, ANSWER)
+    texts = responses or (CALL, ANSWER)
     call = Action(name=ActionName.CALL, calls=(ToolCall(name="calculator", arguments={"expression": "6*7"}),))
     steps, seen = [], Observation(url="")
-    for index, response in enumerate(said):
-        last = index == len(said) - 1
+    for index, response in enumerate(texts):
+        last = index == len(texts) - 1
         action = Action(name=ActionName.ANSWER, text=response) if last else call
         steps.append(Step(index=index, observation=seen, response=response, action=action, prompt_digest="0" * 64))
         width = pictures[index] if index < len(pictures) else None
@@ -115,12 +115,12 @@ def write_plan(run: RunDir, *episodes: Episode) -> None:
 def store(run: RunDir, *trajectories: Trajectory, rank: int = 0) -> None:
     """Store trajectories, with all the pictures in them."""
     images = ScreenshotStore(run.screenshots)
-    for made in trajectories:
-        for step in made.steps:
+    for attempt in trajectories:
+        for step in attempt.steps:
             for picture in step.observation.pictures:
                 size = picture.width, picture.height
                 images.put(next(png(shade, *size) for shade in range(256) if shot(shade, *size) == picture))
-        append(run, made, rank)
+        append(run, attempt, rank)
 
 
 def settings(model: Path | str = "model", *overrides: str) -> Settings:

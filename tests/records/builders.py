@@ -102,26 +102,26 @@ def checkpoint(version: int = 1, **changes: Any) -> Checkpoint:
 
 def published(run: RunDir, settings: Settings, version: int = 1, **changes: Any) -> Checkpoint:
     """Make a folder, which tells the version in place of weights, the run's policy; return its record."""
-    made = checkpoint(version, **changes)
-    weights = run.checkpoints / f"{made.name}.partial"
+    saved = checkpoint(version, **changes)
+    weights = run.checkpoints / f"{saved.name}.partial"
     weights.mkdir(parents=True)
     (weights / "weights").write_text(str(version))
-    publish(run, settings, weights, made)
-    return made
+    publish(run, settings, weights, saved)
+    return saved
 
 
-def digested(made: Trajectory) -> Trajectory:
+def digested(episode: Trajectory) -> Trajectory:
     """Return the trajectory with the digests that its prompts have."""
     steps: list[Step] = []
-    for found in made.steps:
-        prompt = render(made.prompt, made.instruction, made.task.start_url, steps, found.observation)
-        steps.append(found.model_copy(update={"prompt_digest": prompt.digest}))
-    return made.model_copy(update={"steps": tuple(steps)})
+    for item in episode.steps:
+        prompt = render(episode.prompt, episode.instruction, episode.task.start_url, steps, item.observation)
+        steps.append(item.model_copy(update={"prompt_digest": prompt.digest}))
+    return episode.model_copy(update={"steps": tuple(steps)})
 
 
-def store_images(run: RunDir, made: Trajectory) -> None:
+def store_images(run: RunDir, episode: Trajectory) -> None:
     """Store the images that `shot` gave the trajectory's first steps."""
-    for found in made.steps:
-        picture = found.observation.screenshot
-        kept = ScreenshotStore(run.screenshots).put(png(found.index, picture.width, picture.height))
+    for item in episode.steps:
+        picture = item.observation.screenshot
+        kept = ScreenshotStore(run.screenshots).put(png(item.index, picture.width, picture.height))
         assert kept == picture

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.prepare.rl_made import ANSWER, CALL, episode, served, settings, store, talk, write_plan
-from tests.records.made import CRASHED, UNSOLVED, checkpoint
+from tests.prepare.rl_builders import ANSWER, CALL, episode, served, settings, store, talk, write_plan
+from tests.records.builders import CRASHED, UNSOLVED, checkpoint
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl import execute as stage
@@ -31,24 +31,24 @@ class Scorer:
     """Gives each token of an action the same log-probability. `broken`: after so many answers it fails."""
 
     def __init__(self, of: Callable[[Sequence[int]], float] | None = None, broken: int | None = None) -> None:
-        self.asked: list[tuple[list[int], tuple[int, ...]]] = []
+        self.requests: list[tuple[list[int], tuple[int, ...]]] = []
         self._of = of or (lambda response: SELDOM)
         self._broken = broken
 
     async def of(self, prompt: list[int], response: tuple[int, ...]) -> list[float] | None:
-        if self._broken is not None and len(self.asked) >= self._broken:
+        if self._broken is not None and len(self.requests) >= self._broken:
             raise OSError("the machine is gone")
-        self.asked.append((prompt, response))
+        self.requests.append((prompt, response))
         return [self._of(response)] * len(response)
 
     async def reach(self) -> Scorer:
         return self
 
 
-def at(made: Trajectory, iteration: int) -> Trajectory:
+def at(trajectory: Trajectory, iteration: int) -> Trajectory:
     """Return a trajectory as one of another iteration."""
-    name = made.episode.replace("-0000-", f"-{iteration:04d}-")
-    return made.model_copy(update={"id": name, "episode": name, "iteration": iteration})
+    name = trajectory.episode.replace("-0000-", f"-{iteration:04d}-")
+    return trajectory.model_copy(update={"id": name, "episode": name, "iteration": iteration})
 
 
 def demonstrations(run: RunDir, model: Path) -> RunDir:
