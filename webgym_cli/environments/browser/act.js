@@ -56,19 +56,25 @@ webgym.act = (() => {
 
   // The native list that a component replaces by what is drawn after it or around it.
   const listBehind = (found) => {
-    for (let at = found, level = 0; at && level < 4; at = parentOf(at), level++) {
-      for (const one of [at.previousElementSibling, at.firstElementChild]) {
-        if (one?.localName === "select" && one.getBoundingClientRect().width < UNSEEN) return one;
-      }
-    }
-    return null;
+    const around = [];
+    for (let at = found; at && around.length < 8; at = parentOf(at)) around.push(at.previousElementSibling, at.firstElementChild);
+    return around.find((one) => one?.localName === "select" && one.getBoundingClientRect().width < UNSEEN);
+  };
+
+  // Choose in a list that a component hides. A component that does not follow its list would keep the old choice.
+  const chooseBehind = async (list, text) => {
+    const display = () => Array.from(list.parentElement.children, (one) => (one === list ? "" : one.innerText)).join(" ");
+    const before = display(), end = performance.now() + TAKE_MS, result = choose(list, text);
+    const isShown = () => display() !== before || Array.from(list.selectedOptions).every(({ text }) => before.includes(text));
+    while (!result.error && !isShown() && performance.now() < end) await frame();
+    return result.error || isShown() ? result : { error: "the page does not show that choice; click what opens it, then the option" };
   };
 
   const select = atPoint((found, text) => {
-    const list = found?.closest("select") || found?.closest("label")?.control || listBehind(found);
+    const own = found?.closest("select") || found?.closest("label")?.control, list = own || listBehind(found);
     if (list?.localName !== "select") return { error: "there is no list of options; click what opens it, then the option" };
     list.focus();
-    return choose(list, text);
+    return list === own ? choose(list, text) : chooseBehind(list, text);
   });
 
   // Code editors: the focused element only receives keys, and the text is rendered elsewhere.
