@@ -9,7 +9,7 @@ from webgym_cli.errors import JobError
 
 
 def test_the_bare_app_has_as_many_commands_as_webgym():
-    result = CliRunner().invoke(cli_bare.environments(cli.commands()), ["--help"])
+    result = CliRunner().invoke(cli_bare.make_app(cli.commands()), ["--help"])
     assert result.stdout.count("  command-") == cli.commands() > 20
 
 

@@ -48,7 +48,7 @@ _PLAYS = {
     "jupyterlab": (
         "/lab/tree/{}.ipynb?reset",
         [
-            ["textbox", "", "open('{}.environments', 'a').write('x')"],
+            ["textbox", "", "open('{}.made', 'a').write('x')"],
             ["button", "Run this cell", None],
         ],
     ),
@@ -150,7 +150,7 @@ def read_effects(folder: Path) -> Counter[str]:
     ):
         with sqlite3.connect(folder / base) as database:
             counts.update(name for (name,) in database.execute(query))
-    counts.update({file.stem: len(file.read_text()) for file in folder.glob("*.environments")})
+    counts.update({file.stem: len(file.read_text()) for file in folder.glob("*.made")})
     return counts
 
 
