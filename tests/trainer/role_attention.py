@@ -1,8 +1,9 @@
 import unittest
 
 import torch
-from role_packing import ids, split, tiny
+from role_packing import split
 from torch import nn
+from transformers import AutoModelForCausalLM, Qwen3Config
 
 from webgym_cli.trainer.model.attention import BLOCKS, blocks, register
 from webgym_cli.trainer.model.inputs import pack
@@ -11,9 +12,25 @@ from webgym_cli.trainer.options import TrainingError
 check = unittest.TestCase()
 
 
+def tiny(attention):
+    """Return a Qwen3 of two layers with random weights."""
+    config = Qwen3Config(
+        vocab_size=90,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(1)
+    return AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32).eval()
+
+
 def test_packed_sequences_are_computed_as_if_each_stood_alone_and_so_are_their_gradients():
     register()
-    model, sequences = tiny(BLOCKS), ids()
+    model, sequences = tiny(BLOCKS), [torch.randint(90, (length,)) for length in (7, 3, 12, 1, 9)]
     packed = pack(sequences)
     logit = model(input_ids=packed.input_ids, position_ids=packed.position_ids, **packed.flash_arguments()).logits[0]
     (of_packed,) = torch.autograd.grad(logit.square().sum(), model.lm_head.weight)
