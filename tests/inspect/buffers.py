@@ -23,7 +23,7 @@ def fill_run(root: Any, *trajectories: Trajectory) -> RunDir:
 
 
 def attempt(
-    number: int, task: str, solved: bool | None, iteration: int = 0, instruction: str = "", **changes: Any
+    number: int, task: str, solved: bool | None, iteration: int = 0, task_text: str = "", **changes: Any
 ) -> Trajectory:
     """Return a test episode; `solved` None: its reward is not known. Its number is its seed."""
     outcome = SOLVED if solved else UNSOLVED
@@ -31,7 +31,7 @@ def attempt(
         outcome = UNSOLVED.model_copy(update={"reward": None})
     values = {
         "split": Split.TEST,
-        "task": Task(id=task, start_url=f"http://{task}.test/", instruction=instruction),
+        "task": Task(id=task, start_url=f"http://{task}.test/", instruction=task_text),
         "outcome": outcome,
     }
     return trajectory(number, iteration=iteration, **{**values, **changes})

@@ -150,7 +150,7 @@ def test_pass_at_k_tells_splits_iterations_and_tasks_of_one_id_apart(tmp_path):
     run = fill_run(
         tmp_path / "run",
         attempt(0, "a", solved=True),
-        attempt(1, "a", solved=True, instruction="something else"),
+        attempt(1, "a", solved=True, task_text="something else"),
         attempt(2, "a", solved=False, iteration=1),
         attempt(3, "a", solved=True, split=Split.TRAIN),
         attempt(4, "z", solved=None),

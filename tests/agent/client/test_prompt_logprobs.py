@@ -63,10 +63,10 @@ async def test_a_server_that_fails_is_named_without_the_key(server, asking, stat
 
 
 async def test_a_server_that_is_no_vllm_is_told_apart(server, asking, monkeypatch):
-    monkeypatch.setattr(server, "_told", lambda body: None)
+    monkeypatch.setattr(server, "_prompt_logprobs", lambda body: None)
     with pytest.raises(WebGymError, match="it is no vLLM"):
         await asking(server.base_url).of([1], (7,))
-    monkeypatch.setattr(server, "_told", lambda body: [None, {"8": {"logprob": -1.0}}])
+    monkeypatch.setattr(server, "_prompt_logprobs", lambda body: [None, {"8": {"logprob": -1.0}}])
     with pytest.raises(WebGymError, match="tokens that were sent"):
         await asking(server.base_url).of([1], (7,))
 

@@ -240,7 +240,7 @@ class BrowserSession:
         except TimeoutError as error:
             crashed = self.page in self.pages.crashed
             kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
-            raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
+            raise BoundaryError(kind, f"{doing} {str(error) or f'took longer than {limit:g} s'}") from error
         except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
             if (moved_on := self.pages.moved_on(page, error)) and may_close:
                 done = True

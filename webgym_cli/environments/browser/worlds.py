@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # The injected scripts are stored under a symbol that page scripts do not encounter.
 PAGE_JS = "window[Symbol.for('webgym')]"
 _NAME = "webgym"
-_GONE = ("cannot find context", "uniquecontextid not found")
+_REPLACED_MESSAGE = "the page replaced its document"
+_GONE = ("cannot find context", "uniquecontextid not found", _REPLACED_MESSAGE)
 _SECONDS = 1.0
 # Maximum number of successive documents in which a call is retried.
 _REPLACED = 5
@@ -71,17 +72,20 @@ class IsolatedWorlds:
         return (await self.evaluate(parameters, frame)).get("value")
 
     async def evaluate(self, parameters: dict[str, Any], frame: str = "") -> dict[str, Any]:
-        """Return the result object of an expression. A document that was replaced before the call gets a new world."""
-        for retries in reversed(range(_REPLACED)):
-            world = await self.find(frame)
-            place = {"contextId": world.context} if self.script else {}
+        """Return the result object of an expression. A document that was replaced before the call gets a new world.
+
+        Raises `TimeoutError` if each of `_REPLACED` documents was.
+        """
+        for _ in range(_REPLACED):
             try:
+                world = await self.find(frame)
+                place = {"contextId": world.context} if self.script else {}
                 answer = await world.channel.send("Runtime.evaluate", {**parameters, **place})
             except Exception as error:
                 self._worlds.pop(frame, None)
                 if frame and has_sign(error, SESSION_GONE):  # the frame is in another process now
                     self._channels.pop(frame, None)
-                if not has_sign(error, _GONE) or not retries:
+                if not has_sign(error, _GONE):
                     raise
                 continue
             if "exceptionDetails" in answer:
@@ -89,7 +93,7 @@ class IsolatedWorlds:
                 raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
             result: dict[str, Any] = answer["result"]
             return result
-        raise AssertionError  # the last turn returned or raised
+        raise TimeoutError(f"failed: {_REPLACED_MESSAGE} again and again")
 
     async def find(self, frame: str = "") -> IsolatedWorld:
         """Return the world of a frame."""
@@ -101,7 +105,11 @@ class IsolatedWorlds:
                 "Page.createIsolatedWorld", {"frameId": frame or self._main, "worldName": _NAME}
             )
             world = IsolatedWorld(channel, int(created["executionContextId"]))
-            await channel.send("Runtime.evaluate", {"expression": self.script, "contextId": world.context})
+            # A document that is being replaced may not run the script to its end.
+            complete = f"{self.script}\n;Boolean({PAGE_JS})"
+            ran = await channel.send("Runtime.evaluate", {"expression": complete, "contextId": world.context})
+            if ran["result"].get("value") is not True:
+                raise ScriptError(_REPLACED_MESSAGE)
             self._worlds[frame] = world
         return self._worlds[frame]
 
