@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +71,8 @@ def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
     command = [str(python), *(torchrun if processes > 1 else ()), SCRIPT]
     # The script's folder must not hide the standard library's modules.
     env = venv_environ(python) | {"PYTHONSAFEPATH": "1"} | ({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
+    with TemporaryFolder("doctor") as folder:
+        log = folder / "log"
         try:
             with log.open("wb") as errors:
                 done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, timeout=REPORT_SECONDS, env=env)

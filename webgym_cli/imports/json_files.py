@@ -49,7 +49,7 @@ def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:
     """
     files = [path] if path.is_file() and path.suffix in _SUFFIXES else sorted(path.rglob("*.jsonl"))
     first = {file: _read_first(file) for file in files if file.is_file()}
-    own = [file for file, value in first.items() if is_own(value)]
+    own = {file for file, value in first.items() if is_own(value)}
     return [file for file, value in first.items() if file in own or (own and value is None)]
 
 

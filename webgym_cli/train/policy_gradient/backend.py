@@ -68,12 +68,13 @@ def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) ->
 
 def refuse_filters(settings: Settings) -> None:
     """Raise `SettingsError` for filters that nothing reads: they select steps to imitate, a batch has all episodes."""
-    usual, given = (filters.model_dump(mode="json") for filters in (FilterSettings(), settings.filters))
-    set_ = [f"filters.{name}" for name in usual if given[name] != usual[name]]
-    if set_ and not settings.loop.demonstration_iterations:
+    changed = settings.filters.model_dump(exclude_defaults=True)
+    if changed and not settings.loop.demonstration_iterations:
+        name = next(iter(changed))
+        default = json.dumps(FilterSettings().model_dump(mode="json")[name])
         raise SettingsError(
-            f"{set_[0]}: train.algorithm={settings.train.algorithm} trains on all episodes of an iteration",
-            hint=f"-s {set_[0]}={json.dumps(usual[set_[0].partition('.')[2]])}, and select the tasks in tasks.train",
+            f"filters.{name}: train.algorithm={settings.train.algorithm} trains on all episodes of an iteration",
+            hint=f"-s filters.{name}={default}, and select the tasks in tasks.train",
         )
 
 
