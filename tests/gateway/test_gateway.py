@@ -151,6 +151,47 @@ async def test_a_request_that_allows_no_calls_offers_no_tools(world, path, body)
     assert ["click" in json.dumps(sent["messages"]) for sent in world.upstream.bodies] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("choice", "text", "problem"),
+    [
+        ({"tool_choice": "required"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": {"type": "function", "name": "click"}}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "required"}, CALL, None),
+        ({"parallel_tool_calls": False}, CALL, None),
+        ({"parallel_tool_calls": False}, CALL * 2, ParseErrorKind.SEVERAL_TOOL_CALLS),
+        ({}, CALL * 2, None),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+async def test_an_answer_without_the_calls_that_were_asked_for_has_no_valid_call(world, path, choice, text, problem):
+    session, world.upstream.text = await world.open(), text
+    own = ask(tools=[CLICK])
+    if path == "/v1/responses":
+        own = {"model": "policy", "input": "Go.", "tools": [{"type": "function", **CLICK["function"]}]}
+    answer = await world.post(path, session["key"], own | choice)
+    assert answer.status_code == 200, answer.text
+    assert ("call_id" in answer.text or '"tool_calls": [' in answer.text) == (problem is None)
+    await end(world, session, reward=0)
+    assert stored(world.run)[0].steps[0].parse_error is problem
+
+
+async def test_a_field_that_could_change_the_answer_is_refused_by_name(world):
+    key, messages = (await world.open())["key"], ask()["messages"]
+    fields = {
+        **{"logit_bias": {"5": 1}, "functions": [{}], "modalities": ["audio"], "structured_outputs": {"choice": ["a"]}},
+        **{"previous_response_id": "r", "conversation": "c", "prompt": {"id": "p"}, "background": True},
+        **{"n": 2, "tool_choice": "click"},
+    }
+    for path, prompt in (("/v1/chat/completions", {"messages": messages}), ("/v1/responses", {"input": "Go."})):
+        for name, value in fields.items():
+            answer = await world.post(path, key, {"model": "policy", **prompt, name: value})
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"], name in error["message"]) == (400, "invalid_value", True)
+    assert not world.upstream.bodies
+    bookkeeping = {"user": "u", "store": True, "metadata": {"a": "b"}, "reasoning_effort": "low", "logit_bias": {}}
+    assert (await world.chat(key, ask(**bookkeeping, modalities=None))).status_code == 200
+
+
 async def test_helper_calls_are_recorded_and_never_trained(world):
     session = await world.open()
     await world.chat(session["key"], ask("Act.") | {"tools": [CLICK]})

@@ -26,6 +26,7 @@ from webgym_cli.gateway.sessions import (
     recover_sessions,
 )
 from webgym_cli.imports.chat import Conversation, read_reply
+from webgym_cli.records.action import Action
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.failure import FailureKind
@@ -203,6 +204,8 @@ class Recorder:
         cut = reply.generation.finish_reason == "length"
         spec = self._spec.model_copy(update={"tools": request.schemas})
         read = ParseError(ParseErrorKind.TRUNCATED) if cut else read_reply(reply.text, spec)
+        if not isinstance(read, ParseError):
+            read = request.find_violation(len(read.calls or ()) if isinstance(read, Action) else 0) or read
         pictures = tuple(ToolResult(name="image", text="", image=shot) for shot in dict.fromkeys(shots[:-1]))
         shown = shots[-1] if shots else None
         observation = Observation(url=session.episode.task.start_url, screenshot=shown, results=pictures)

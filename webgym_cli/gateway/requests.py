@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from webgym_cli.agent.actions.action_sets import ActionSet
+from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.imports.chat import (
     MAX_ITEMS,
     ChatMessage,
@@ -20,8 +21,19 @@ from webgym_cli.imports.chat import (
 from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.tool import MAX_DEPTH, measure_depth
+from webgym_cli.records.trajectory import ParseErrorKind
 
 _MOST_IMAGES = 64
+# Fields of both dialects that are ignored: sampling parameters, which are the run's, and the client's book-keeping.
+_IGNORED = frozenset(
+    (
+        *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens", "max_output_tokens"),
+        *("frequency_penalty", "presence_penalty", "repetition_penalty", "logprobs", "top_logprobs"),
+        *("reasoning", "reasoning_effort", "verbosity", "prediction", "truncation", "max_tool_calls", "include"),
+        *("store", "metadata", "user", "safety_identifier", "service_tier", "prompt_cache_key"),
+        "prompt_cache_retention",
+    )
+)
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -44,23 +56,45 @@ class _StreamOptions(ChatPart):
     include_usage: bool = False
 
 
+class _Choice(ChatPart):
+    type: Literal["function"]
+
+
 class ChatRequest(ChatPart):
-    """A chat request; the sampling parameters are the run's, those of the request are ignored."""
+    """A chat request. Unknown fields are refused unless they are empty: they may ask for another answer."""
+
+    model_config = ConfigDict(extra="allow")
 
     model: str = Field(max_length=200)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
     tools: list[ChatTool] | None = Field(default=None, max_length=MAX_ITEMS)
-    tool_choice: Any = None
+    tool_choice: Literal["none", "auto", "required"] | _Choice | None = None
+    parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     stop: str | list[str] | None = None
     n: Literal[1] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
 
+    @model_validator(mode="after")
+    def _refuse_unknown(self) -> Self:
+        unknown = [name for name, value in (self.model_extra or {}).items() if value and name not in _IGNORED]
+        if unknown:
+            raise ValueError(f"not offered here: {', '.join(unknown)}")
+        return self
+
     @property
     def schemas(self) -> tuple[dict[str, Any], ...]:
         """The schemas of the tools that may be called."""
         return () if self.tool_choice == "none" else tuple(tool.model_dump() for tool in self.tools or ())
+
+    def find_violation(self, calls: int) -> ParseError | None:
+        """Return why an answer with this number of calls is not one that the request allows; None if it is."""
+        if self.schemas and not calls and self.tool_choice not in (None, "auto"):
+            return ParseError(ParseErrorKind.NO_TOOL_CALL, "tool_choice asks for a call")
+        if calls > 1 and self.parallel_tool_calls is False:
+            return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{calls} calls, parallel_tool_calls is false")
+        return None
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -10,14 +10,12 @@ from webgym_cli.gateway.requests import ChatRequest, RequestError, validate
 
 def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     """Return a Responses request as a chat request. Raises `RequestError`."""
-    if value.get("previous_response_id") or value.get("conversation"):
-        raise RequestError(400, "earlier responses are not kept: send the whole input", "unsupported_value")
     given = value.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list):
         raise RequestError(400, "input: a text or a list is needed", "invalid_value")
     system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
-    chat: dict[str, Any] = {name: value[name] for name in ("model", "stream", "tool_choice") if name in value}
+    chat = {name: item for name, item in value.items() if name not in ("input", "instructions", "text")}
     chat["messages"] = [*system, *(message for item in items for message in _convert_item(item))]
     if isinstance(value.get("tools"), list):
         chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
