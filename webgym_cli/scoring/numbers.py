@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +18,7 @@ _SYMBOLS = str.maketrans(
         **{"−": "-", "–": "-", "÷": "/", "\xa0": " ", "\u2009": " ", "\u202f": " ", "％": "%"},
         **{"½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}"},
         **{"×": r"\times ", "·": r"\cdot ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "},
-        **{"∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
+        **{"’": "'", "∅": r"\emptyset ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
     }
 )
 # Signs around a text that are no part of it: Markdown, quotes, and dollars or brackets around LaTeX.
@@ -45,7 +46,7 @@ _PLAIN = (
     (re.compile(r">="), r"\\ge "),
     (re.compile(r"(?<![\w.)}])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.(])"), r"\1\\frac{\2}{\3}"),
 )
-_REPEATING = re.compile(r"(\d{0,20})\.(\d{0,20})\\overline\s*\{(\d{1,20})\}")
+_REPEATING = re.compile(r"(\d{0,20})\.(\d{0,20})\\(?:overline|bar)\s*\{(\d{1,20})\}")
 _POWER = re.compile(r"\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*\{?\s*([-+]?\d{1,3})\s*\}?$")
 _NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?")
 _FRACTION = re.compile(
@@ -54,14 +55,36 @@ _FRACTION = re.compile(
 _SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
 _TIME = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-H])\)[.:]?|([A-H])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
+_NO_CHOICE = re.compile(r"\([a-h]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
+_ONES = re.findall(
+    r"\w+",
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen",
+)
+_TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
+_SPELLED = {word: number for number, word in enumerate(_ONES)} | {
+    f"{tens}{one and '-'}{one}": 10 * ten + unit
+    for ten, tens in enumerate(_TENS, 2)
+    for unit, one in enumerate(["", *_ONES[1:10]])
+}
+_WORDS = "|".join(sorted((word.replace("-", "[- ]") for word in _SPELLED), key=len, reverse=True))
+_SPELLED_NUMBER = re.compile(rf"(?:(minus|negative)\s+)?({_WORDS}|\d+)(?![\w-])", re.IGNORECASE)
+# The last `and` of a list with commas.
+_LAST_AND = re.compile(r"^([^,]+,.*?),? and (?=[^,]+$)")
 _FINE = re.compile(r"\.\d{6}")
 _CONJUNCTION = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*")
 # The name of a value: `Total = `.
 _NAME = re.compile(r"^(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no)(?![A-Za-z])|^[A-Z]{2,}$")
+# What is no product of its letters and numbers: `2h 30m`, `0x1F`, `a == b`.
+_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s+\d|(?<!\w)0[xb]\d|==")
+_RELATION = re.compile(r"=|([<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))")
+_JOIN = re.compile(r"\b(?:and|or)\b")
+# Rows of a table, whose bars are no absolute values.
+_TABLE = re.compile(r"\|.*\n.*\|")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{\w+\*?\}")
 _MATHEMATICAL = re.compile(r"[\d=+^_\\<>]")
 
@@ -92,8 +115,9 @@ class Answer:
 def answers_equal(given: str, wanted: str) -> bool:
     """Whether two texts give the same number, text (ignoring case, spaces and markup) or expression.
 
-    A percentage equals both its number and its fraction: `50%` is 50 and 0.5. An unevaluated sum or product (`48+24`)
-    never equals a number, unless the wanted answer is one, too. A unit may be missing, but not differ.
+    A percentage equals both its number and its fraction: `50%` is 50 and 0.5, but `0.25%` is not 0.25. An unevaluated
+    sum or product (`48+24`) never equals a number, unless the wanted answer is one, too. A unit may be missing, but not
+    differ.
     """
     given, wanted = _strip_markup(given), _strip_markup(wanted)
     ours, theirs = parse_answer(given, named="=" in wanted), parse_answer(wanted, named="=" in given)
@@ -106,20 +130,26 @@ def answers_equal(given: str, wanted: str) -> bool:
         return _is_same_time(*times)
     if not units_agree(ours.unit, theirs.unit):
         return False
-    if _is_equal(ours, theirs):
-        return True
     # Only where one of them is a percentage: 0.5 and 50 are not equal.
     if ours.is_percentage == theirs.is_percentage:
-        return False
+        return _is_equal(ours, theirs)
+    # 0.25% is not 0.25, which is a quarter.
+    is_share = ours.is_percentage and theirs.value is not None and abs(theirs.value) < 1
+    if not is_share and _is_equal(ours, theirs):
+        return True
     return _is_equal(ours.to_fraction(), theirs) if ours.is_percentage else _is_equal(ours, theirs.to_fraction())
 
 
 def parse_answer(text: str, *, named: bool = True) -> Answer:
     """Parse an answer. `named`: the name of a value (`Total = 5`) belongs to it."""
     text = _strip_markup(text)
-    if len(text) > _MAX_CHARACTERS:
+    if len(text) > _MAX_CHARACTERS or _TABLE.search(text):
         return Answer(" ".join(text.split()).casefold(), "", None, NO_UNIT)
-    text = _to_latex(inner[1] if (inner := _WRAPPED.fullmatch(text)) else text)
+    text = inner[1] if (inner := _WRAPPED.fullmatch(text)) else text
+    if spelled := _SPELLED_NUMBER.match(text):
+        number = _SPELLED.get(spelled[2].lower().replace(" ", "-"), spelled[2])
+        text = f"{'-' * bool(spelled[1])}{number}{text[spelled.end() :]}"
+    text = _to_latex(text)
     plain = _normalise(text)
     if not named:
         text = _NAME.sub("", text)
@@ -157,30 +187,56 @@ def _is_equal(ours: Answer, theirs: Answer) -> bool:
     # 6*7=42 and 42=6*7 are evaluated.
     if theirs.value is not None and all(map(_UNDONE.search, ours.expression.split("="))):
         return False
-    both = _is_expression(ours.expression) and _is_expression(theirs.expression)
-    return both and is_equal_latex(ours.expression, theirs.expression)
+    both = (ours.expression, theirs.expression)
+    return all(map(_is_expression, both)) and _have_same_relations(ours, theirs) and is_equal_latex(*both)
+
+
+def _have_same_relations(ours: Answer, theirs: Answer) -> bool:
+    """Whether two answers may be equal: no equation with an inequality, no `and` with `or` between inequalities.
+
+    math-verify takes both for lists.
+    """
+    kinds, others = ({bool(match[1]) for match in _RELATION.finditer(it.expression)} for it in (ours, theirs))
+    if not kinds or not others:
+        return True
+    joins, other_joins = (set(_JOIN.findall(it.text)) for it in (ours, theirs))
+    return kinds == others and (True not in kinds or not joins or not other_joins or joins == other_joins)
 
 
 def _is_expression(text: str) -> bool:
     """Whether a text may be mathematics. Words are not: math-verify would take them for products of their letters."""
-    return 0 < len(text) <= _MAX_CHARACTERS and not _WORD.search(_ENVIRONMENT.sub("", _WRAPPED.sub(r" \1 ", text)))
+    if not 0 < len(text) <= _MAX_CHARACTERS or _NO_PRODUCT.search(text):
+        return False
+    return not _WORD.search(_ENVIRONMENT.sub("", _WRAPPED.sub(r" \1 ", text)))
 
 
 def _is_same_choice(given: str, wanted: str) -> bool:
-    """Whether both name the same choice, and at least one of them nothing else: `(B)` and `B. Paris`."""
+    """Whether both name the same choice, with the same text or at least one of them without: `(B)` and `B. Paris`."""
     one, other = (_CHOICE.match(_WRAPPED.sub(r"\1 ", text).replace("\\ ", " ").strip()) for text in (given, wanted))
     if not one or not other or (one[1] or one[2]).upper() != (other[1] or other[2]).upper():
         return False
-    rests = [match.string[match.end() :].strip(" .") for match in (one, other)]
-    return not all(rests) and not any(re.search(r"\([A-H]\)|\b(?:or|and)\b", rest) for rest in rests)
+    rests = [match.string[match.end() :].strip(" .").casefold() for match in (one, other)]
+    if all(rests):
+        return rests[0] == rests[1]
+    return not any(_NO_CHOICE.search(rest) for rest in rests)
 
 
 def _is_same_time(one: re.Match[str] | None, other: re.Match[str] | None) -> bool:
-    """Whether two times are the same; one of them may lack the seconds or `a.m.`."""
+    """Whether two times are the same; one of them may lack zero seconds, or `a.m.` where its hour may need it."""
     if one is None or other is None:
         return False
-    pairs = zip(one.groups(), other.groups(), strict=True)
-    return all(a is None or b is None or a.lstrip("0").lower() == b.lstrip("0").lower() for a, b in pairs)
+    halves = {one[4], other[4]}
+    if None in halves and len(halves) > 1 and all(1 <= int(match[1]) <= 12 for match in (one, other)):
+        return _read_clock(one) % 43200 == _read_clock(other) % 43200
+    return _read_clock(one) == _read_clock(other)
+
+
+def _read_clock(time: re.Match[str]) -> int:
+    """Return a time as seconds since midnight."""
+    hour, minute, second = (int(part or 0) for part in time.group(1, 2, 3))
+    if time[4]:
+        hour = hour % 12 + 12 * (time[4].lower() == "p")
+    return 3600 * hour + 60 * minute + second
 
 
 def _strip_markup(text: str) -> str:
@@ -213,7 +269,7 @@ def _repeating_fraction(match: re.Match[str]) -> str:
 
 
 def _normalise(text: str) -> str:
-    text = " ".join(_WRAPPED.sub(r" \1 ", text).split())
+    text = _LAST_AND.sub(r"\1, ", " ".join(_WRAPPED.sub(r" \1 ", unicodedata.normalize("NFC", text)).split()))
     # Not between letters and digits: `1 2` is not 12.
     text = re.sub(r"(?<![^\W_])\s+|\s+(?![^\W_])", "", text)
     text = text.rstrip(".")

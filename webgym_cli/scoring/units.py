@@ -21,10 +21,12 @@ _FACTORS = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "b
 _OPERATORS = re.compile(
     r"\b(?:or|and|to|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
     r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sin|cos|tan|log|ln|sqrt"
-    r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false)\b"
+    r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false|ago|later|earlier|before|after)\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "left", "remaining", "more", "each", "all", "off"})
+# A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
+_PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
 _WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|mathbf)\s*\{([^{}\\]*)\}")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
@@ -55,17 +57,13 @@ def units_agree(ours: Unit, theirs: Unit) -> bool:
     one, other = ours[0], theirs[0]
     if not one or not other:
         return True
-    if one & _KNOWN or other & _KNOWN or _is_compound(one) or _is_compound(other):
-        return one <= other or other <= one
-    return bool(one & other)
-
-
-def _is_compound(words: frozenset[str]) -> bool:
-    return any("^" in word or "/" in word for word in words)
+    return one <= other or other <= one
 
 
 def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     """Return the unit that a text names; None if it may be something else, such as a variable."""
+    if _PROPER.search(text):
+        return None
     text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", text.lower().strip(" ."))
     if _OPERATORS.search(text):
         return None
