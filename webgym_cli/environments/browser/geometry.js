@@ -5,9 +5,8 @@ webgym.geometry = (() => {
   const { coversOf, limitsOf } = webgym.covers;
   const EDGE = 3;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
-  // The search for the edge of what covers an element: probes this many pixels apart, halvings between two of them, the
-  // inset of the last one, and the share of a side from which on nothing is cut.
-  const PROBE = 48, MOST_PROBES = 6, HALVINGS = 6, INSET = 2, LESS = 0.9;
+  // The share of a side from which on nothing is cut.
+  const LESS = 0.9;
   // Pixels by which a click may land beside its point.
   const ROUNDING = 1;
 
@@ -97,32 +96,31 @@ webgym.geometry = (() => {
   const opaqueOnly = memo((element) => find(element, false)), anyOpacity = memo((element) => find(element, true));
   const place = (element, transparent = false) => (transparent ? anyOpacity : opaqueOnly)(element);
 
-  // The part of a box around its click point in which the element is seen, not what covers it.
+  // The part of a box around its click point in which the element is seen, not what covers it: up to the boxes over it
+  // beside, above and below the point. Those over the shapes of a picture are those over the picture.
   const visiblePart = ({ face, aim, box, point }) => {
-    const covers = coversOf(face, box);
-    if (covers?.length === 0) return box;
-    const sees = (x, y) => Boolean(reachAt(face, covers, x, y));
-    const [x, y] = point, right = box.left + box.width, bottom = box.top + box.height;
-    if (aim || !within(point, box)) return box;
-    const reach = (from, far, isSeen) => {
-      const steps = Math.min(MOST_PROBES, Math.max(1, Math.floor(Math.abs(far - from) / PROBE)));
-      let seen = from, hidden = null;
-      for (let step = 1; step <= steps && hidden === null; step++) {
-        const at = from + (far - from) * step / steps;
-        if (isSeen(at)) seen = at;
-        else hidden = at;
+    const covers = aim || !within(point, box) ? [] : coversOf(face.ownerSVGElement || face, box) || [];
+    const [x, y] = point;
+    let { left, top } = box, right = left + box.width, bottom = top + box.height;
+    for (const cover of covers.filter((one) => hides(one, face, box))) {
+      const [end, foot] = [cover.left + cover.width, cover.top + cover.height];
+      if (cover.top <= y && y <= foot) {
+        if (end <= x) left = Math.max(left, end);
+        if (cover.left >= x) right = Math.min(right, cover.left);
       }
-      if (hidden === null) return far;
-      for (let turn = 0; turn < HALVINGS; turn++) {
-        const middle = (seen + hidden) / 2;
-        [seen, hidden] = isSeen(middle) ? [middle, hidden] : [seen, middle];
+      if (cover.left <= x && x <= end) {
+        if (foot <= y) top = Math.max(top, foot);
+        if (cover.top >= y) bottom = Math.min(bottom, cover.top);
       }
-      return seen;
-    };
-    const across = (far) => reach(x, far, (at) => sees(at, y)), down = (far) => reach(y, far, (at) => sees(x, at));
-    const left = across(box.left + INSET) - INSET, top = down(box.top + INSET) - INSET;
-    const width = across(right - INSET) + INSET - left, height = down(bottom - INSET) + INSET - top;
+    }
+    const [width, height] = [right - left, bottom - top];
     return width < box.width * LESS || height < box.height * LESS ? { left, top, width, height } : box;
+  };
+
+  // Whether a click at the middle of what a cover shares with a box reaches something else than the element.
+  const hides = (cover, element, box) => {
+    const { left, top, width, height } = intersect(cover, box) || cover;
+    return !reaches(element, hitAt(left + width / 2, top + height / 2));
   };
 
   const same = (a, b) => Math.abs(a.left - b.left) < 4 && Math.abs(a.top - b.top) < 4 &&
