@@ -85,11 +85,15 @@ def main() -> None:
 def _run() -> Any:
     """Run the command and return Typer's result. The imports are here because Ctrl-C is handled by now."""
     gc.disable()  # what is imported stays: there are no cycles to look for yet
+    # Else pydantic looks for plug-ins of its own in the metadata of all installed packages.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from typer.main import get_command
 
     from webgym_cli.cli.app import build_app
 
     command = get_command(build_app(*sys.argv[1:2]))
+    gc.freeze()
+    gc.set_threshold(5_000)  # 700 has the interpreter look 80 times while a command's imports go on
     gc.enable()
     return command(prog_name="webgym", standalone_mode=False)
 
