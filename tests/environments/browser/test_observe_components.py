@@ -234,6 +234,47 @@ CASES = {
             ("cell", "free", "", ("in Bob",)),
         ],
     ),
+    "a list's frame with its field, and a button that shows the choice": (
+        "<div><label>City</label><div><div role=combobox tabindex=0><input tabindex=-1 placeholder='Pick one'></div>"
+        "</div></div><button aria-label=Town aria-haspopup=listbox aria-expanded=false>Oslo</button>"
+        "<i tabindex=0 aria-label=edit>Old title</i>",
+        [("combobox", "City", "", ()), ("button", "Town", "Oslo", ()), ("generic", "edit", "Old title", ())],
+    ),
+    "the buttons of a field, stars, a label by its class": (
+        "<div><label>Seats</label><p><button><i class='x-icon-minus'></i></button><input value=2><button>"
+        "<i class='x-icon-plus'></i></button></p></div><div><label>Score</label><ul>"
+        f"<b onclick=1 style='{ICON}'></b><b onclick=1 style='{ICON}'></b></ul></div><div><div class=item-label>Born"
+        "</div><p><input placeholder='Pick a day'></p></div>",
+        [
+            ("button", "minus", "", ()),
+            ("textbox", "Seats", "2", ()),
+            ("button", "plus", "", ()),
+            ("generic", "Score", "", ("1 of 2",)),
+            ("generic", "Score", "", ("2 of 2",)),
+            ("textbox", "Born", "", ()),
+        ],
+    ),
+    "a box for all rows; a tree's item with a box of its own": (
+        "<table><tr><th><input type=checkbox><th>Name</tr></table><div role=treeitem style='width:200px'>"
+        "<b role=button tabindex=0 aria-label='expand'>+</b><label><input type=checkbox></label>Fruit</div>",
+        [
+            ("checkbox", "select all", "", ("unchecked",)),
+            ("treeitem", "Fruit", "", ()),
+            ("button", "expand", "", ()),
+            ("checkbox", "Fruit", "", ("unchecked",)),
+        ],
+    ),
+    "rows that can be chosen, in a header that is moved": (
+        "<div onclick=1 style='cursor:default;width:200px'><div ondragover='event.preventDefault()' ondrop=1>"
+        "<b role=columnheader aria-sort=none>Name</b><b role=columnheader aria-sort=none>Age</b></div></div>"
+        "<div role=treegrid><div role=row aria-selected=false><div role=gridcell>Ann</div></div></div>",
+        [
+            ("columnheader", "Name", "", ()),
+            ("columnheader", "Age", "", ()),
+            ("generic", "NameAge", "", ()),
+            ("gridcell", "row 1, column 1", "Ann", ()),
+        ],
+    ),
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",

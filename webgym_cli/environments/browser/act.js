@@ -1,12 +1,13 @@
 // Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { atOnce, matches, oneLine: shown, parentNode, parentOf, rootOf, treeOf } = webgym.names;
+  const { matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { frame } = webgym.waits;
+  const { hasChanged, isApart, scrollable, watch } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
-  const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
-  const { boxOf, pointOf } = webgym.geometry;
-  const MOVE_MS = 200, TAKE_MS = 300, UNSEEN = 4, MOST_PRESSES = 200;
+  const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
+  const { boxOf } = webgym.geometry;
+  const TAKE_MS = 300, UNSEEN = 4, MOST_PRESSES = 200;
 
   const focused = () => {
     let element = document.activeElement;
@@ -57,7 +58,7 @@ webgym.act = (() => {
   // The native list that a component replaces by what is drawn after it or around it.
   const listBehind = (found) => {
     const around = [];
-    for (let at = found; at && around.length < 8; at = parentOf(at)) around.push(at.previousElementSibling, at.firstElementChild);
+    for (let at = found; at && around.length < 12; at = parentOf(at)) around.push(at.previousElementSibling, at.nextElementSibling, at.firstElementChild);
     return around.find((one) => one?.localName === "select" && one.getBoundingClientRect().width < UNSEEN);
   };
 
@@ -81,7 +82,7 @@ webgym.act = (() => {
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const MOVED = "[role=slider],[role=checkbox],[role=radio],[role=switch],[type=checkbox],[type=radio]";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
-  let prepared = false, target = null, before = "", sections = [], planned = null, apart = Infinity, presses = 0;
+  let prepared = false, idle = null, target = null, before = "", sections = [], planned = null, apart = Infinity, presses = 0;
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
   const held = (field) => {
@@ -111,16 +112,30 @@ webgym.act = (() => {
     return took || field.value === text ? { done: true } : { error: `the field took ${field.value} instead of ${shown(text)}` };
   };
 
+  // The one slider that has its handle in the track at a point.
+  const sliderAt = (found) => {
+    const sliders = found?.parentElement?.querySelectorAll("[role=slider],input[type=range]") || [];
+    return sliders.length === 1 ? sliders[0] : null;
+  };
+
+  const FOCUSABLE = "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]";
+  const focusAt = atPoint((found) => {
+    const around = found?.closest(FOCUSABLE);
+    (around && matches(around, "[role=slider],input") ? around : sliderAt(found) || around)?.focus();
+    return {};
+  });
+
   // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: select
   // all
   // of its text with keys first.
   const prepare = ([x, y], text, append = false) => {
-    [prepared, target, planned] = [true, null, null];
+    [prepared, idle, target, planned] = [true, null, null, null];
     let field = deepest(x, y);
     if (isOpaque(field)) return { frame: numberOf(field) };
     const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
+    if (!focused() || focused() === document.body) sliderAt(deepest(x, y))?.focus();
     field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);
@@ -141,7 +156,11 @@ webgym.act = (() => {
       return towards(text);
     }
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
-    if (!isField && !field?.isContentEditable && !editor) return { typing: true, empty: true };
+    if (!isField && !field?.isContentEditable && !editor) {
+      idle = matches(deepest(x, y) || document.body, "body,canvas") ? null : field; // a canvas may draw what is typed
+      if (idle) watch([x, y]);
+      return { typing: true, empty: true };
+    }
     target = field;
     before = append ? "" : bare(held(field));
     if (editor) return { typing: true, editor: true, empty: append };
@@ -199,7 +218,8 @@ webgym.act = (() => {
   const typed = async (text) => {
     const end = performance.now() + TAKE_MS;
     while (check(text).error && performance.now() < end) await frame(); // editors draw it in the next frames
-    return check(text);
+    const result = check(text);
+    return result.error || !idle || idle !== focused() || (await hasChanged()).changed ? result : { error: "nothing changed: what is there takes no text" };
   };
 
   const check = (text) => {
@@ -227,72 +247,7 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  const canScroll = (element, down) => element.scrollHeight > element.clientHeight + 1 &&
-    (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
-    (element === element.ownerDocument.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
-      element.localName === "textarea");
-
-  // What the wheel moves at a point.
-  const scrollerAt = ([x, y], down) => {
-    let at = deepest(x, y);
-    while (at && !isOpaque(at) && !canScroll(at, down)) at = parentOf(at) || at.ownerDocument.defaultView.frameElement;
-    return at;
-  };
-
-  // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction, in
-  // whatever shadow root or frame.
-  const scrollable = (down) => atOnce(() => {
-    const middle = [innerWidth / 2, innerHeight / 2];
-    if (scrollerAt(middle, down)) return middle;
-    let best = null, most = 0;
-    for (const element of allOf(document)) {
-      if (!isOpaque(element) && !canScroll(element, down)) continue;
-      const box = boxOf(element), point = box && pointOf(element, box);
-      // what a frame of another origin can do is not known
-      const seen = point ? box.width * box.height / (isOpaque(element) ? 4 : 1) : 0;
-      if (seen > most) [best, most] = [point, seen];
-    }
-    return best || middle;
-  });
-
-  // Whether the wheel at a point moves something else than a scroll without a place does.
-  const isApart = (point, down) => {
-    const there = scrollerAt(point, down);
-    return { apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
-  };
-
-  // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
-  // origin count as changed.
-  let watched = null;
-  const watch = ([x, y], dragged = false) => {
-    watched?.end();
-    const roots = new Set([window]), start = deepest(x, y);
-    for (let at = start; at; at = parentNode(at) || at.host || at.defaultView?.frameElement) {
-      if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
-    }
-    const seen = { changed: isOpaque(start) || dragged && start?.localName === "canvas" };
-    const note = () => { seen.changed = true; };
-    const wheeled = (event) => setTimeout(() => { seen.changed ||= event.defaultPrevented; });
-    const heard = [["scroll", note], ["wheel", wheeled], ...(dragged ? ["input", "drop", "selectionchange"].map((type) => [type, note]) : [])];
-    for (const root of roots) for (const [type, hear] of heard) root.addEventListener(type, hear, { capture: true, passive: true });
-    const observer = new MutationObserver(note); // content that moves by style changes
-    observer.observe(document, { attributes: true, childList: true, subtree: true });
-    seen.end = () => {
-      observer.disconnect();
-      for (const root of roots) for (const [type, hear] of heard) root.removeEventListener(type, hear, { capture: true });
-    };
-    watched = seen;
-    return {};
-  };
-
-  const hasChanged = async () => {
-    const end = performance.now() + MOVE_MS, seen = watched;
-    while (seen && !seen.changed && performance.now() < end) await frame();
-    seen?.end();
-    return { changed: !seen || seen.changed };
-  };
-
-  return Object.freeze({ prepare, towards, paste, typed, select, options, typing, hearCopy, copied, scrollable, isApart,
+  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, scrollable, isApart,
     watch, hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

@@ -20,13 +20,6 @@ _NAMED_FILES = 20
 # Keys that copy and paste, in lower case.
 _COPY_KEYS = ("control+c", "control+x", "control+insert", "shift+delete")
 _PASTE_KEYS = ("control+v", "control+shift+v", "shift+insert")
-_FOCUS = """([x, y]) => {
-  const kinds = "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]";
-  const hit = document.elementFromPoint(x, y), around = hit?.closest(kinds);
-  // the track of a slider has its handle within
-  const parts = hit?.parentElement?.querySelectorAll("[role=slider],input[type=range]") || [];
-  (parts.length === 1 && !around?.matches("[role=slider],input") ? parts[0] : around)?.focus();
-}"""
 
 
 async def type_text(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
@@ -94,9 +87,9 @@ async def press_keys(session: BrowserSession, action: Action, point: mouse.Point
         keys = combine_keys(action.keys or ())
     except ValueError as error:
         return str(error)
-    if point is not None:
-        await session.evaluate(_FOCUS, list(point))
     script, pages = ActScript(session), session.pages
+    if point is not None:
+        await script.call_at("focusAt", point)
     if keys.lower() in _PASTE_KEYS:
         return await _paste(session, script, pages.clipboard) if pages.clipboard else "nothing was copied so far"
     is_copy = keys.lower() in _COPY_KEYS

@@ -103,9 +103,9 @@ webgym.kinds = (() => {
 
   const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role],:is([role=presentation],[role=none]) td))";
 
-  // A cell that can be selected: by the keys that move the focus among cells, or by a listener above it.
+  // A cell that can be selected: by the keys that move the focus among cells, with its row, or by a listener above it.
   const isCell = (element) => {
-    if (element.hasAttribute("tabindex") || listens(element)) return true;
+    if (element.hasAttribute("tabindex") || listens(element) || element.parentElement.hasAttribute("aria-selected")) return true;
     const grid = element.closest("[role=grid],[role=treegrid]");
     const around = parentOf(parentOf(grid) || grid);
     for (let at = parentOf(element); at && at !== around; at = parentOf(at)) if (at.localName !== "body" && listens(at)) return true;

@@ -87,7 +87,7 @@ webgym.names = (() => {
     const told = (element.getAttribute("role") || "").trim().toLowerCase().split(/\s+/)[0];
     if (told && told !== "presentation" && told !== "none") return told;
     const tag = element.localName;
-    if (tag === "input" && element.getAttribute("aria-haspopup") === "listbox") return "combobox";
+    if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
     if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
     if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
@@ -110,9 +110,9 @@ webgym.names = (() => {
     return text;
   };
 
-  // The same without boxes to tick, the names of icons and the items below it, if there are other words.
+  // The same without boxes to tick, the names of icons, and a row's buttons and the items below it, if there are other words.
   const BESIDES = "svg,[role=img],[role=checkbox],[role=radio],[role=switch]," +
-    ":is([role=treeitem],[role^=menuitem]) :is([role=group],[role=menu])";
+    ":is([role=treeitem],[role^=menuitem]) :is(button,[role=button],[role=group],[role=menu])";
   const wordsOf = memo((element) => {
     const end = element.getBoundingClientRect().bottom;
     // its own popup
@@ -136,7 +136,7 @@ webgym.names = (() => {
   };
 
   // The column header of a cell, or of a field in a cell or in the header itself.
-  const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]";
+  const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]", HEADED = "th *,[role=columnheader] *";
   const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader],thead td" :
     "[role=columnheader],tr:first-child>th")));
   // Of grids that draw their header apart, by the columns' numbers.
@@ -228,12 +228,15 @@ webgym.names = (() => {
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
-    const hasOther = (one) => [one, ...inside(one, FIELDS)].some((other) => other !== element && matches(other, FIELDS));
+    const isOther = (one) => matches(one, FIELDS) && !one.contains(element) && !element.contains(one) && one.checkVisibility();
+    const hasOther = (one) => [one, ...inside(one, FIELDS)].some(isOther);
+    const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
-      const before = at.previousElementSibling, label = before?.localName === "label" ? before : before && inside(before, "label")[0];
-      if (isField && hasOther(at) || before && hasOther(before)) return null; // of several fields each has a name of its own
+      const before = at.previousElementSibling, label = before && [before, ...inside(before, labels)].find((one) => matches(one, labels));
+      // of several fields each has a name of its own, and the buttons of a field are not the field
+      if (hasOther(isField ? at : at.parentElement) || before && hasOther(before)) return null;
       if (label && !label.control) return textOf(label);
-      if (before && (label || !isField)) return null;
+      if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
     return null;
   };
@@ -276,10 +279,10 @@ webgym.names = (() => {
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
-      () => TICKED.test(role) && (headOf(element) || besideOf(element, role) || isField && element.value !== "on" && element.value),
+      () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
       () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
-      () => headOf(element) && [headOf(element), matches(element, "th *,[role=columnheader] *") && classOf(element)].filter(Boolean).join(" "),
+      () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => isField && element.id,
       () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),

@@ -25,13 +25,12 @@ webgym.observe = (() => {
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
-  const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
+  const ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
-  const MOST_FOUND = 2000;
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
   const MOST_OF_SCREEN = 0.25;
-  const THIN = 8, LOW = 60;
+  const MOST_FOUND = 2000, THIN = 8, LOW = 60;
   let marks = [], left = 0;
 
   const wordsOf = memo((element) => oneLine(webgym.names.wordsOf(element)));
@@ -154,7 +153,8 @@ webgym.observe = (() => {
     // a cell that only listens in a row that is clicked
     if (inner.sure === 1 && isRow && matches(inner.element, "td,[role=cell],[role=gridcell]")) return "inner";
     const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW;
-    if ((outer.sure < 1 || isExpander) && hasWordsBeside(outer.element, inner)) return null;
+    const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
+    if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, inner)) return null;
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
@@ -197,7 +197,7 @@ webgym.observe = (() => {
           outer.point = find.point; // only this part of it handles clicks
           outer.aim ||= find.face;
         }
-        if (drop !== "outer") break;
+        if (drop !== "outer" && (drop || !outer.isZone)) break;
       }
     }
     return found.filter((find) => !dropped.has(find));

@@ -25,6 +25,7 @@ _SCRIPTS = (
     "geometry",
     "observe",
     "waits",
+    "scrolls",
     "act",
     "html",
 )

@@ -3,10 +3,10 @@ webgym.values = (() => {
   const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
-  const FIELDS = "input:not([type=hidden]),select,textarea";
+  const FIELDS = "input:not([type=hidden]),select,textarea", LABELLED = /^(button|generic|link)$/;
   const COMPLAINTS = ":is([role=alert],[class*=error i],[class*=invalid i],[class*=feedback i]):not(form)";
   const CURRENT = "[aria-current]:not([aria-current=false],[aria-current=''])";
-  const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
+  const LONGEST = 400, UNBOUNDED = 1e15, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
   // Maximum number of levels searched for a text that tells equal names apart, and its length.
   const AROUND = 8, LONGEST_CONTEXT = 40;
 
@@ -58,7 +58,7 @@ webgym.values = (() => {
       matches(element, `${CURRENT},${CURRENT}>*`) && "current",
       element.matches(":focus") && element !== element.ownerDocument.body && "focused",
       told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
-      (role === "slider" || role === "spinbutton") && least && most && `${least} to ${most}`,
+      (role === "slider" || role === "spinbutton") && least && most && Math.max(-least, most) < UNBOUNDED && `${least} to ${most}`,
       options.length && `options: ${options.join(", ")}`,
     ].filter(Boolean).map((state) => oneLine(state, LONGEST));
   };
@@ -76,6 +76,11 @@ webgym.values = (() => {
     const isEmpty = !own || own === "collapsed" || own === "expanded";
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
     if (role === "combobox" && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
+    const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
+    if ((!own || isList) && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
+      const words = oneLine(wordsOf(element)); // what is seen, where the name is another
+      if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return words;
+    }
     if (labelBefore(element)) return shownIn(element) && oneLine(wordsOf(element));
     const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
     return text === nameOf(element) && text !== own ? "" : text;
