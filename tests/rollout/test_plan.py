@@ -16,7 +16,7 @@ from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.buffer import append
 from webgym_cli.store.plans import read_plan
 from webgym_cli.tasks.draw import SEEDS
-from webgym_cli.tasks.source import open_tasks
+from webgym_cli.tasks.source import index_tasks, open_tasks
 
 CANCELLED = Outcome(failure=FailureKind.CANCELLED)
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED)
@@ -101,6 +101,8 @@ def test_the_band_sets_the_step_limit(world, tasks):
     assert limits == {1: 1, 2: 1, 3: 1, 4: 20, 5: 20, 6: 20, 7: 30}
     limits = {episode.task.difficulty: episode.max_steps for episode in draw(tasks, settings, Split.TEST, 0, 7)}
     assert limits == {1: 30, 2: 30, 3: 30, 4: 50, 5: 50, 6: 50, 7: 9}
+    own = index_tasks("", [Task(id="a", instruction="x", difficulty=7, extra={"max_steps": 12})])
+    assert [episode.max_steps for episode in draw(own, settings, Split.TEST, 0, 1)] == [12]
 
 
 def test_owed_is_planned_less_done(world):

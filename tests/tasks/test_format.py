@@ -81,6 +81,28 @@ def test_the_reference_answer_under_both_names(fields, answer, kept):
 
 
 @pytest.mark.parametrize(
+    ("fields", "read_as"),
+    [
+        ({"id": 5}, {"id": "5"}),
+        ({"id": None}, {"id": "83e36cdc6c315013"}),
+        ({"difficulty": "Hard"}, {"difficulty": 7}),
+        ({"reference_answer": ["a", 42]}, {"reference_answer": "a|OR|42"}),
+        ({"reference_answer": 4.5}, {"reference_answer": "4.5"}),
+        ({"max_steps": "12"}, {"extra": {"max_steps": 12}}),
+    ],
+    ids=str,
+)
+def test_fields_as_other_benchmarks_write_them(fields, read_as):
+    assert read({**WEB, **fields}).model_dump(include=read_as) == read_as
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "many", 1.5])
+def test_a_step_limit_is_a_whole_number_from_1(limit):
+    with pytest.raises(BadTaskError, match="max_steps"):
+        read({**WEB, "max_steps": limit})
+
+
+@pytest.mark.parametrize(
     ("website", "address"),
     [
         ("example.com", "https://example.com"),
@@ -163,12 +185,12 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         ({"website": "http://[::1/"}, "website: 'http://[::1/' is not the address"),
         ({"website": "no domain"}, "website: 'https://no domain' is not the address"),
         ({"difficulty": 0}, "difficulty: Input should be greater than or equal to 1"),
-        ({"difficulty": "hard"}, "difficulty: Input should be a valid integer"),
+        ({"difficulty": "extreme"}, "difficulty: Input should be a valid integer"),
         ({"difficulty": 1.5}, "difficulty: Input should be a valid integer"),
         ({"difficulty": True}, "difficulty: Input should be a number, not true"),
         ({"evaluator_reference": 5}, "evaluator_reference: neither"),
         ({"evaluator_reference": [GROUPS[0], {"facts": [1]}]}, "evaluator_reference.1.facts.0: not a text"),
-        ({"definite_answer": 42}, "definite_answer: Input should be a valid string"),
+        ({"definite_answer": {"a": 42}}, "definite_answer: Input should be a valid string"),
         ({"task_id": ""}, "task_id: String should have at least 1 character"),
         ({"environment": "mars"}, "environment: there is no environment 'mars'"),
         ({"environment": ["web"]}, "environment: there is no environment"),

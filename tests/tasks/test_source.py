@@ -100,7 +100,7 @@ def test_line_ends_separators_and_a_byte_order_mark_do_not_shift_the_lines(file)
         ("[]", "a task must be a JSON object"),
         ("{}", "the field id is missing"),
         ('{"id": ""}', "id: "),
-        ('{"id": 5}', "id: "),
+        ('{"id": [5]}', "id: "),
         ('{"id": "a", "difficulty": 0}', "difficulty: "),
         ('{"id": "a", "environment": "mars"}', "environment: "),
         ('{"id": "a", "extra": 5}', "extra: "),

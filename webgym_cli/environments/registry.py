@@ -16,6 +16,7 @@ from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.scoring.check import require_checks
 from webgym_cli.scoring.shaping import require_shaping
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
+from webgym_cli.tasks.format import MAX_STEPS
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 from webgym_cli.util.registry import lazy
 
@@ -26,7 +27,9 @@ _USUAL: Mapping[ObservationKind, PromptVersion] = {"picture": PromptVersion.COMP
 
 
 def limit_by_band(settings: Settings, task: Task, split: Split) -> int:
-    """Return the step limit of the task's difficulty (`rollout.train_max_steps`, `rollout.test_max_steps`)."""
+    """Return the task's own step limit, or that of its band (`rollout.train_max_steps`, `rollout.test_max_steps`)."""
+    if isinstance(own := task.extra.get(MAX_STEPS), int):
+        return own
     limits = settings.rollout.test_max_steps if split is Split.TEST else settings.rollout.train_max_steps
     steps: int = getattr(limits, task.band.value)
     return steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,18 @@ from typing import Any
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.files import place_files
-from webgym_cli.tasks.format import load_object, parse_object
-from webgym_cli.tasks.records import BOM, ReadRecord, is_array_start, iter_records, refuse
+from webgym_cli.tasks.format import MAX_STEPS, load_object, parse_object, read_task
+from webgym_cli.tasks.records import ARCHIVES, BOM, PARQUET, TABLES, ReadRecord, is_array_start, iter_records, refuse
 from webgym_cli.tasks.registry import BadLine, BadTaskError, ConversionResult
+from webgym_cli.util.registry import suggest_name
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
-_PARQUET = b"PAR1"
-_ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b")
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = ",;\t"
+# Names of the list of records in a file that is one object.
+_LISTS = ("tasks", "data", "records", "examples", "questions")
+# What `--field` names.
+_FIELDS = (*(name for name in Task.model_fields if name != "extra"), MAX_STEPS)
 
 
 def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:
@@ -50,6 +53,55 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
     if not result.tasks and not result.bad:
         raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
     return result
+
+
+def convert_fields(path: Path, names: Mapping[str, str], start: str) -> ConversionResult:
+    """Return the tasks of records with webgym's field names, or others: our name -> theirs (`a.b`: `b` within `a`).
+
+    `start` is the start page of those that name none. Raises `UsageError` for a name that no record has.
+    """
+    if wrong := next((ours for ours in names if ours not in _FIELDS), None):
+        raise UsageError(f"--field {wrong}: a task has no such field", hint=suggest_name(wrong, _FIELDS))
+    lacking, known = set(names), dict[str, Any]()
+
+    def read(record: Mapping[str, Any], _place: str) -> Task:
+        known.update(record)
+        renamed = rename_fields(record, names)
+        lacking.difference_update(renamed)
+        if start or {"instruction", "task_name"} & renamed.keys():
+            renamed.setdefault("environment", "web")
+            if "website" not in renamed:
+                renamed.setdefault("start_url", start)
+        return read_task(renamed)
+
+    result = convert_records(path, read)
+    for ours in lacking:
+        raise UsageError(f"--field {ours}={names[ours]}: no record has it", hint=f"the fields are: {', '.join(known)}")
+    return result
+
+
+def parse_start(sites: Sequence[str]) -> str:
+    """Return the URL of `--site start=URL`; empty if there is no `--site`. Raises `UsageError`."""
+    given = dict(text.partition("=")[::2] for text in sites)
+    start = given.pop("start", "")
+    if given or (sites and not start.startswith(("http://", "https://"))):
+        raise UsageError(
+            "--site: only the start page of tasks that name none", hint="--site start=https://www.bing.com"
+        )
+    return start
+
+
+def rename_fields(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record's fields that are not empty, with our names for those that `names` has."""
+    replaced = {*names, *names.values()}
+    renamed = {key: value for key, value in record.items() if key not in replaced and value not in (None, "")}
+    for ours, theirs in names.items():
+        value: Any = record
+        for part in (theirs,) if theirs in record else theirs.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value not in (None, ""):
+            renamed[ours] = value
+    return renamed
 
 
 def _files(path: Path) -> list[Path]:
@@ -80,26 +132,33 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
     A file is JSON Lines, one JSON array or record, Parquet, or CSV or TSV (by its name). Raises `UsageError`.
     """
     content = _content(path)
-    if content.startswith(_ARCHIVES):
-        raise UsageError(f"{path}: an archive", hint=f"unpack it first: python -m zipfile -e {path} FOLDER, or gunzip")
-    if delimiter := _DELIMITERS.get(path.suffix):
-        yield from _table_records(content, delimiter)
+    if content.startswith(ARCHIVES):
+        raise UsageError(
+            f"{path}: an archive",
+            hint=f"unpack it first: python -m zipfile -e {path} FOLDER, or gunzip; save a sheet as CSV",
+        )
+    if path.suffix in TABLES:
+        yield from _table_records(content)
         return
-    if content.startswith(_PARQUET):
+    if content.startswith(PARQUET):
         yield from _parquet_records(content)
         return
     lines = content.splitlines(keepends=True)
     if not is_array_start(content) and sum(bool(line.strip()) for line in lines) > 1:
         with suppress(BadTaskError):  # one record over several lines
-            yield 1, partial(load_object, parse_object(content.removeprefix(BOM)))
+            record = parse_object(content.removeprefix(BOM))
+            values = next((record[name] for name in _LISTS if isinstance(record.get(name), list)), [record])
+            yield from ((number, partial(load_object, value)) for number, value in enumerate(values, 1))
             return
     yield from iter_records(lines)
 
 
-def _table_records(content: bytes, delimiter: str) -> Iterator[tuple[int, ReadRecord]]:
+def _table_records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
     number = 0
     try:
-        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), delimiter=delimiter, strict=True)
+        text = content.decode("utf-8-sig")
+        delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         for number, row in enumerate(rows, 1):
             if None in row:  # more fields than the header names
                 yield number, partial(refuse, f"more than {len(row) - 1} fields")

@@ -12,6 +12,7 @@ from pydantic_core import from_json
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import OR
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 from webgym_cli.util.urls import has_userinfo
@@ -24,6 +25,11 @@ WEBGYM = {
     "evaluator_reference": "rubric",
     "definite_answer": "reference_answer",
 }
+
+# Level of a task -> its number of facts, which decides its band.
+LEVELS = {"easy": 1, "medium": 4, "hard": 7}
+# Field of a task's own step limit.
+MAX_STEPS = "max_steps"
 
 _OURS = frozenset(Task.model_fields) - {"extra"}
 _DEFAULT = str(Task.model_fields["environment"].default)
@@ -62,13 +68,14 @@ def read_task(value: dict[str, Any]) -> Task:
     if "rubric" in fields:
         _take_rubric(record)
     fields.setdefault("difficulty", max(1, len(fields.get("rubric", ()))))
-    if isinstance(fields["difficulty"], bool):
-        raise BadTaskError(f"difficulty: Input should be a number, not {str(fields['difficulty']).lower()}")
+    if isinstance(given := fields["difficulty"], bool):
+        raise BadTaskError(f"difficulty: Input should be a number, not {str(given).lower()}")
+    fields["difficulty"] = LEVELS.get(str(given).casefold(), given)
     _refuse_userinfo(record)
+    _take_limit(record.extra)
     if source.complete is not None:
         source.complete(record)
-    if record.spelling:
-        _take_webgym(fields, record.spelling)
+    _complete(fields, record.spelling)
     try:
         task = Task.model_validate({**fields, "extra": record.extra})
         if source.check_task is not None:
@@ -144,15 +151,32 @@ def _take_rubric(record: TaskFields) -> None:
         record.extra.setdefault("evaluator_reference", given)
 
 
-def _take_webgym(fields: dict[str, Any], spelling: Mapping[str, str]) -> None:
-    """Normalize WebGym's fields: numeric ids become text, a missing id is generated, an empty answer becomes none."""
-    if isinstance(number := fields.get("id"), int) and not isinstance(number, bool) and "id" in spelling:
+def _take_limit(extra: dict[str, Any]) -> None:
+    """Normalize a task's own step limit. Raises `BadTaskError`."""
+    if (given := extra.get(MAX_STEPS)) is None:
+        return
+    if isinstance(given, bool) or not str(given).isdecimal() or int(given) < 1:
+        raise BadTaskError(f"{MAX_STEPS}: a whole number from 1 is needed")
+    extra[MAX_STEPS] = int(given)
+
+
+def _complete(fields: dict[str, Any], spelling: Mapping[str, str]) -> None:
+    """Numbers become texts, accepted answers one text, a missing id is generated, WebGym's empty answer is none."""
+    if _is_number(number := fields.get("id")):
         fields["id"] = str(number)
-    if "id" not in fields and "instruction" in spelling:
+    if "id" not in fields and fields.get("instruction"):
         content = "\0".join(str(fields.get(name)) for name in ("instruction", "start_url", "difficulty"))
         fields["id"] = hashlib.sha256(content.encode()).hexdigest()[:16]
-    if "reference_answer" in spelling and fields.get("reference_answer") == "":
+    answer = fields.get("reference_answer")
+    answers = answer if isinstance(answer, list) and answer else [answer]
+    if all(isinstance(one, str) or _is_number(one) for one in answers):
+        fields["reference_answer"] = OR.join(map(str, answers))
+    if answer == "" and "reference_answer" in spelling:
         del fields["reference_answer"]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _first(error: ValidationError, spelling: Mapping[str, str]) -> str:

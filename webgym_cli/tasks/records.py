@@ -9,16 +9,28 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from webgym_cli.errors import UsageError
 from webgym_cli.tasks.format import load_object, parse_object
 from webgym_cli.tasks.registry import BadTaskError
 
 # Returns a record, or raises `BadTaskError`.
 ReadRecord = Callable[[], dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
+PARQUET = b"PAR1"
+ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b")
+TABLES = (".csv", ".tsv")
 
 
 class BadArrayError(ValueError):
     """A file that starts like a JSON array is not one."""
+
+
+def require_lines(file: str, content: bytes) -> None:
+    """Raise `UsageError` if the first bytes of a file indicate a table, an archive or an object over several lines."""
+    first, _, rest = content.removeprefix(BOM).lstrip().partition(b"\n")
+    is_spread = first.rstrip() == b"{" and rest.lstrip().startswith(b'"')
+    if is_spread or content.startswith((PARQUET, *ARCHIVES)) or file.endswith(TABLES):
+        raise UsageError(f"{file}: not one task a line, as JSON", hint=f"webgym tasks convert {file} -o tasks.jsonl")
 
 
 def is_array_start(content: bytes) -> bool:

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from io import BufferedReader
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.files import place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
-from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array
+from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array, require_lines
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
 from webgym_cli.util.urls import site_of
 
@@ -105,6 +106,20 @@ def open_tasks(source: str) -> TaskSet:
         raise _unreadable(Path(source), error) from None
 
 
+def open_lines(path: Path) -> BufferedReader:
+    """Open a task file. Raises `UsageError`, also for a table, an archive or Parquet."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        require_lines(str(path), file.peek(_HEAD))
+    except UsageError:
+        file.close()
+        raise
+    return file
+
+
 def fingerprint(task: Task) -> int:
     """Return a 64-bit hash that is equal for tasks with the same instruction, URL, difficulty, site, role and check.
 
@@ -144,10 +159,9 @@ def _read_lines(path: Path, version: tuple[int, int], offsets: array[int], indic
 @lru_cache(maxsize=2)  # training and test tasks: a command makes more than one plan
 def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, offsets = Path(source), array("Q")
-    with path.open("rb") as file:
-        if is_array_start(file.read(_HEAD)):
+    with open_lines(path) as file:
+        if is_array_start(file.peek(_HEAD)):
             return index_tasks(source, _in_array(path))
-        file.seek(0)
         lines = ((offset, _check(path, number, line)) for number, offset, line in iter_numbered_lines(file))
         tasks = TaskSet(source, partial(_read_lines, path, version, offsets)).fill(lines, offsets)
     if not offsets:

@@ -70,6 +70,10 @@ def test_a_bad_record_is_2_and_nothing_is_written(convert, tmp_path):
     ("arguments", "reason"),
     [
         (["raw.json"], "--format"),
+        (["raw.json", "--format", "webarena", "--field", "id=task_id"], "--field"),
+        (["raw.json", "--field", "name=task_id"], "--field name"),
+        (["raw.json", "--field", "instruction=intent", "--field", "rubric=facts"], "--field rubric=facts"),
+        (["raw.json", "--field", "instruction=intent", "--site", "shop=http://a.test"], "--site"),
         (["raw.json", "--format", "other"], "--format"),
         (["none.json", "--format", "webarena"], "none.json: can't be read"),
         (["raw.json", "--format", "webarena"], "__SHOPPING__ is not known (give the address of the site shopping)"),
@@ -198,6 +202,47 @@ def test_a_table_is_read_whole_or_refused(convert, tmp_path, name, content, reas
         assert conversion.stderr.startswith(reason)
     else:
         assert json.loads(conversion.stdout)["instruction"] == 'Find, a "lamp"\nnow.'
+
+
+OWN = [
+    {"No": 1, "Q": {"text": "Find a lamp."}, "Gold": ["lamp", "lantern"], "Level": "hard", "url": ""},
+    {"No": 2, "Q": {"text": "Find a chair."}, "Gold": ["chair"], "Level": "easy", "url": "https://shop.example/"},
+]
+NAMES = ("id=No", "instruction=Q.text", "difficulty=Level", "start_url=url", "reference_answer=Gold")
+SHEET = "\ufeffNo;Q.text;Gold;Level;url\r\n1;Find a lamp.;lamp|OR|lantern;hard;\r\n"
+SHEET += "2;Find a chair.;chair;easy;https://shop.example/\r\n"
+
+
+@pytest.mark.parametrize("form", ["own.json", "own.parquet", "wrapped.json", "sheet.csv"])
+def test_records_of_ones_own_with_other_names(convert, tmp_path, form):
+    raw = tmp_path / form
+    if form == "own.parquet":
+        from pyarrow import Table, parquet
+
+        parquet.write_table(Table.from_pylist(OWN), raw)
+    elif form == "sheet.csv":
+        raw.write_text(SHEET, encoding="utf-8", newline="")
+    else:
+        raw.write_text(json.dumps({"version": 1, "tasks": OWN} if form == "wrapped.json" else OWN, indent=1))
+    conversion = convert(form, *(f"--field={name}" for name in NAMES), *START, "-o", "out.jsonl")
+    assert conversion.returncode == 0, conversion.stderr
+    shown = ("id", "instruction", "start_url", "environment", "difficulty", "reference_answer")
+    assert [
+        tuple(getattr(task, name) for name in shown) for task in open_tasks(str(tmp_path / "out.jsonl")).read([0, 1])
+    ] == [
+        ("1", "Find a lamp.", START[1][6:], "web", 7, "lamp|OR|lantern"),
+        ("2", "Find a chair.", "https://shop.example/", "web", 1, "chair"),
+    ]
+
+
+def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
+    (tmp_path / "own.csv").write_text("id,instruction\n1,Find\n")
+    (tmp_path / "own.json").write_text(json.dumps({"tasks": OWN}, indent=1))
+    for name in ("own.csv", "own.json"):
+        for command in (("tasks", "check"), ("tasks", "sample")):
+            refused = webgym(*command, name, cwd=tmp_path)
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert f"next: webgym tasks convert {name}" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ SubsetOpt = Annotated[
 ]
 DigestOpt = Annotated[str, typer.Option("--digest", metavar="HEX", help="Refuse tasks of another digest.")]
 ProtocolOpt = Annotated[str | None, typer.Option("--protocol", help="Judge protocol (judge.protocol).")]
-MaxStepsOpt = Annotated[int | None, typer.Option("--max-steps", min=1, help="Step limit of every task.")]
+MaxStepsOpt = Annotated[
+    int | None, typer.Option("--max-steps", min=1, help="Step limit of every task without its own.")
+]
 OutOpt = Annotated[
     Path | None,
     typer.Option("-o", "--out", metavar="DIR", help="Folder of the evaluation (default: evaluations/..., by content)."),

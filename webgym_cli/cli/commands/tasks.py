@@ -60,12 +60,20 @@ RawArg = Annotated[
     Path, typer.Argument(metavar="RAW", help="JSON file (a list, one record, or one per line), or a folder of them.")
 ]
 FormatOpt = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--format",
         metavar="webarena|gsm8k|webvoyager|...",
-        help="Format of the records, or one of your plugins'.",
+        help="Format of the records, or one of your plugins' (default: webgym's field names, or those of --field).",
         autocompletion=complete.task_formats,
+    ),
+]
+FieldOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        metavar="OURS=THEIRS",
+        help="Name of a task's field in your records, like instruction=Question; a.b is b within a. Repeatable.",
     ),
 ]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: stdout).")]
@@ -74,7 +82,8 @@ AddressOpt = Annotated[
     typer.Option(
         "--site",
         metavar="NAME=URL",
-        help="Address of a WebArena site, like shopping=http://host:7770 (default: the settings'). Repeatable.",
+        help="Address of a WebArena site, like shopping=http://host:7770 (default: the settings'); "
+        "start=URL: of tasks that name no page. Repeatable.",
     ),
 ]
 
@@ -169,13 +178,15 @@ def sample(
 @command(app)
 def convert(
     raw: RawArg,
-    format_: FormatOpt,
     options: SettingsOptions,
+    format_: FormatOpt = None,
+    field: FieldOpt = None,
     out: OutOpt = None,
     site: AddressOpt = None,
 ) -> None:
-    """Convert records of other systems into a task file.
+    """Convert a benchmark, or your own table of tasks, into a task file.
 
+    Reads JSON, JSON Lines, CSV (comma, semicolon, tab) and Parquet.
     A record that can't be scored as it is written is reported with its number, and nothing is written. Exact repeats
     are left out. Benchmarks whose terms forbid it are refused.
 
@@ -184,21 +195,30 @@ def convert(
       webgym tasks convert config_files --format webarena -c webarena -c sites.yaml > all.jsonl
       webgym tasks convert WebVoyager_data.jsonl --format webvoyager -o webvoyager.jsonl
       webgym tasks convert train.jsonl --format gsm8k -o gsm8k_train.jsonl
+      webgym tasks convert own.csv --field instruction=Question --field start_url=URL -o own.jsonl
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
     from webgym_cli.store.outputs import check_output
+    from webgym_cli.tasks.convert import convert_fields, parse_start
     from webgym_cli.tasks.registry import TASK_FORMATS
     from webgym_cli.util.files import write_atomic
 
-    settings = options.load()
-    output, converted = Output(), TASK_FORMATS.find(format_).convert(raw, settings, site or ())
+    settings, output = options.load(), Output()
+    if format_ is None:
+        hint = "--field OURS=THEIRS names your fields, --site start=URL a page, --format a published benchmark"
+        converted = convert_fields(raw, dict(text.partition("=")[::2] for text in field or ()), parse_start(site or ()))
+    elif field:
+        raise UsageError("--field: a format has its own names", hint="leave --format or --field out")
+    else:
+        hint = "fix them, then run the same command again"
+        converted = TASK_FORMATS.find(format_).convert(raw, settings, site or ())
     for bad in converted.bad:
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
     if number := len(converted.bad):
         raise UsageError(
             f"{raw}: {number} bad {'record' if number == 1 else 'records'}; nothing was written",
-            hint="fix them, then run the same command again",
+            hint=hint,
         )
     lines = [task.model_dump_json() for task in converted.tasks]
     if out is None:
@@ -223,12 +243,10 @@ def _open_source(file: str) -> Iterator[IO[bytes]]:
     if file == "-":
         yield sys.stdin.buffer
         return
-    try:
-        with Path(file).open("rb") as lines:
-            yield lines
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-        hint = "webgym tasks check FILE"
-        raise UsageError(f"{file}: the task file can't be read: {error.strerror}", hint=hint) from None
+    from webgym_cli.tasks.source import open_lines
+
+    with open_lines(Path(file)) as lines:
+        yield lines
 
 
 def _show(output: Output, report: FileReport) -> None:

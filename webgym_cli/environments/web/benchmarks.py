@@ -12,27 +12,22 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.convert import convert_records
-from webgym_cli.tasks.format import read_task
+from webgym_cli.tasks.convert import convert_records, parse_start
+from webgym_cli.tasks.format import LEVELS, read_task
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 
-# Level of a task -> its number of facts, which decides its band.
-_LEVELS = {"easy": 1, "medium": 4, "hard": 7}
 # DeepShop's parts of a query; an absent one counts as met.
 _PARTS = ("attribute", "filter", "sort")
-_START = "start"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFormat:
     """Names of the fields of one benchmark's records."""
 
-    id: str
-    instruction: str
-    start_url: str = ""
-    """Empty: its tasks name no page, `--site start=URL` gives one."""
+    fields: Mapping[str, str]
+    """Field of a task -> theirs. Without `start_url` its tasks name no page, `--site start=URL` gives one."""
     answer: str = ""
-    """Field of the reference answer."""
+    """Field of the reference answer, which may be secret."""
     parts: tuple[str, ...] = ()
     """Fields that are facts to check, where they are given."""
     rubrics: str = ""
@@ -41,32 +36,28 @@ class BenchmarkFormat:
 
 def _convert(name: str, of: BenchmarkFormat, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
     """Return the tasks of a file. Raises `UsageError` for a missing or superfluous start page."""
-    start = ""
-    if not of.start_url:
-        given = dict(text.partition("=")[::2] for text in sites)
-        if [*given] != [_START] or not (start := given[_START]).startswith(("http://", "https://")):
-            raise UsageError(f"{name}: its tasks name no start page", hint="--site start=https://www.bing.com")
-    elif sites:
+    start = parse_start(sites)
+    if not start and "start_url" not in of.fields:
+        raise UsageError(f"{name}: its tasks name no start page", hint="--site start=https://www.bing.com")
+    if start and "start_url" in of.fields:
         raise UsageError(f"--site: the tasks of {name} name their pages", hint="leave --site out")
     return convert_records(path, lambda record, _: _read_record(name, of, record, start))
 
 
 def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], start: str) -> Task:
-    for field in filter(None, (of.id, of.instruction, of.start_url)):
+    for field in of.fields.values():
         if record.get(field) in (None, ""):
             raise BadTaskError(f"{field}: is missing, this is no record of {name}")
-    if isinstance(record[of.id], bool) or not isinstance(record[of.id], str | int):
-        raise BadTaskError(f"{of.id}: a text or a whole number is needed")
-    used = {of.id, of.instruction, of.start_url, of.answer, *Task.model_fields}
+    level = str(record.get("level", record.get("difficulty"))).casefold()
+    own = {of.answer, *of.fields.values(), *Task.model_fields}
     return read_task(
         {
-            **{key: value for key, value in record.items() if key not in used},
-            "id": str(record[of.id]),
-            "instruction": record[of.instruction],
-            "start_url": record[of.start_url] if of.start_url else start,
+            "start_url": start,
+            **{key: value for key, value in record.items() if key not in own},
+            **{ours: record[theirs] for ours, theirs in of.fields.items()},
             "environment": "web",
             "benchmark": name,
-            "difficulty": _LEVELS.get(str(record.get("level", record.get("difficulty"))).casefold(), 1),
+            "difficulty": LEVELS.get(level, 1),
             "rubric": _list_facts(of, record),
             "reference_answer": _read_answer(record.get(of.answer)),
         }
@@ -97,14 +88,16 @@ def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> 
     )
 
 
-WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat("id", "ques", "web")))
-OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat("task_id", "confirmed_task", "website")))
-DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat("id", "ques", "web", parts=_PARTS)))
-WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat("id", "task_summary")))
-ODYSSEYS = TaskFormat(
-    partial(_convert, "odysseys", BenchmarkFormat("task_id", "confirmed_task", "website", rubrics="rubrics"))
-)
-ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat("id", "task", answer="answer")))
+_VOYAGER = {"id": "id", "instruction": "ques", "start_url": "web"}
+_TAIL = {"id": "id", "instruction": "task_summary"}
+_ASSISTANT = {"id": "id", "instruction": "task"}
+_MIND = {"id": "task_id", "instruction": "confirmed_task", "start_url": "website"}
+WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat(_VOYAGER)))
+OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat(_MIND)))
+DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat(_VOYAGER, parts=_PARTS)))
+WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat(_TAIL)))
+ODYSSEYS = TaskFormat(partial(_convert, "odysseys", BenchmarkFormat(_MIND, rubrics="rubrics")))
+ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat(_ASSISTANT, answer="answer")))
 # Their authors ask that the tasks never stand in plain text where a crawler or a training may read them.
 BROWSECOMP = TaskFormat(partial(_refuse, "browsecomp"))
 BU_BENCH = TaskFormat(partial(_refuse, "bu-bench"))
