@@ -184,7 +184,7 @@ def convert(
     out: OutOpt = None,
     site: AddressOpt = None,
 ) -> None:
-    """Convert a benchmark, or your own table of tasks, into a task file.
+    """Convert a benchmark or your own table into a task file.
 
     Reads JSON, JSON Lines, CSV (comma, semicolon, tab) and Parquet.
     A record that can't be scored as it is written is reported with its number, and nothing is written. Exact repeats
