@@ -91,12 +91,12 @@ def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> 
 _VOYAGER = {"id": "id", "instruction": "ques", "start_url": "web"}
 _TAIL = {"id": "id", "instruction": "task_summary"}
 _ASSISTANT = {"id": "id", "instruction": "task"}
-_MIND2WEB = {"id": "task_id", "instruction": "confirmed_task", "start_url": "website"}
+_TASKS_OM2W = {"id": "task_id", "instruction": "confirmed_task", "start_url": "website"}
 WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat(_VOYAGER)))
-OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat(_MIND2WEB)))
+OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat(_TASKS_OM2W)))
 DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat(_VOYAGER, parts=_PARTS)))
 WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat(_TAIL)))
-ODYSSEYS = TaskFormat(partial(_convert, "odysseys", BenchmarkFormat(_MIND2WEB, rubrics="rubrics")))
+ODYSSEYS = TaskFormat(partial(_convert, "odysseys", BenchmarkFormat(_TASKS_OM2W, rubrics="rubrics")))
 ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat(_ASSISTANT, answer="answer")))
 # Their authors ask that the tasks never stand in plain text where a crawler or a training may read them.
 BROWSECOMP = TaskFormat(partial(_refuse, "browsecomp"))
