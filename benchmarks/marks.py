@@ -17,10 +17,11 @@ from typing import Any
 from benchmarks.harness import Row, Series, reported, say
 from benchmarks.marks_apps import App, AppState, install, serve
 from benchmarks.marks_aside import ASIDE, install_aside
+from benchmarks.marks_by_hand import PAGES, HandState, count_by_hand
 from benchmarks.marks_cost import measure_cost
 from benchmarks.marks_labels import count_labels
 from benchmarks.marks_libraries import LIBRARIES, install_libraries
-from benchmarks.marks_states import APPS
+from benchmarks.marks_states import APPS, SERVE
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
 from webgym_cli.environments.web.environment import WebEnvironment
@@ -96,6 +97,40 @@ async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> tupl
     return counts, Row(app.name, "look_cpu_ms", looks, "plain pass over boxes and styles", passes, target=_CHEAP)
 
 
+async def _measure_by_hand(pool: WebPool, url: str, states: tuple[HandState, ...], *, show: bool) -> Counter[str]:
+    """Return the counts of a page whose controls are listed by hand."""
+    counts, environment = Counter[str](), pool.new()
+    try:
+        for state in states:
+            await _show_state(environment, url, AppState("", state.clicks))
+            found, faults = await count_by_hand(environment.session, state)
+            counts += found
+            if show:
+                say("\n    ".join([f"  {' '.join(state.clicks)}: {dict(found)}", *faults]))
+    finally:
+        await environment.close()
+    return counts
+
+
+def _rows_by_hand(name: str, counts: Counter[str]) -> list[Row]:
+    shares = {
+        "recall": 1 - counts["missed"] / counts["controls"],
+        "duplicates": counts["duplicates"] / counts["marks"],
+        "unnamed": counts["unnamed"] / counts["marks"],
+    }
+    return [
+        Row(
+            name,
+            metric,
+            Series((share,)),
+            higher_is_better=metric == "recall",
+            target=_TARGETS[metric],
+            inputs=dict(counts),
+        )
+        for metric, share in shares.items()
+    ]
+
+
 def _rows(name: str, counts: Counter[str]) -> list[Row]:
     marks, controls, labels = (max(1, counts[name]) for name in ("marks", "controls", "labels"))
     shares = {
@@ -131,6 +166,14 @@ async def _measure(folder: Path, only: list[str], *, show: bool) -> list[Row]:
                 counts, cost = await _measure_app(pool, app, url, show=show)
             rows += [*_rows(app.name, counts), cost]
             totals[app.is_aside] += counts
+        by_hand = Counter[str]()
+        for name in (name for name in PAGES if not only or name in only):
+            say(name)
+            with serve(App(name, SERVE, ()), folder) as url:
+                counts = await _measure_by_hand(pool, f"{url}/{name}.html", PAGES[name], show=show)
+            rows += _rows_by_hand(name, counts)
+            by_hand += counts
+    rows += _rows_by_hand("by hand", by_hand) if by_hand else []
     names = {False: "all", True: "kept aside"}
     return [*rows, *(row for aside, counts in totals.items() if counts for row in _rows(names[aside], counts))]
 

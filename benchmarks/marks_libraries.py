@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from benchmarks import marks_by_hand
 from benchmarks.marks_apps import App, AppState, run_command
 from benchmarks.marks_states import SERVE
 from webgym_cli.errors import JobError
@@ -12,6 +13,7 @@ from webgym_cli.errors import JobError
 PACKAGES = (
     *("esbuild@0.28", "react@18", "react-dom@18", "dayjs@1", "antd@5", "vue@3", "element-plus@2", "@xyflow/react@12"),
     *("@mantine/core@7", "@mantine/dates@7", "@mantine/hooks@7", "@hello-pangea/dnd@17", "handsontable@14"),
+    *marks_by_hand.PACKAGES,
 )
 _SOURCES = Path(__file__).parent / "libraries"
 _LOADERS = ("js=jsx", *(f"{kind}=dataurl" for kind in ("svg", "png", "gif", "woff", "woff2", "ttf", "eot")))
@@ -26,10 +28,10 @@ def install_libraries(folder: Path) -> None:
     home = folder / "libraries"
     home.mkdir(exist_ok=True)
     bundler = home / "node_modules" / ".bin" / "esbuild"
-    if not bundler.exists():
+    if not all((home / "node_modules" / package.rpartition("@")[0]).exists() for package in PACKAGES):
         options = ("--silent", "--no-audit", "--no-fund", "--legacy-peer-deps", "--prefix", str(home))
         run_command(["npm", "install", *options, *PACKAGES])
-    for source in sorted(_SOURCES.iterdir()):
+    for source in sorted((*_SOURCES.iterdir(), *marks_by_hand.SOURCES.iterdir())):
         copied, path = home / source.name, folder / f"{source.stem}.js"
         shutil.copy(source, copied)  # beside the packages that it imports
         flags = [*(f"--loader:.{loader}" for loader in _LOADERS), *(f"--define:{word}" for word in _DEFINED)]
