@@ -23,6 +23,11 @@ NO = {"webvoyager": "NOT SUCCESS", "agentrewardbench": "<success>Unsuccessful</s
 HOSTILE = (
     "I'm sorry, but I can't help with that. SUCCESS cannot be judged.",
     "UNSUCCESSFUL",
+    "❌ SUCCESS",
+    "❌\nSUCCESS",
+    "🚫 SUCCESS",
+    "Status: ❌ success",
+    "The banner\n```\nSUCCESS\n```",
     "This was NOT a SUCCESS",
     "The page says: NOT SUCCESS. Verdict: SUCCESS",
     "I choose between SUCCESS and NOT SUCCESS: SUCCESS",
@@ -184,6 +189,11 @@ def test_scores_in_the_spellings_of_models(text, yes):
         ("[NOT SUCCESS]", False),
         ("任务未完成。NOT SUCCESS", False),
         ("裁定：SUCCESS", True),
+        ("The price is shown.\n\n✅ **SUCCESS**", True),
+        ("## Verdict: **NOT SUCCESS** ❌", False),
+        ("```text\nSUCCESS\n```", True),
+        ("<|begin_of_box|>SUCCESS<|end_of_box|>", True),
+        ("<answer>NOT SUCCESS</answer>", False),
     ],
 )
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
@@ -200,6 +210,8 @@ def test_webvoyagers_verdict_stands_at_the_end(text, yes):
         "- **Thoughts**: x\n- **Status**: successful",
         "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.",
         "思考：筛选已应用。\nStatus: success",
+        "Thoughts: x\n\n**Status: success** ✅",
+        "<|begin_of_box|>Thoughts: x\nStatus: success<|end_of_box|>",
     ],
 )
 def test_a_status_in_the_spellings_of_models(text):

@@ -32,13 +32,19 @@ _END = 300
 _ELEMENTS = 300
 # Emphasis is dropped, and punctuation of other scripts is read as ASCII's: models decorate what they were asked for.
 _PLAIN = str.maketrans(dict.fromkeys("*`#")) | str.maketrans("“”„‘’：＝。！？—–_", '"""\'\':=.!?-- ')
+# Fences, a chat template's tokens, and marks that agree with the verdict beside them; others may contradict it.
+_MARKS = re.compile(
+    r"^```\w*\s*(?:\n|\Z)|<\|\w+\|>|\A\s*<(?:answer|verdict)>|</(?:answer|verdict)>\s*\Z|[✅✔✓🎉\ufe0f]"
+    r"|[❌✗✘]\s*(?=\**NOT\b|\**fail)|(NOT SUCCESS|failure)\W{1,4}[❌✗✘]",
+    re.MULTILINE,
+)
 _THEN = r"\b(?:therefore|thus|hence|so),? (?:the|my) (?:final |overall )?"
 _JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)"
 # What a verdict may follow: the judge's word for it, what pages say too only where no page is meant, a line that ended.
 _VERDICT = re.compile(
     rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
-    r"|^(?:最终)?(?:裁定|结论|结果|判定):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?|(?<![^\W\d]\n)^)"
+    r"|^(?:最终)?(?:裁定|结论|结果|判[定断]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
+    r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?|(?<![^\W\d]\n)(?<![❌✗✘]\n)^)"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -104,8 +110,8 @@ def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
 
 
 def _simplify(text: str) -> str:
-    """Return an answer without emphasis and markers of lists and quotations."""
-    lines = text.strip().translate(_PLAIN).split("\n")
+    """Return an answer without emphasis, fences, marks, and markers of lists and quotations."""
+    lines = _MARKS.sub(r"\1", text).translate(_PLAIN).strip().split("\n")
     return "\n".join(" ".join(line.lstrip(" \t>•+-").split()) for line in lines)
 
 
