@@ -149,11 +149,19 @@ PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank
 <label>Size <select name=size><option value=1>Small</option><option value=2>Large, blue</option></select></label>
 <label>Name <input name=name value=Ann></label><label>Note <textarea name=note></textarea></label>
 <label>Day <input type=date name=day></label>
-<label>Picture <input type=file name=file></label><label>Gift <input type=checkbox name=gift></label>
+<label>Picture <input type=file name=file></label><label>Paper <input type=file name=paper></label>
+<label>Gift <input type=checkbox name=gift></label>
 <label>City <input name=city list=cities></label><datalist id=cities><option>Rome</datalist>
 <div style="height: 60px; overflow: auto"><button type=button>First</button><p style="height: 400px"></p>
 <label>Terms <input type=checkbox name=terms></label></div>
 <p style="height: 2000px"></p><button>Order</button></form>"""
+
+
+DROP = """([x, y, name]) => {
+  const data = { dataTransfer: new DataTransfer(), bubbles: true, cancelable: true, clientX: x, clientY: y };
+  data.dataTransfer.items.add(new File(["x"], name));
+  for (const kind of ["dragover", "drop"]) document.elementFromPoint(x, y).dispatchEvent(new DragEvent(kind, data));
+}"""
 
 
 @pytest.fixture
@@ -168,8 +176,8 @@ async def order_form(tmp_path):
     app.router.add_get("/{path:.*}", answer)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "cat.png").write_bytes(b"cat")
-    wanted = {"size": "2", "name": "Anna", "note": "one\ntwo", "day": "2027-03-04", "file": "cat.png", "gift": "on"}
-    wanted |= {"city": "Rome", "terms": "on"}
+    wanted = {"size": "2", "name": "Anna", "note": "one\nAnna", "day": "2027-03-04", "file": "cat.png", "gift": "on"}
+    wanted |= {"city": "Rome", "terms": "on", "paper": "cat.png"}
     async with LocalServer(app, 0) as server:
         fields = {"check": "order form", "wanted": wanted, "upload_folder": str(tmp_path / "files")}
         address = f"http://{server.address}/"
@@ -199,16 +207,19 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.press("End")
         await person.type("x")
         await person.press("Backspace")
-        await person.type("a")
+        await person.view.keyboard.insert_text("a")  # as an input method does
+        await person.settled()
+        await person.press("Control+a", "Control+c")
         await person.press("Tab")  # of use only as the last action
         assert [action.split()[0] for action in await person.shown()] == ["select_option", "type", "key"]
         await person.type("one")
-        await person.press("Enter")
-        await person.type("two")
+        await person.press("Enter", "Control+v")
         await person.click("Day")  # in its middle, which is the year
         await person.type("03042027")
         await person.click("Picture")
         await person.button("cat.png")
+        await person.view.evaluate(DROP, [*await person.point("Paper"), "cat.png"])
+        await person.settled()
         await person.click("Gift", "checkbox")
         await person.click("City")  # its popup is not in the picture
         await person.button("Rome")
@@ -224,10 +235,11 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.button("Done")
         assert await job == 1
     inner = ["click", "type", "scroll", "click"]
-    assert names == ["select_option", "type", "type", "type", "upload_file", "click", *inner, "scroll", "click"]
+    files = ["upload_file", "upload_file", "click"]
+    assert names == ["select_option", "type", "type", "type", *files, *inner, "scroll", "click"]
     (kept,) = stored(run)
     assert [step.action.text for step in kept.steps if step.action.name == "type"] == [
-        *("Anna", "one\ntwo", "2027-03-04", "Rome")
+        *("Anna", "one\nAnna", "2027-03-04", "Rome")
     ]
     assert kept.final.title == "Ordered"
     with pytest.raises(UsageError, match="has a demonstration"):

@@ -1,9 +1,9 @@
 "use strict";
 // Events of a person as actions of a policy: keys and turns of the wheel that follow one another are one action.
 const KEYS_MS = 700, CLICK_MS = 250, WHEEL_MS = 300, LOOK_MS = 700, DRAG = 8;
-const at = (id) => document.getElementById(id), page = at("page");
+const at = (id) => document.getElementById(id), page = at("page"), keys = at("keys");
 let queue = Promise.resolve(), waiting = 0, playing = false, shown = "";
-let pressed = null, clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null;
+let pressed = null, clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null, copied = false;
 
 const put = (id, items) => at(id).replaceChildren(...items);
 const make = (tag, text, onclick = null) => Object.assign(document.createElement(tag), { textContent: text, type: "button", onclick });
@@ -50,7 +50,7 @@ const held = (event) => [["Alt", event.altKey], ["Control", event.ctrlKey], ["Me
 
 page.addEventListener("pointerdown", (event) => {
   event.preventDefault();
-  document.activeElement.blur();
+  keys.focus({ preventScroll: true });
   page.setPointerCapture(event.pointerId);
   pressed = event;
 });
@@ -70,6 +70,13 @@ page.addEventListener("pointerup", (event) => {
     act({ name: "click", coordinate, button, clicks: clicks > 1 ? clicks : null, modifiers: modifiers.length ? modifiers : null });
     clicks = 0;
   }, CLICK_MS);
+});
+// A file that is dropped is meant by its name: the browser has those of the task. Elsewhere a drop would leave this page.
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  const names = Array.from(event.dataTransfer.files, ({ name }) => name);
+  if (event.target === page && names.length) act({ name: "upload_file", coordinate: place(event), text: names.join("\n") });
 });
 page.addEventListener("contextmenu", (event) => event.preventDefault());
 page.addEventListener("wheel", (event) => {
@@ -92,17 +99,22 @@ const type = (text) => {
   typing = setTimeout(flush, KEYS_MS);
 };
 document.addEventListener("keydown", (event) => {
-  if (event.target.matches("input,button") || event.isComposing || /^(Alt|Control|Meta|Shift|CapsLock|Dead)$/.test(event.key)) return;
+  if (event.target.matches("input,button") || event.isComposing || /^(Alt|Control|Dead|Meta|Process|Shift|CapsLock)$/.test(event.key)) return;
   const isText = event.key.length === 1 && (event.getModifierState("AltGraph") || !event.ctrlKey && !event.metaKey);
-  if (event.key === "v" && !isText) return; // `paste` has the text
+  if (event.key === "v" && !isText && !copied) return; // `keys` takes what was copied elsewhere
+  if (/^[cx]$/.test(event.key) && !isText) copied = true; // in the page, whose clipboard is its own
   event.preventDefault();
   if (isText) type(event.key);
   else act({ name: "key", keys: [...held(event), event.key === " " ? "Space" : event.key] });
 });
-document.addEventListener("paste", (event) => { if (!event.target.matches("input")) type(event.clipboardData.getData("text/plain")); });
+addEventListener("blur", () => { copied = false; });
+// Pasted texts, and what input methods and dead keys compose, go to a field of their own.
+const take = () => { type(keys.value); keys.value = ""; };
+keys.addEventListener("input", (event) => { if (!event.isComposing) take(); });
+keys.addEventListener("compositionend", take);
 for (const button of document.querySelectorAll("[data-action]")) button.onclick = () => act({ name: button.dataset.action });
 // The next keys are for the page, not for a button that was clicked.
-document.addEventListener("click", (event) => { if (event.detail) event.target.closest("button")?.blur(); });
+document.addEventListener("click", (event) => { if (event.detail && event.target.closest("button")) keys.focus({ preventScroll: true }); });
 document.querySelector("form").onsubmit = (event) => event.preventDefault();
 at("go").onclick = () => act({ name: "navigate", url: at("url").value });
 at("undo").onclick = () => { flush(); send("undo"); };

@@ -55,6 +55,8 @@ class ActionWriter:
                 if self.needs_element and number is None:
                     raise LookupError("nothing is marked there: a policy could not act on it either")
                 point = None if self.needs_element else normalise_point(place[1], size)
+                if number is not None and number == changes.get("element_id"):
+                    raise LookupError("a policy drags from one element to another: use keys, such as Shift+ArrowLeft")
                 changes |= {f"{prefix}element_id": number, f"{prefix}coordinate": point, "here": None}
         return self._express(action.model_copy(update=changes))
 

@@ -3,7 +3,7 @@
 webgym.act = (() => {
   const { matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { frame } = webgym.waits;
-  const { hasChanged, isApart, scrollable, watch } = webgym.scrolls;
+  const { findScroller, hasChanged, scrollable, watch } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf } = webgym.geometry;
@@ -247,7 +247,7 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, scrollable, isApart,
+  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, scrollable, findScroller,
     watch, hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

@@ -130,14 +130,17 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
 
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     sideways, back = action.direction in ("left", "right"), action.direction in ("up", "left")
-    side = session.options.width if sideways else session.options.height
-    share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
-    distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
-    turned = -distance if back else distance
     x, y = point or (
         session.pointer if action.here else await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", not back)
     )
     script = ActScript(session)
+    side = session.options.width if sideways else session.options.height
+    share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
+    if share is None:  # a page of what scrolls there, such as a list in a dialog: nothing is passed unseen
+        width, height = (await script.call("findScroller", (x, y), not back))["size"]
+        side = min(side, width if sideways else height)
+    distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
+    turned = -distance if back else distance
     await script.call("watch", (x, y))
     await mouse.wheel(session, (x, y), turned if sideways else 0, 0 if sideways else turned)
     if (await script.call("hasChanged"))["changed"]:

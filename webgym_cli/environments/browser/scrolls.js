@@ -34,10 +34,11 @@ webgym.scrolls = (() => {
     return best || middle;
   });
 
-  // Whether the wheel at a point moves something else than a scroll without a place does.
-  const isApart = (point, down) => {
+  // What the wheel moves at a point: its size, and whether a scroll without a place moves something else.
+  const findScroller = (point, down) => {
     const there = scrollerAt(point, down);
-    return { apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
+    const { clientWidth, clientHeight } = there && !isOpaque(there) ? there : document.documentElement;
+    return { size: [clientWidth, clientHeight], apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
   };
 
   // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
@@ -71,5 +72,5 @@ webgym.scrolls = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ hasChanged, isApart, scrollable, watch });
+  return Object.freeze({ findScroller, hasChanged, scrollable, watch });
 })();
