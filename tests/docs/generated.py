@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from tests.docs.pages import ROOT
 from tests.docs.reference import fields_table, settings_reference
-from webgym_cli.gateway.sessions import GatewayCall, SessionEnd, SessionLine
+from webgym_cli.gateway.sessions import GatewayCall, SessionLine
 from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
@@ -68,7 +68,6 @@ RECORDS: dict[str, type[BaseModel]] = {
             Recoded,
             SessionLine,
             GatewayCall,
-            SessionEnd,
         ),
     )
 }

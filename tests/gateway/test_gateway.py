@@ -13,21 +13,22 @@ import pytest
 
 from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
 from tests.prepare.rl_builders import build_model
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
-from webgym_cli.gateway.sessions import SessionEnd
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute
 from webgym_cli.prepare.rl.plan import plan_batch
-from webgym_cli.prepare.rl.rows import build_trained_rows, read_turns
+from webgym_cli.prepare.rl.rows import build_trained_rows, oldest_version, read_turns
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import Sample
+from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.records.trajectory import Outcome, ParseErrorKind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -61,6 +62,8 @@ async def test_a_session_becomes_one_trajectory_whose_calls_train_one_by_one(wor
     session = await world.open(seed=7)
     images = [picture("red"), picture("blue"), picture("green", (96, 64), "JPEG")]
     for number, image in enumerate(images):
+        if number == 2:  # new weights are served within the session
+            world.recorder.agent._gate.policy = ServedPolicy(version=PolicyVersion(number=1, digest="e"))
         reply = await world.chat(session["key"], ask(f"Step {number}", image))
         assert reply.json()["choices"][0]["message"]["content"] == "It is done."
     assert (await end(world, session, reward=0.5, answer="42"))["calls"] == 3
@@ -82,7 +85,8 @@ async def test_a_session_becomes_one_trajectory_whose_calls_train_one_by_one(wor
         assert row.input_ids[-sum(row.mask) :] == list(step.generation.token_ids)
         (shown,) = [part["image_url"]["url"] for part in messages[0]["content"] if part["type"] == "image_url"]
         assert base64.b64decode(shown.partition(",")[2]) == store.get(row.images[0])
-        assert step.generation.policy_version.number == 0
+    assert [step.generation.policy_version.number for step in trajectory.steps] == [0, 0, 1]
+    assert [oldest_version(trajectory, row.steps) for row in rows] == [0, 0, 1]
 
 
 async def test_the_run_s_sampling_is_forced_and_constraints_are_passed_on(world):
@@ -327,7 +331,7 @@ async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path,
             # Killed between the end of a session and its trajectory, and within the line of a call.
             session = world.recorder.find_session(ended["key"])
             session.record("reward", reward=0.25)
-            session.record("end", end=SessionEnd())
+            session.record("end", end=Outcome())
             with world.recorder.find_session(going["key"]).path.open("a") as file:
                 file.write('{"event":"call","at":"2026')
         async with gateway(tmp_path / "run", model, upstream) as world:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation, WebState
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.env_server.sessions import ClientSession
-from webgym_cli.util.local_server import format_address, open_socket
+from webgym_cli.util.local_server import format_address, is_ours, open_socket
 from webgym_cli.util.secrets import require_token
 
 # Environment variable of the token without which nobody may connect.
@@ -133,6 +134,7 @@ async def serve_host(
             ws_per_message_deflate=False,  # screenshots are compressed already
             timeout_graceful_shutdown=_SHUTDOWN,
         )
+        logging.getLogger("uvicorn.error").addFilter(is_ours)
         server = _OpenEnvServer(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:

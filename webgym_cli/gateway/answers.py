@@ -46,9 +46,7 @@ class GatewayAnswer:
     @property
     def response(self) -> dict[str, Any]:
         """The response object."""
-        return build_response(
-            self._name, self._created, self._model, self._text, self._calls, self._usage, cut=self._cut
-        )
+        return build_response(self._name, self.completion)
 
     def stream_completion(self, *, with_usage: bool) -> Iterator[bytes]:
         """Yield the server-sent events of the chat completion."""

@@ -17,14 +17,7 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request, refuse_key
-from webgym_cli.gateway.sessions import (
-    OPEN_SUFFIX,
-    GatewayCall,
-    Session,
-    SessionEnd,
-    digest_key,
-    recover_sessions,
-)
+from webgym_cli.gateway.sessions import OPEN_SUFFIX, GatewayCall, Session, digest_key, recover_sessions
 from webgym_cli.imports.chat import Conversation, read_reply
 from webgym_cli.records.action import Action
 from webgym_cli.records.episode import Episode
@@ -33,6 +26,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import (
     Observation,
+    Outcome,
     ParseErrorKind,
     PromptSpec,
     Screenshot,
@@ -82,7 +76,8 @@ class Recorder:
             elif (session.episode.split, session.episode.iteration) == (self.split, self.iteration):
                 self.sessions[session.key] = session
             else:  # the policy that acted is not served any more
-                self.end(session, SessionEnd(failure=FailureKind.CANCELLED, detail="the gateway serves another policy"))
+                detail = "the gateway serves another policy"
+                self.end(session, Outcome(failure=FailureKind.CANCELLED, failure_detail=detail))
 
     def open_session(self, task: Task, seed: int) -> tuple[Session, str]:
         """Open a session and return it with its key. Raises `RequestError` if there are too many."""
@@ -132,7 +127,7 @@ class Recorder:
                 raise
             raise RequestError(409, "the session ended meanwhile", "session_ended") from None
 
-    def end(self, session: Session, end: SessionEnd) -> None:
+    def end(self, session: Session, end: Outcome) -> None:
         """End a session and store its trajectory. Raises `StoreError`."""
         session.record("end", end=end)
         self.dismiss(session)
@@ -149,7 +144,8 @@ class Recorder:
         limit = self.settings.rollout.episode_timeout
         while True:
             for session in [one for one in self.sessions.values() if one.age > limit]:
-                self.end(session, SessionEnd(failure=FailureKind.EPISODE_TIMEOUT, detail=f"longer than {limit:g} s"))
+                late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
+                self.end(session, late)
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:

@@ -28,11 +28,11 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     return validate(ChatRequest, chat)
 
 
-def build_response(
-    name: str, created: int, model: str, text: str, calls: list[dict[str, Any]], usage: dict[str, int], *, cut: bool
-) -> dict[str, Any]:
-    """Return the response object of an answer. `cut`: it reached its length limit."""
-    output: list[dict[str, Any]] = []
+def build_response(name: str, completion: dict[str, Any]) -> dict[str, Any]:
+    """Return the response object of an answer, given as a chat completion."""
+    (choice,), usage, output = completion["choices"], completion["usage"], []
+    text, calls = choice["message"]["content"], choice["message"].get("tool_calls", [])
+    cut = choice["finish_reason"] == "length"
     if text or not calls:
         content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
         message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed"}
@@ -43,8 +43,8 @@ def build_response(
     return {
         "id": f"resp_{name}",
         "object": "response",
-        "created_at": created,
-        "model": model,
+        "created_at": completion["created"],
+        "model": completion["model"],
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "error": None,

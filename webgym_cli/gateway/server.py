@@ -18,9 +18,10 @@ from webgym_cli.gateway.answers import GatewayAnswer
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_json, refuse_key, validate
 from webgym_cli.gateway.responses import parse_response_request
-from webgym_cli.gateway.sessions import GatewayCall, Session, SessionEnd
+from webgym_cli.gateway.sessions import GatewayCall, Session
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Outcome
 from webgym_cli.util.local_server import LocalServer
 from webgym_cli.util.secrets import require_token
 
@@ -162,7 +163,7 @@ class GatewayServer(LocalServer):
         if given.reward is not None:
             session.record("reward", reward=given.reward)
         kind = None if given.failure is None else FailureKind.ENVIRONMENT_ERROR
-        end = SessionEnd(answer=given.answer, failure=kind, detail=(given.failure or "")[:1000])
+        end = Outcome(answer=given.answer, failure=kind, failure_detail=(given.failure or "")[:1000])
         self._recorder.end(session, end.to_storable())
         return web.json_response({"id": session.id, "reward": session.reward, **session.count()})
 

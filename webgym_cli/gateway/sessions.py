@@ -44,14 +44,6 @@ class GatewayCall(Record):
     at: Moment
 
 
-class SessionEnd(Record):
-    """How a session ended."""
-
-    answer: str | None = None
-    failure: FailureKind | None = None
-    detail: str = ""
-
-
 class SessionLine(Record):
     """One line of a session's file."""
 
@@ -64,7 +56,8 @@ class SessionLine(Record):
     number: int | None = None
     """Number of the call that was abandoned, or delivered later to a repeated request."""
     reward: float | None = None
-    end: SessionEnd | None = None
+    end: Outcome | None = None
+    """How the session ended, without its reward."""
 
 
 @dataclass(slots=True)
@@ -84,7 +77,7 @@ class Session:
     """Numbers of the calls whose answer the agent did not wait for, and did not ask for again."""
     delivered: set[int] = field(default_factory=set)
     reward: float | None = None
-    end: SessionEnd | None = None
+    end: Outcome | None = None
     around_call: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     """Entered for each call while the policy answers it: a rollout pauses the time limit there, and counts steps."""
     error: BoundaryError | None = None
@@ -138,17 +131,17 @@ class Session:
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
-        end = self.end or SessionEnd()
+        end = self.end or Outcome()
         if end.failure is not None:
-            return Outcome(failure=end.failure, failure_detail=end.detail)
+            return end
         if not self.steps():
             return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail="the agent made no call of the policy")
         stop = Stop.TERMINATED if end.answer is None else Stop.ANSWERED
         if self.reward is None:
-            return Outcome(stop=stop, answer=end.answer)
+            return end.model_copy(update={"stop": stop})
         scores = (Score(source="environment", value=self.reward, detail="given to the gateway"),)
         facts = {"reward": self.reward, "success_threshold": success_threshold, "scores": scores}
-        return Outcome(stop=stop, answer=end.answer, **facts)
+        return end.model_copy(update={"stop": stop, **facts})
 
     def _apply(self, line: SessionLine) -> None:
         if line.call is not None:

@@ -18,8 +18,8 @@ from webgym_cli.errors import UsageError, WebGymError
 # Seconds that open requests have to finish on shutdown.
 _SHUTDOWN = 1.0
 _BACKLOG = 1024
-# What clients cause that send no HTTP, or leave in the middle of a body.
-_CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, ConnectionResetError)
+# What clients cause that send no HTTP, no UTF-8, or leave in the middle of a body.
+_CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, ConnectionResetError, UnicodeDecodeError)
 
 
 class LocalServer:
@@ -36,7 +36,7 @@ class LocalServer:
 
     async def __aenter__(self) -> Self:
         """Start listening. Raises `UsageError` if the port is taken."""
-        logging.getLogger("aiohttp.server").addFilter(_is_ours)
+        logging.getLogger("aiohttp.server").addFilter(is_ours)
         listening = open_socket(self._host, self._port)
         runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
@@ -86,8 +86,8 @@ class SecretServer(LocalServer):
         return response
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether an error is the server's: those of clients would fill the log."""
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether an error is the server's, for its logger: those of clients would fill the log."""
     return not (record.exc_info and isinstance(record.exc_info[1], _CLIENT_ERRORS))
 
 
