@@ -193,7 +193,7 @@ async def test_a_field_that_could_change_the_answer_is_refused_by_name(world):
             assert (answer.status_code, error["code"], name in error["message"]) == (400, "invalid_value", True)
     assert not world.upstream.bodies
     bookkeeping = {"user": "u", "store": True, "metadata": {"a": "b"}, "reasoning_effort": "low", "logit_bias": {}}
-    assert (await world.chat(key, ask(**bookkeeping, modalities=None))).status_code == 200
+    assert (await world.chat(key, ask(**bookkeeping, modalities=["text"]))).status_code == 200
 
 
 async def test_helper_calls_are_recorded_and_never_trained(world):

@@ -73,6 +73,7 @@ class ChatRequest(ChatPart):
     response_format: dict[str, Any] | None = None
     stop: str | list[str] | None = None
     n: Literal[1] | None = None
+    modalities: list[Literal["text"]] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
 
