@@ -25,6 +25,11 @@ def parse_run(text: str) -> Path:
     return Path(text)
 
 
+def parse_fields(fields: list[str] | None) -> dict[str, str]:
+    """Return our name -> theirs of each `--field`."""
+    return dict(text.partition("=")[::2] for text in fields or ())
+
+
 def run_argument(metavar: str, help_: str) -> Any:
     """Return an argument that names a run's folder."""
     return typer.Argument(metavar=metavar, help=help_, parser=parse_run)
@@ -53,6 +58,14 @@ SetOpt = Annotated[
 ]
 JsonOpt = Annotated[
     bool, typer.Option("--json", help="Write JSON Lines to stdout (default of long commands into a pipe).")
+]
+FieldOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        metavar="OURS=THEIRS",
+        help="Name of a field in your file, like instruction=Question; a.b is b within a. Repeatable.",
+    ),
 ]
 QuietOpt = Annotated[bool, typer.Option("-q", "--quiet", help="Print only ids.")]
 DryRunOpt = Annotated[bool, typer.Option("-n", "--dry-run", help="Print the plan and write nothing.")]

@@ -10,7 +10,7 @@ from typing import Any
 from webgym_cli.errors import UsageError
 from webgym_cli.store.labels import iter_labels
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.convert import read_records
+from webgym_cli.tasks.convert import read_records, rename_fields
 from webgym_cli.tasks.registry import BadTaskError
 
 _YES = {"true", "yes", "1", "1.0", "success", "successful", "correct"}
@@ -32,36 +32,41 @@ class Label:
     """Part of the policy's name; empty: any."""
 
 
-def read_labels(path: Path) -> list[Label]:
+def read_labels(path: Path, names: Mapping[str, str] | None = None) -> list[Label]:
     """Return the labels of a run (`webgym label`), or of a file: our JSON Lines, AgentRewardBench's annotations, or
     CUAVerifierBench's files. Of one person the newest of an episode counts.
 
-    Raises `UsageError` with the number of the first record that is none of them.
+    `names`: our field -> theirs, in a file of other names. Raises `UsageError` with the number of the first record that
+    is no label.
     """
     run = RunDir(path)
-    labels = [_read_label(label.model_dump()) for label in iter_labels(run)] if run.exists else _read_file(path)
+    labels = (
+        [_read_label(label.model_dump()) for label in iter_labels(run)] if run.exists else _read_file(path, names or {})
+    )
     if not labels:
         raise UsageError(f"{path}: no label is there", hint="webgym label RUN, or a file with one label a line")
     newest = {(label.who or number, label.names, label.policy): label for number, label in enumerate(labels)}
     return [*newest.values()]
 
 
-def _read_file(path: Path) -> list[Label]:
+def _read_file(path: Path, names: Mapping[str, str]) -> list[Label]:
     labels = []
     for number, read in read_records(path):
+        record: Mapping[str, Any] = {}
         try:
-            labels.append(_read_label(read()))
+            record = read()
+            labels.append(_read_label(rename_fields(record, names)))
         except (BadTaskError, KeyError, ValueError) as error:
             reason = f"the field {error} is missing" if isinstance(error, KeyError) else error
-            hint = 'one label a line: {"trajectory": "test-0000-00000", "label": "yes", "who": "anna"}'
+            hint = f"trajectory or task, label and who are needed: --field label=THEIRS; there are: {', '.join(record)}"
             raise UsageError(f"{path}:{number}: no label: {reason}", hint=hint) from None
     return labels
 
 
 def _read_label(record: Mapping[str, Any]) -> Label:
     names: tuple[Any, ...]
-    if "trajectory" in record:
-        names, label, who = (record["trajectory"],), record["label"], record.get("who")
+    if "trajectory" in record or "task" in record:
+        names, label, who = (record.get("trajectory", record.get("task")),), record["label"], record.get("who")
     elif "trajectory_success" in record:  # AgentRewardBench
         names = (record.get("exp_name"), record["task_id"])
         label, who = record["trajectory_success"], record.get("annotator_name")

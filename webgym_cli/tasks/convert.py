@@ -7,7 +7,8 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def convert_fields(path: Path, names: Mapping[str, str], start: str) -> Conversi
         known.update(record)
         renamed = rename_fields(record, names)
         lacking.difference_update(renamed)
+        renamed = {key: value for key, value in renamed.items() if value not in (None, "")}
         if start or {"instruction", "task_name"} & renamed.keys():
             renamed.setdefault("environment", "web")
             if "website" not in renamed:
@@ -92,15 +94,11 @@ def parse_start(sites: Sequence[str]) -> str:
 
 
 def rename_fields(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record's fields that are not empty, with our names for those that `names` has."""
-    replaced = {*names, *names.values()}
-    renamed = {key: value for key, value in record.items() if key not in replaced and value not in (None, "")}
+    """Return a record with our names for the fields that `names` has: our name -> theirs."""
+    renamed = {key: value for key, value in record.items() if key not in {*names, *names.values()}}
     for ours, theirs in names.items():
-        value: Any = record
-        for part in (theirs,) if theirs in record else theirs.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value not in (None, ""):
-            renamed[ours] = value
+        with suppress(KeyError, TypeError):
+            renamed[ours] = record[theirs] if theirs in record else reduce(getitem, theirs.split("."), record)
     return renamed
 
 

@@ -10,12 +10,13 @@ import typer
 
 from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import PaidOptions, RunArg
+from webgym_cli.cli.options import FieldOpt, PaidOptions, RunArg, parse_fields
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
+    from webgym_cli.evaluate.labels import Label
     from webgym_cli.rewards.selection import ScoringQuery
 
 IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help="Only this iteration.")]
@@ -45,6 +46,7 @@ def judge(
     all_: AllOpt = False,
     against: AgainstOpt = None,
     precision: PrecisionOpt = None,
+    field: FieldOpt = None,
 ) -> None:
     """Score stored trajectories with a judge.
 
@@ -55,6 +57,7 @@ def judge(
       webgym judge runs/a -s judge.base_url=http://localhost:8000/v1 -s judge.model=my-judge
       webgym judge runs/a --all --split test -s judge.votes=3
       webgym judge runs/a --against labels.jsonl --precision 0.9
+      webgym judge runs/a --against sheet.csv --field trajectory=episode --field label=verdict --field who=annotator
       webgym inspect-buffer runs/a --failure judge_failed -q | webgym judge runs/a -
 
     Exit codes: 3, 75, 86.
@@ -62,6 +65,7 @@ def judge(
     See also: webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.evaluate.labels import read_labels
     from webgym_cli.loop.judging import judge as judge_run
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
@@ -70,7 +74,8 @@ def judge(
     ids = read_ids(ids)
     query = build_query(ids, split, iteration, {"--unjudged": unjudged, "--failed": failed, "--all": all_})
     if against is not None:
-        _show_agreement(run, against, query, precision, as_json=options.json)
+        people = read_labels(against, parse_fields(field))
+        _show_agreement(run, people, query, precision, as_json=options.json)
         return
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
@@ -112,14 +117,15 @@ def build_query(
     )
 
 
-def _show_agreement(run: Path, labels: Path, query: ScoringQuery, precision: float | None, *, as_json: bool) -> None:
+def _show_agreement(
+    run: Path, labels: Sequence[Label], query: ScoringQuery, precision: float | None, *, as_json: bool
+) -> None:
     from webgym_cli.evaluate.agreement import TABLES, measure_agreement
-    from webgym_cli.evaluate.labels import read_labels
     from webgym_cli.rewards.selection import iter_selected
     from webgym_cli.store.run import open_run
 
     output, directory = Output(as_json=as_json), open_run(run)[0]
-    agreement = measure_agreement(read_labels(labels), iter_selected(directory, query, []), precision)
+    agreement = measure_agreement(labels, iter_selected(directory, query, []), precision)
     if as_json:
         output.data(agreement)
         return

@@ -15,7 +15,7 @@ from webgym_cli.cli.commands.expand import expand
 from webgym_cli.cli.commands.generate import generate
 from webgym_cli.cli.commands.try_tasks import try_files
 from webgym_cli.cli.manual import command, make_group
-from webgym_cli.cli.options import DataOptions, SettingsOptions
+from webgym_cli.cli.options import DataOptions, FieldOpt, SettingsOptions, parse_fields
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import DifficultyBand
@@ -66,14 +66,6 @@ FormatOpt = Annotated[
         metavar="webarena|gsm8k|webvoyager|...",
         help="Format of the records, or one of your plugins' (default: webgym's field names, or those of --field).",
         autocompletion=complete.task_formats,
-    ),
-]
-FieldOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--field",
-        metavar="OURS=THEIRS",
-        help="Name of a task's field in your records, like instruction=Question; a.b is b within a. Repeatable.",
     ),
 ]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: stdout).")]
@@ -207,7 +199,7 @@ def convert(
     settings, output = options.load(), Output()
     if format_ is None:
         hint = "--field OURS=THEIRS names your fields, --site start=URL a page, --format a published benchmark"
-        converted = convert_fields(raw, dict(text.partition("=")[::2] for text in field or ()), parse_start(site or ()))
+        converted = convert_fields(raw, parse_fields(field), parse_start(site or ()))
     elif field:
         raise UsageError("--field: a format has its own names", hint="leave --format or --field out")
     else:
