@@ -102,10 +102,12 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
         ("twice.yaml", "sites:\n  a: {url: 'http://a'}\n  a: {}", "twice.yaml:3: not YAML: a is given twice"),
         ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}", "deep.yaml: nested too deeply"),
         ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}', "deep.json: nested too deeply"),
+        ("half.json", '{"rollout":\n', "half.json:2: not JSON"),
+        ("latin.yaml", "rollout: {policy: \udce9}", "latin.yaml: is not UTF-8"),
     ],
 )
 def test_settings_without_a_floor(tmp_path, name, text, words):
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, errors="surrogateescape")
     message, _ = refused(2, "config", "show", "-c", name, cwd=tmp_path)
     assert message.startswith(f"webgym: {words}")
 
@@ -158,23 +160,39 @@ def test_commands_on_a_run_that_is_not_there(tmp_path, run, words):
 
 
 @pytest.mark.parametrize("command", ["rollout", "prepare", "train", "resume", "status", "inspect-buffer"])
-def test_a_file_is_no_run(tmp_path, command):
-    file = tmp_path / "file"
+def test_a_file_or_a_broken_link_is_no_run(tmp_path, command):
+    file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("mine")
-    for named in (file, file / "run"):
+    link.symlink_to(link)
+    for named, place in ((file, file), (file / "run", file), (link / "run", link)):
         message, _ = refused(2, command, named, cwd=tmp_path)
-        assert f"{file} is a file" in message
+        assert f"{place} is not a folder" in message
     assert file.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
-    "words", [("rollout", ""), ("status", " "), ("train", ""), ("compare", "", "b"), ("compare", "a", "")]
+    "words",
+    [("rollout", ""), ("status", " "), ("train", ""), ("compare", "", "b"), ("compare", "a", ""), ("rollout", "a\nb")],
 )
-def test_a_run_without_a_name_is_not_the_current_folder(tmp_path, words):
+def test_a_run_without_a_name_or_with_two_lines_is_refused(tmp_path, words):
     result = webgym(*words, cwd=tmp_path)
     assert result.returncode == 2
-    assert "empty: name the run's folder" in " ".join(result.stderr.split())
+    assert "name the run's folder" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", [("status", "RUN"), ("prepare", "RUN", "-n"), ("eval", "RUN", "-b", "miniwob:all", "-n")]
+)
+def test_a_run_that_this_version_cannot_read(tmp_path, words):
+    run = filled(tmp_path)
+    run.provenance.write_text('{"webgym": "9.1.0"}')
+    words = [run.root if word == "RUN" else word for word in words]
+    message, hint = refused(1, *words, cwd=tmp_path)
+    assert "a run of webgym 9.1.0" in message and hint.startswith("pip install")
+    run.provenance.write_text("{}")
+    run.config.unlink()
+    assert str(run.config) in refused(1, *words, cwd=tmp_path)[0]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "device"])

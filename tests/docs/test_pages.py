@@ -91,6 +91,18 @@ def test_a_command_in_the_text_is_one(page):
             assert match[1] in known, code
 
 
+def test_the_table_of_commands_names_options_of_the_command():
+    rows = re.findall(r"^\| `webgym (.*)$", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+    assert len(rows) > 30
+    for row in rows:
+        command: Any = typer.main.get_command(app)
+        words = row.split()
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0).strip("`")]
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {*re.findall(r"--[a-z-]+", row)} <= options, row
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_setting_in_the_text_is_one(page):
     keys = {*known_keys(), *(RENAMED if name(page) == "docs/settings.md" else ())}

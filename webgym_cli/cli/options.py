@@ -22,6 +22,9 @@ def parse_run(text: str) -> Path:
     """Return a run's folder. Raises `typer.BadParameter` for an empty name, which would be the current folder."""
     if not text.strip():
         raise typer.BadParameter("empty: name the run's folder")
+    # the line of a message, or a command to type next, contains the name
+    if text.splitlines() != [text]:
+        raise typer.BadParameter("a line break: name the run's folder by one line")
     return Path(text)
 
 

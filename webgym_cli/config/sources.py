@@ -100,8 +100,12 @@ def read_file(path: Path) -> Flat:
         if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
             return flatten(json.loads(text))
         return flatten(_parse_yaml(text, path) or {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: can't be read: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except (TypeError, ValueError, AttributeError):
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
     except RecursionError:

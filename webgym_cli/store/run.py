@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -186,9 +187,10 @@ def require_run(run: RunDir, path: Path) -> None:
 
 
 def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a run of a newer version or without settings, `UsageError` if the path is a file."""
-    if not (place := next(folder for folder in (run.root, *run.root.parents) if folder.exists())).is_dir():
-        raise UsageError(f"{run.root}: {place} is a file, a run is a folder", hint="name another folder")
+    """Raise `StoreError` for a run of a newer version or without settings, `UsageError` if the path is no folder's."""
+    # a link to nothing, too, stands in the way of a new folder
+    if not (place := next(path for path in (run.root, *run.root.parents) if os.path.lexists(path))).is_dir():
+        raise UsageError(f"{place} is not a folder, a run is one", hint="name another folder")
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
         raise StoreError(
             f"{run.config}: is missing, though the rest of the run is there",

@@ -124,7 +124,7 @@ def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dic
     from webgym_cli.config.load import load, load_with_sources
     from webgym_cli.records.series import ORACLE, VLLM
     from webgym_cli.store.checkpoints import locate_model, policy_path
-    from webgym_cli.store.run import RunDir
+    from webgym_cli.store.run import RunDir, require_readable
 
     evaluated = RunDir(Path(subject))
     begun = run is not None and run.exists
@@ -134,6 +134,7 @@ def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dic
     if acting != VLLM:
         model = None
     elif evaluated.provenance.is_file():
+        require_readable(evaluated)
         if options.trust:
             trust(evaluated)
         model = locate_model(policy_path(evaluated, load(run_config=evaluated.config)))

@@ -168,7 +168,8 @@ def _show_summary(
     else:
         show_overview(output, overview)
     if query != TrajectoryQuery() and not overview["trajectories"]:
-        output.note(f"no trajectory matches; webgym inspect-buffer {run.root} shows what there is")
+        output.note("no trajectory matches")
+        output.next_step(f"webgym inspect-buffer {run.root}")
 
 
 def _verify(run: RunDir, output: Output, *, reindex: bool) -> None:
