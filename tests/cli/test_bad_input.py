@@ -191,6 +191,10 @@ def test_a_run_that_this_version_cannot_read(tmp_path, words):
     message, hint = refused(1, *words, cwd=tmp_path)
     assert "a run of webgym 9.1.0" in message and hint.startswith("pip install")
     run.provenance.write_text("{}")
+    for text in ('{"seed":', "[]"):
+        run.config.write_text(text)
+        message, hint = refused(1, *words, cwd=tmp_path)
+        assert str(run.config) in message and hint == f"restore {run.config} from a copy"
     run.config.unlink()
     assert str(run.config) in refused(1, *words, cwd=tmp_path)[0]
 

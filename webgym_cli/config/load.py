@@ -23,8 +23,8 @@ from webgym_cli.config.sources import (
     flatten,
     known_keys,
     read_environment,
-    read_file,
     read_layers,
+    read_run,
     refuse_unknown,
 )
 from webgym_cli.config.suggest import explain
@@ -105,7 +105,7 @@ def load_with_sources(
 def trust_run(run_config: Path) -> None:
     """Trust a run with its current settings, from now on."""
     if run_config.is_file():
-        remember(run_config.parent, select_executed(rename_keys(read_file(run_config))), own=True)
+        remember(run_config.parent, select_executed(rename_keys(read_run(run_config))), own=True)
 
 
 def import_code(settings: Settings, keys: Collection[str] = CODE) -> None:
@@ -156,7 +156,7 @@ def is_same_model(one: Any, other: Any) -> bool:
 
 def list_unused_variables(run_config: Path) -> list[str]:
     """Return notes on environment variables that are ignored because the setting is frozen for the run."""
-    kept = flat_values(parse_saved(read_file(run_config)))
+    kept = flat_values(parse_saved(read_run(run_config)))
     return [
         f"{PREFIX}{key.replace('.', '__').upper()}={value} is not used: the run keeps {key}={kept[key]}"
         for key, value in rename_keys(flatten(read_environment())).items()

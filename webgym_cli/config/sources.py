@@ -16,7 +16,8 @@ from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
-from webgym_cli.errors import SettingsError
+from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.util.files import read_json
 
 PREFIX = "WEBGYM_"
 # Environment variables with webgym's prefix that are not settings.
@@ -50,7 +51,7 @@ def read_layers(
 ) -> Iterator[tuple[str, Flat]]:
     """Yield each source with its values, from the weakest to the strongest. Raises `SettingsError`."""
     if run_config is not None and run_config.is_file():
-        yield f"run {run_config}", read_file(run_config)
+        yield f"run {run_config}", read_run(run_config)
     for file in files:
         path = find_config_file(file)
         yield f"file {path}", read_file(path)
@@ -91,6 +92,13 @@ def read_environment() -> dict[str, Any]:
         return source()
     except SourceError as error:
         raise SettingsError(f"environment: {error}") from None
+
+
+def read_run(path: Path) -> Flat:
+    """Return the values of a run's `config.json`. Raises `StoreError` if it is damaged."""
+    if not isinstance(values := read_json(path), dict):
+        raise StoreError(f"{path}: not a mapping of sections", hint=f"restore {path} from a copy")
+    return flatten(values)
 
 
 def read_file(path: Path) -> Flat:

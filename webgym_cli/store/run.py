@@ -187,8 +187,7 @@ def require_run(run: RunDir, path: Path) -> None:
 
 
 def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a run of a newer version or without settings, `UsageError` if the path is no folder's."""
-    # a link to nothing, too, stands in the way of a new folder
+    """Raise `StoreError` for a newer version's run or one without settings, `UsageError` for a file or broken link."""
     if not (place := next(path for path in (run.root, *run.root.parents) if os.path.lexists(path))).is_dir():
         raise UsageError(f"{place} is not a folder, a run is one", hint="name another folder")
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
@@ -222,7 +221,7 @@ def read_base_model(run: RunDir) -> str:
     try:
         return str(read_json(run.config)["policy_config"]["base_model"])
     except (KeyError, TypeError):
-        raise StoreError(f"{run.config}: has no policy_config.base_model", hint=f"webgym resume {run.root}") from None
+        raise StoreError(f"{run.config}: no base model", hint=f"restore {run.config} from a copy") from None
 
 
 def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
