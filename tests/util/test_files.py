@@ -101,6 +101,22 @@ def test_a_full_disk_leaves_an_atomic_file_and_no_rest(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o002, 0o664), (0o022, 0o644)])
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_atomic(tmp_path / "open", "x")
+        write_atomic(tmp_path / "private", "x", mode=0o600)
+        append_lines(tmp_path / "lines", "x")
+    finally:
+        os.umask(before)
+    assert {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("open", "private", "lines")} == {
+        "open": mode,
+        "private": 0o600,
+        "lines": mode,
+    }
+
+
 def test_a_file_where_a_folder_should_be_is_an_error_of_ours(tmp_path):
     (tmp_path / "a").write_text("")
     for write in (lambda path: write_atomic(path, "x"), lambda path: append_lines(path, "x")):

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,28 +24,27 @@ from webgym_cli.util.strict_json import encode_json
 WriteLine = Callable[[str], None]
 
 
-def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
+def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
     """Replace a file durably by rename; readers see the old or the new content. Raises `StoreError`.
 
-    `mode`: permissions, which are never wider at any moment.
+    `mode`: permissions, less those of the umask, which are never wider at any moment.
     """
     payload = redact(data).encode(errors="replace") if isinstance(data, str) else data
-    temporary = ""
+    # In the same folder, because rename does not work across file systems. `webgym gc` knows such names.
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         _make_folder(path.parent)
-        # In the same folder, because rename does not work across file systems.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
         # fsync before the rename: else a crash can leave an empty file under the final name.
-        Path(temporary).replace(path)
+        temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
+            temporary.unlink()
         raise StoreError(
             f"{path}: can't be written: {error.strerror}",
             hint="free disk space or fix the permissions, then run the same command again",
