@@ -275,6 +275,37 @@ CASES = {
             ("gridcell", "row 1, column 1", "Ann", ()),
         ],
     ),
+    "a component's own words for its field and its heads": (
+        "<div><label>Born *</label><p><input aria-label='Select date'></p></div><div><label>City</label><p><input "
+        "aria-label='Your city'></p></div><p role=checkbox tabindex=0><i class=box-label>Agree</i></p>"
+        "<p>Volume <b role=slider tabindex=0 style='display:inline-block;width:20px;height:20px'></b>"
+        "<i style='display:inline-block;cursor:pointer;width:90px;height:9px'></i></p>"
+        "<table role=grid><tr><th><b aria-label='Not sorted'>Name</b></tr>"
+        "<tr><td tabindex=0>Ann</tr></table>",
+        [
+            ("textbox", "Born *: Select date", "", ()),
+            ("textbox", "Your city", "", ()),
+            ("checkbox", "Agree", "", ("unchecked",)),
+            ("slider", "Volume", "", ()),
+            ("gridcell", "row 1, column Name", "Ann", ()),
+        ],
+    ),
+    "the parts of a component, a label in its slot, a grid that listens": (
+        "<x-f label=City onclick=1 style='display:block;width:300px'><label slot=l for=k>Agree</label><input id=k "
+        "type=checkbox slot=b></x-f><script>customElements.define('x-f', class extends HTMLElement {"
+        "connectedCallback() { this.attachShadow({ mode: 'open' }).innerHTML = `<slot name=b>"
+        "</slot><b style='cursor:pointer'><slot name=l>"
+        "</slot></b><i part='button clear-button' style='cursor:pointer;padding:9px'></i><div role=grid>"
+        "<div role=row><span role=columnheader aria-sort=none>Name</span></div><div role=row><span "
+        "role=gridcell tabindex=-1>Ann</span>"
+        "</div></div>` } })</script>",
+        [
+            ("generic", "clear button", "", ()),
+            ("columnheader", "Name", "", ()),
+            ("checkbox", "Agree", "", ("unchecked",)),
+            ("gridcell", "row 1, column Name", "Ann", ()),
+        ],
+    ),
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",

@@ -1,7 +1,7 @@
 // Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
+  const { bare, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { frame } = webgym.waits;
   const { findScroller, hasChanged, scrollable, watch } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
@@ -97,8 +97,6 @@ webgym.act = (() => {
   // The text of the field with the focus; null if keys go elsewhere.
   const typing = atFocus((field) => ({ text: takesText(field) ? held(field) : null }));
 
-  // Normalises away the formatting that fields apply: blanks, currencies, dashes, case.
-  const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 
   const put = (field, text) => {
     // The prototype's setter: frameworks shadow the element's own one and would miss the change.

@@ -1,8 +1,8 @@
 // Documents within the page: frames that it can read, numbers of those that it can't, and hit tests through both and
 // through shadow roots.
 webgym.frames = (() => {
-  const { getter, memo, rootOf, styleOf } = webgym.names;
-  const MIN_SIDE = 3;
+  const { getter, matches, memo, rootOf, styleOf } = webgym.names;
+  const MIN_SIDE = 3, MOST_HOSTS = 50;
 
   // A form's fields can shadow its properties.
   const documentOf = getter(Node, "ownerDocument"), measure = Element.prototype.getBoundingClientRect;
@@ -98,6 +98,14 @@ webgym.frames = (() => {
     return inner ? [element, ...allOf(inner)] : element;
   }));
 
-  return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hitAt, innerDocument, intersect, isOpaque,
-    numberOf, offsetOf, opaque, originOf, rectOf, through });
+  // Custom elements that may have a closed shadow root, each reported once: only CDP can tell.
+  const asked = new WeakSet();
+  const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
+    matches(element, ":defined"); // an isolated world has no custom elements of its own
+  const mayHide = () => Array.prototype.some.call(document.querySelectorAll("body :not(form)"), mayHost);
+  const hosts = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost).slice(0, MOST_HOSTS)
+    .map((element) => asked.add(element) && element);
+
+  return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hitAt, hosts, innerDocument, intersect, isOpaque,
+    mayHide, numberOf, offsetOf, opaque, originOf, rectOf, through });
 })();

@@ -32,6 +32,13 @@ webgym.icons = (() => {
     return (place || "").replace(/[-_]+/g, " ");
   };
 
+  // What is said of an element that has no name: in a tooltip or a field's placeholder, or to tests.
+  const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
+    "data-title", "data-tip", "aria-description", "data-language"];
+  const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
+  const hintOf = (element) => HINTS.map((hint) => element.getAttribute(hint)).find(Boolean);
+  const testIdOf = (element) => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " ");
+
   // The purpose of a field (WCAG 1.3.5): its `autocomplete` value, or its type.
   const purposeOf = (element) => {
     const filled = (element.getAttribute("autocomplete") || "").trim().split(/\s+/).pop().toLowerCase();
@@ -42,5 +49,5 @@ webgym.icons = (() => {
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
     .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
 
-  return Object.freeze({ classOf, generatedIn, iconOf, pictured, purposeOf });
+  return Object.freeze({ classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf });
 })();

@@ -39,7 +39,7 @@ async def _adopt_roots(session: BrowserSession) -> None:
     worlds = (await session.connection()).worlds
     world = await worlds.find()
     send = world.channel.send
-    hosts = await worlds.evaluate({"expression": f"{_NAMES_JS}.hosts()", "objectGroup": _GROUP})
+    hosts = await worlds.evaluate({"expression": f"{PAGE_JS}.frames.hosts()", "objectGroup": _GROUP})
     listed = await send("Runtime.getProperties", {"objectId": hosts["objectId"], "ownProperties": True})
     for host in (one["value"]["objectId"] for one in listed["result"] if one["name"].isdigit()):
         node = (await send("DOM.describeNode", {"objectId": host}))["node"]

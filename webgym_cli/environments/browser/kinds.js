@@ -126,6 +126,10 @@ webgym.kinds = (() => {
     return Array.prototype.some.call(named, (field) => field !== label && !matches(field, LABELLED));
   };
 
+  // The part of a component that shows a field's label.
+  const holdsLabel = (element) => Boolean(treeOf(element).host) && inside(element, "slot").some((slot) =>
+    slot.assignedElements().some((label) => label.control && label.localName === "label"));
+
   // Whether a listener is for the parts of an element, which are short texts of one kind, such as suggestions or numbers.
   const holdsItems = memo((element) => {
     const parts = Array.from(element.children), least = /^(absolute|fixed)$/.test(styleOf(element).position) ? 2 : 3;
@@ -160,7 +164,7 @@ webgym.kinds = (() => {
     if (isZone(element)) return 1;
     // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);
-    if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
+    if (cursor && !(parent && cursorOf(parent) === cursor)) return holdsLabel(element) ? 0 : 2;
     if (cursor && cursor !== "pointer" && listens(element)) return 2; // a thing on a surface that is moved, too
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (isSheetCell(element)) return 0.5;

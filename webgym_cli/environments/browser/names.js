@@ -11,16 +11,13 @@ webgym.names = (() => {
     audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
-  const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
-    "data-title", "data-tip", "aria-description", "data-language"];
-  const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
-  const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
+  const LONGEST = 400, MOST_NODES = 300;
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   // Maximum number of levels searched for a field's label.
   const BESIDE = 6;
   const TICKED = /^(checkbox|radio|switch)$/;
-  const { classOf, generatedIn, iconOf, pictured, purposeOf } = webgym.icons;
+  const { classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf } = webgym.icons;
   const closed = new WeakMap();
 
   // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.
@@ -50,14 +47,6 @@ webgym.names = (() => {
 
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
 
-  // Custom elements that may have a closed shadow root, each reported once: only CDP can tell.
-  const asked = new WeakSet();
-  const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
-    matches(element, ":defined"); // an isolated world has no custom elements of its own
-  const mayHide = () => Array.prototype.some.call(document.querySelectorAll("body :not(form)"), mayHost);
-  const hosts = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost).slice(0, MOST_HOSTS)
-    .map((element) => asked.add(element) && element);
-
   const closedSlot = (element, host) =>
     Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
 
@@ -79,6 +68,8 @@ webgym.names = (() => {
     const line = `${(text || "").slice(0, LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
   };
+  // Without the formatting that fields apply: blanks, currencies, dashes, case.
+  const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
   const inside = (element, selector) => Array.from(Element.prototype.querySelectorAll.call(element, selector));
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
@@ -111,7 +102,7 @@ webgym.names = (() => {
   };
 
   // The same without boxes to tick, the names of icons, and a row's buttons and the items below it, if there are other words.
-  const BESIDES = "svg,[role=img],[role=checkbox],[role=radio],[role=switch]," +
+  const BESIDES = "svg,[role=img],[type=checkbox],[type=radio],[role=checkbox],[role=radio],[role=switch]," +
     ":is([role=treeitem],[role^=menuitem]) :is(button,[role=button],[role=group],[role=menu])";
   const wordsOf = memo((element) => {
     const end = element.getBoundingClientRect().bottom;
@@ -124,14 +115,14 @@ webgym.names = (() => {
   const partOf = (node, work) => {
     const tag = node.localName;
     if (node instanceof HTMLFormElement) return " "; // its fields' names shadow its methods
-    if (work.words && matches(node, CONTROLS)) return " ";
-    if (work.unread?.(node)) return " ";
+    if (work.words && matches(node, CONTROLS) || work.unread?.(node)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
     const style = styleOf(node);
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
     const told = node.getAttribute("aria-label") || (tag === "img" ? node.alt : "");
     const held = tag === "select" || tag === "textarea" || tag === "input" && node.type !== "button" && node.type !== "submit";
-    const inner = told || (held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work));
+    const isSeen = told && tag !== "img" && !matches(node, FIELDS) && /\p{L}{2}/u.test(textOf(node, work)); // a person reads it, not its label
+    const inner = told && !isSeen ? told : (held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work));
     return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
   };
 
@@ -228,7 +219,7 @@ webgym.names = (() => {
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
-    const isOther = (one) => matches(one, FIELDS) && !one.contains(element) && !element.contains(one) && one.checkVisibility();
+    const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && one.checkVisibility();
     const hasOther = (one) => [one, ...inside(one, FIELDS)].some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
@@ -268,16 +259,22 @@ webgym.names = (() => {
     };
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
+    // what a component calls its field, after the label that a person reads
+    const told = () => {
+      const own = oneLine(element.getAttribute("aria-label")), row = own && takes && !TICKED.test(role) && oneLine(rowLabelOf(element, true));
+      return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
+    };
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
-      () => element.getAttribute("aria-label"), labels, () => cellName(element), () => labelBefore(element),
+      told, labels, () => cellName(element), () => labelBefore(element),
       () => /[\p{L}\p{N}]/u.test(content()) && content(), () => element.getAttribute("title"), content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
-      () => HINTS.map((hint) => element.getAttribute(hint)).find(Boolean),
+      () => hintOf(element),
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
+      () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
@@ -285,7 +282,7 @@ webgym.names = (() => {
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => isField && element.id,
-      () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),
+      () => testIdOf(element),
       () => roleOf(element) === "generic" && classOf(element),
     ]) {
       const name = oneLine(source());
@@ -294,7 +291,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, cellContextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
-    parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
+  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, cellContextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+    parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

@@ -25,7 +25,7 @@ webgym.observe = (() => {
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
-  const ROWS = "[role=option],[role^=menuitem]";
+  const GRIDS = "table,[role=grid],[role=treegrid]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
@@ -132,12 +132,12 @@ webgym.observe = (() => {
   const hasWordsBeside = (cell, { element }) =>
     Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => node === element || node.control })));
 
-  // An icon in a field's frame that does what the field does.
+  // An icon in a field's frame that does what the field does, or a part of a slider's track.
   const isFieldIcon = ({ element, sure }, index) => {
-    if (sure !== 1 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
+    if (sure > 2 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
       const fields = inside(at, FIELDS);
-      if (fields.length) return fields.length === 1 && index.has(fields[0]);
+      if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 || matches(fields[0], "[role=slider]"));
     }
     return false;
   };
@@ -158,7 +158,7 @@ webgym.observe = (() => {
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
-    if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
+    if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 && outer.element.closest(GRIDS) ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column header is more than what filters the column

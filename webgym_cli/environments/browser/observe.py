@@ -32,7 +32,7 @@ _SCRIPTS = (
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {PAGE_JS}.names.title(),
-  hosts: options.limit ? {PAGE_JS}.names.mayHide() : false,
+  hosts: options.limit ? {PAGE_JS}.frames.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
 }})"""
