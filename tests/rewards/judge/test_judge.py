@@ -2,8 +2,11 @@
 
 import asyncio
 import base64
+import json
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.records.builders import UNSOLVED, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
@@ -12,6 +15,7 @@ from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import with_verdict
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.client import require_judge, settings_for
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest
 from webgym_cli.rewards.judge.protocol import PROTOCOLS, JudgeProtocol
@@ -389,6 +393,26 @@ async def test_the_majority_decides_and_what_is_open_fails(judge, server, votes,
         (fact,) = judgement.facts
         assert (fact.passed, sum(fact.votes)) == (success, counted)
         assert fact.reason == ("seen" if success else "not seen")
+
+
+async def test_the_tokens_of_votes_that_are_answered_at_the_same_time_are_all_counted(judge):
+    async def answer(request):
+        verdict = {"reason": "", "verdict": "no" if "blocking" in await request.text() else "yes"}
+        message = {
+            "message": {"role": "assistant", "content": json.dumps(verdict)},
+            "index": 0,
+            "finish_reason": "stop",
+        }
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        return web.json_response({"id": "", "object": "chat.completion", "choices": [message], "usage": usage})
+
+    application = web.Application(client_max_size=2**24)
+    application.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(application) as running:
+        address = str(running.make_url("/v1"))
+        judgement = await judge(answered(rubric=("Vermeer",)), votes=5, base_url=address)
+    assert judgement.calls > 10
+    assert judgement.tokens == TokenUsage(prompt=100 * judgement.calls, completion=10 * judgement.calls)
 
 
 async def test_a_tie_about_blocking_is_no_block(judge, server):

@@ -122,7 +122,8 @@ class ChatClient:
             raise ChatError(f"{self._settings.base_url}: {reason}", unavailable=True) from error
         if counter:
             counter.calls += answer.retries_taken + 1
-            counter.tokens += await asyncio.to_thread(_read_usage, answer)  # it may have 16 MB
+            usage = await asyncio.to_thread(_read_usage, answer)  # it may have 16 MB
+            counter.tokens += usage  # after the await: other votes count here meanwhile
         return answer
 
     def _parameters(self, form: ReplyFormat[RecordT]) -> dict[str, Any]:
