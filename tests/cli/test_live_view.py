@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -43,17 +44,17 @@ def test_what_the_board_tells_at_80_columns():
 
 def test_policy_servers_that_are_left_alone_are_told():
     monitor = rollout()
-    monitor.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
+    monitor.stages.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
     assert "judge 3  1 of 2 policy servers left alone" in plain(drawn(LiveView(monitor.snapshot())))[2]
 
 
 def test_fewer_lines_leave_room_for_the_bars():
     board = LiveView(rollout(running=100).snapshot())
-    assert len(drawn(board)) - len(drawn(board.leaving(3))) == 3
+    assert len(drawn(board)) - len(drawn(replace(board, below=3))) == 3
 
 
 def test_a_board_of_what_has_not_begun():
-    lines = plain(drawn(LiveView(rollout(running=0, failed=0, total=10).snapshot(), "finished")))
+    lines = plain(drawn(LiveView({**rollout(running=0, failed=0, total=10).snapshot(), "state": "finished"})))
     assert "finished" in lines[0]
     assert "episode" not in "".join(lines)
 

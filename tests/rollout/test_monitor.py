@@ -13,16 +13,15 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.latency import ERROR, LONGEST, SHORTEST, Histogram
+from webgym_cli.rollout.latency import ERROR, Histogram
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
-from webgym_cli.rollout.snapshot import RUNNING, idle_timings, merge_servers, merge_timings
-from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
+from webgym_cli.rollout.stage_timer import RUNNING, EpisodeStage, StageTimer, idle_timings, merge_timings
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="captcha")
 CANCELLED = Outcome(failure=FailureKind.CANCELLED)
-DURATIONS = st.floats(min_value=SHORTEST, max_value=LONGEST)
+DURATIONS = st.floats(min_value=1e-9, max_value=1e9)
 
 
 class Clock:
@@ -76,7 +75,7 @@ def test_a_quantile_is_off_by_no_more_than_is_said(values, share):
     for value in values:
         histogram.add(value)
     assert histogram.quantile(share) == pytest.approx(exact(values, share), rel=ERROR + 1e-3)
-    assert histogram.count == len(values)
+    assert histogram.to_json()["count"] == len(values)
     assert histogram.total == pytest.approx(sum(values))
 
 
@@ -88,8 +87,7 @@ def test_two_histograms_together_are_the_histogram_of_both(first, second):
             part.add(value)
             whole.add(value)
     parts[0].merge(pickle.loads(pickle.dumps(parts[1])))
-    assert parts[0].buckets == whole.buckets
-    assert parts[0].count == whole.count
+    assert parts[0].counts == whole.counts
 
 
 def test_no_durations_have_no_quantile():
@@ -98,12 +96,10 @@ def test_no_durations_have_no_quantile():
 
 def test_a_histogram_stays_small_whatever_comes():
     histogram = Histogram()
-    for exponent in range(-4000, 4000):
-        histogram.add(math.exp(exponent / 100))
-    histogram.add(0.0)
-    assert len(histogram.buckets) < 420
-    assert histogram.quantile(0) == pytest.approx(SHORTEST, rel=ERROR + 1e-3)
-    assert histogram.quantile(1) == pytest.approx(LONGEST, rel=2 * ERROR)
+    for number in range(100_000):
+        histogram.add(number * 0.01)
+    assert len(histogram.counts) < 400
+    assert (histogram.quantile(0), histogram.quantile(1)) == (0.0, 1000.0)
 
 
 # --- stages
@@ -293,13 +289,14 @@ def test_the_timings_of_several_processes_add_up(clock):
 def test_the_counters_of_servers_add_up_and_end(clock):
     counts = {"requests": 3, "failures": 1, "opened": 1, "seconds": 1.25, "outstanding": 2, "open": 1}
     result = [{"http://a": counts}, {"http://a": counts, "http://b": {**counts, "open": 0}}]
-    merged = merge_servers(result)
+    timers = [StageTimer(clock, servers=lambda one=one: one) for one in result]
+    merged = merge_timings([timer.timings() for timer in timers])["servers"]
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
-    monitor = Monitor(planned_rollout(), 4, lambda: result[0], stages=StageTimer(clock))
+    monitor = Monitor(planned_rollout(), 4, stages=timers[0])
     acting = monitor.stages.time("", EpisodeStage.ACT)
     acting.__enter__()
-    ended = idle_timings({**monitor.stages.timings(), "servers": result[0]})
+    ended = idle_timings(monitor.stages.timings())
     assert ended["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
     assert merge_timings([ended])["stages"]["act"]["now"] == 0
     assert monitor.summary()["servers"] == result[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -19,38 +20,31 @@ _GOING_ON = ("running", "silent")
 _GAP = (0, 2, 0, 0)
 
 
+@dataclass(slots=True)
 class LiveView:
-    """The board of one snapshot (`Monitor.snapshot`, or several merged). Takes the terminal's width and height."""
+    """The board of a snapshot (`Monitor.snapshot`). Takes the terminal's width and height."""
 
-    def __init__(
-        self, snapshot: dict[str, Any], state: str = "running", below: int = 0, beside: dict[str, Any] | None = None
-    ) -> None:
-        """`below`: lines reserved for other output; `beside`: snapshot of a concurrent evaluation, shown in short."""
-        self._snapshot = snapshot
-        self._state = state
-        self._below = below
-        self._beside = beside
+    snapshot: dict[str, Any]
+    """`state`: that of its rollout; missing while the rollout itself shows it."""
+    beside: dict[str, Any] | None = None
+    """Snapshot of a concurrent evaluation, shown in short."""
+    below: int = 0
+    """Terminal lines reserved for other output."""
 
     @property
     def bars(self) -> tuple[str, ...]:
         """Names of the progress bars that the board replaces."""
-        return tuple(str(one["bar"]) for one in (self._snapshot, self._beside) if one)
-
-    def leaving(self, lines: int) -> LiveView:
-        """Return the board with `lines` terminal lines reserved for other output."""
-        return LiveView(self._snapshot, self._state, lines, self._beside)
+        return tuple(str(one["bar"]) for one in (self.snapshot, self.beside) if one)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the head, the stages, and as many episodes as fit, the oldest."""
-        head = _head(self._snapshot, self._state, options.max_width)
-        if self._beside:
-            head += _head(self._beside, self._beside.get("state", "running"), options.max_width)
-        stages = _stages(self._snapshot)
+        head = [line for one in (self.snapshot, self.beside) if one for line in _head(one, options.max_width)]
+        stages = _stages(self.snapshot)
         yield Group(*head, Text(), stages)
         # Rich crops overlong output at the bottom, where the newest lines are: two empty lines, and two of names.
-        room = console.size.height - self._below - 1 - len(head) - stages.row_count - 4
-        if self._snapshot["episodes"] and room > 0:
-            yield Group(Text(), _episodes(self._snapshot["episodes"][:room]))
+        room = console.size.height - self.below - 1 - len(head) - stages.row_count - 4
+        if self.snapshot["episodes"] and room > 0:
+            yield Group(Text(), _episodes(self.snapshot["episodes"][:room]))
 
 
 def shorten_url(url: str) -> str:
@@ -58,8 +52,8 @@ def shorten_url(url: str) -> str:
     return escape_control(url).split("://", 1)[-1].removeprefix("www.").removesuffix("/")
 
 
-def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
-    done, total = snapshot["done"], snapshot["total"]
+def _head(snapshot: dict[str, Any], width: int) -> list[Any]:
+    done, total, state = snapshot["done"], snapshot["total"], snapshot.get("state", "running")
     style = {"running": "green", "finished": "green"}.get(state, "red")
     who = _cut(_line((f"{snapshot['bar']}", "bold"), (escape_control(snapshot["policy"])[:40], ""), (state, style)))
     count = Text(f"{done}/{total}", style="bold")

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.cli.streams import share_one_file, stderr_or_nothing
@@ -232,7 +233,7 @@ class ProgressBoard:
 
         shown = [dict(snapshot) for _, snapshot in sorted(self._snapshots.items(), reverse=True)]  # train before test
         first, beside = (*shown, None, None)[:2]
-        self._board = LiveView(first, beside=beside) if first else None
+        self._board = LiveView(first, beside) if first else None
         for name, task in self._tasks.items():
             if self._bars is not None:
                 self._bars.update(task, visible=self._has_bar(name))
@@ -247,7 +248,7 @@ class ProgressBoard:
         if (board := self._board) is None:
             return bars
         shown = sum(task.visible for task in bars.tasks)
-        return Group(board.leaving(shown), *([bars] if shown else []))
+        return Group(replace(board, below=shown), *([bars] if shown else []))
 
     def _move(self, event: Event, bars: Progress) -> None:
         name = str(event.get("bar", event["event"]))

@@ -75,7 +75,7 @@ class RolloutEngine:
     def __post_init__(self) -> None:
         """Create queue, monitor and limits."""
         runner = self.runner
-        self.monitor = Monitor(self.plan, runner.slots, runner.servers, runner.worker_timings, runner.stages)
+        self.monitor = Monitor(self.plan, runner.slots, runner.worker_timings, runner.stages)
         runner.on_slots_added = self._add_slots
         self._queue = self.queue or EpisodeQueue(self.plan.owed, self.claims or make_claims(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)

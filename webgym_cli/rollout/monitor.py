@@ -9,24 +9,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, make_event
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import RolloutPlan
-from webgym_cli.rollout.snapshot import complete, merge_timings
-from webgym_cli.rollout.stage_timer import StageTimer
+from webgym_cli.rollout.stage_timer import StageTimer, merge_timings
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.status import RolloutState, write_status
 
 _REASONS = 20
 # Interval of the reports, in seconds.
 _BEAT_SECONDS = 1.0
-# Counts of one command: episodes that ended without a failure; those with a reward, and with success; the steps of all
-# stored trajectories; judged trajectories; given up episodes; and earlier commands' trajectories whose judgement failed
-# now, so that their episodes are owed again.
-_COUNTS = ("collected", "known", "successes", "steps", "judged", "given_up", "withdrawn")
 
 
 @dataclass(slots=True)
@@ -36,8 +31,6 @@ class Monitor:
     plan: RolloutPlan
     slots: int
     """Episodes that can run at once."""
-    servers: Callable[[], ServerCounters] = dict
-    """Returns the request counters of the policy servers; empty with a single server."""
     worker_timings: Callable[[], list[dict[str, Any]]] = list
     """Returns the timings of workers in other processes."""
     stages: StageTimer = field(default_factory=StageTimer)
@@ -45,7 +38,10 @@ class Monitor:
     started: float = field(init=False)
     started_at: str = field(default_factory=now)
     """ISO 8601, UTC."""
-    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_COUNTS, 0)))
+    counts: Counter[str] = field(default_factory=Counter)
+    """`collected`: episodes that ended without a failure, with a reward (`known`), with success (`successes`); `judged`
+    and `given_up` ones; `steps` of all stored trajectories; `withdrawn`: earlier commands' trajectories whose judgement
+    failed now, so that their episodes are owed again."""
     failures: Counter[str] = field(default_factory=Counter)
     skip_reasons: Counter[str] = field(default_factory=Counter)
     """Episodes that are not run because their site is on the blocklist."""
@@ -114,51 +110,62 @@ class Monitor:
             "steps": len(trajectory.steps),
             "seconds": trajectory.seconds,
             "bar": f"{trajectory.split} {trajectory.iteration}",
-            "done": self.plan.done + self.counts["collected"] - self.counts["withdrawn"],
+            "done": self._done,
             "total": len(self.plan.episodes),
         }
 
+    @property
+    def _done(self) -> int:
+        """Number of planned episodes with a final trajectory."""
+        return self.plan.done + self.counts["collected"] - self.counts["withdrawn"]
+
     def snapshot(self) -> dict[str, Any]:
-        """Return all values of the live view, JSON-serializable. Times are in seconds."""
-        elapsed = self.stages.clock() - self.started
-        timings = self.worker_timings()
-        counted = {
+        """Return all values of the live view, JSON-serializable. Times are in seconds.
+
+        `success_rate` and its 95 % `interval` cover this command's episodes with a known reward; `eta` is None before
+        the first episode has ended.
+        """
+        elapsed, timings, counts = self.stages.clock() - self.started, self.worker_timings(), self.counts
+        known, successes, skipped = counts["known"], counts["successes"], self.skip_reasons.total()
+        settled = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
+        left = max(0, len(self.plan.owed) - settled)
+        pace = elapsed / counts["collected"] if counts["collected"] > 0 else None
+        return {
             "ranks": max(1, len(timings)),
             "split": self.plan.split.value,
             "iteration": self.plan.iteration,
             "policy": self.plan.policy,
             "bar": f"{self.plan.split} {self.plan.iteration}",
             "started_at": self.started_at,
-            "elapsed": round(elapsed, 1),
+            "elapsed": round(elapsed, 2),
             "slots": self.slots,
             "total": len(self.plan.episodes),
-            **self.counts,
-            "owed": len(self.plan.owed) - self.counts["given_up"],
-            "given_up": self.plan.given_up + self.counts["given_up"],
-            "steps_per_second": round(self.counts["steps"] / max(1.0, elapsed), 2),
+            "done": self._done,
+            **{name: counts[name] for name in ("collected", "known", "successes", "steps", "judged")},
+            "success_rate": round(successes / known, 4) if known else None,
+            "interval": [round(bound, 4) for bound in wilson(successes, known)],
+            "given_up": self.plan.given_up + counts["given_up"],
+            "steps_per_second": round(counts["steps"] / max(1.0, elapsed), 2),
+            "eta": pace and round(left * pace, 1) if left else 0.0,
             "unjudged": len(self._unjudged),
-            "skipped": self.skip_reasons.total(),
+            "skipped": skipped,
             "cut": self.failures[FailureKind.CANCELLED],
             "queues": dict(self.queues),
-            "servers": self.servers(),
             "failures": dict(sorted(self.failures.items())),
             **merge_timings([self.stages.timings(), *timings]),
         }
-        return complete(counted)
 
     def summary(self) -> CommandFacts:
         """Return the summary of this command's own episodes.
 
         `judge_tail_seconds`: time from the end of the last episode to the end of judging.
         """
-        counted, end = self.snapshot(), self.stages.clock()
-        seconds = end - self.started
-        facts = {name: counted[name] for name in ("collected", "steps", "failures", "skipped", "cut", "judged")}
-        facts |= {
-            "seconds": round(seconds, 2),
-            "steps_per_second": round(counted["steps"] / max(1e-9, seconds), 2),
+        counted, tail = self.snapshot(), self.stages.clock() - self._acted
+        names = ("collected", "steps", "steps_per_second", "failures", "skipped", "cut", "judged")
+        facts = {name: counted[name] for name in names} | {
+            "seconds": counted["elapsed"],
             "skip_reasons": dict(self.skip_reasons.most_common(_REASONS)),
-            "judge_tail_seconds": round(end - self._acted, 2) if counted["judged"] else 0.0,
+            "judge_tail_seconds": round(tail, 2) if counted["judged"] else 0.0,
             "stages": {
                 name: {key: value for key, value in stage.items() if key != "now"}
                 for name, stage in counted["stages"].items()

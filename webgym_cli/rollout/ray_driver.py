@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import list_variables
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
@@ -22,8 +21,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.ray_worker import RolloutWorker
 from webgym_cli.rollout.resources import PolicyEndpoint
-from webgym_cli.rollout.snapshot import idle_timings, merge_servers
-from webgym_cli.rollout.stage_timer import StageTimer
+from webgym_cli.rollout.stage_timer import StageTimer, idle_timings
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import is_loopback
 
@@ -130,10 +128,6 @@ class RayRunner:
         """Make all workers return their running episodes as cancelled."""
         for worker in self._alive:
             self._start_task(self._stop_worker(worker))
-
-    def servers(self) -> ServerCounters:
-        """Return the request counters of all workers: each balances its own requests."""
-        return merge_servers([status["servers"] for status in self.worker_timings()])
 
     def worker_timings(self) -> list[dict[str, Any]]:
         """Return the last status of each worker, lost ones included."""

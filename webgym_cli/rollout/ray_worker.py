@@ -48,7 +48,7 @@ class RolloutWorker(NodeActor):
 
     async def status(self) -> dict[str, Any]:
         """Return timings, running episodes and server counters. Also the driver's liveness check."""
-        return {**self._runner.stages.timings(), "servers": self._runner.servers()}
+        return self._runner.stages.timings()
 
     async def stop(self) -> None:
         """Cancel the running episodes; their calls return the steps so far."""

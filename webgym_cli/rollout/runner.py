@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from webgym_cli.agent.client.gate import PolicyGate
-from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentPool
 from webgym_cli.environments.registry import find_environment
@@ -54,10 +53,6 @@ class EpisodeRunner(Protocol):
         """Cancel the running attempts and start no more."""
         ...
 
-    def servers(self) -> ServerCounters:
-        """Return the request counters of the policy's servers."""
-        ...
-
     def worker_timings(self) -> list[dict[str, Any]]:
         """Return the timings (`StageTimer.timings`) of workers in other processes, if there are any."""
         return []
@@ -94,6 +89,8 @@ class LocalRunner(EpisodeRunner):
         """Derive the limits of this machine."""
         self.slots = default_concurrency(self.settings.rollout)
         self._memory = MemoryLimiter(self.settings.browser.memory_reserve_mb)
+        if isinstance(self.agent, ModelAgent):
+            self.stages.servers = self.agent.servers
 
     @property
     def name(self) -> str:
@@ -116,10 +113,6 @@ class LocalRunner(EpisodeRunner):
         self._stopped = True
         for task in tuple(self._playing):
             task.cancel()
-
-    def servers(self) -> ServerCounters:
-        """Return the request counters of the policy's servers."""
-        return self.agent.servers() if isinstance(self.agent, ModelAgent) else {}
 
     async def _play(self, owed: PendingEpisode) -> Trajectory:
         task = asyncio.current_task()

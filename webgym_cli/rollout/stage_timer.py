@@ -1,19 +1,21 @@
-"""The current stage of each running episode, and latency histograms per stage."""
+"""The running episodes of a process, latency histograms of their stages, and the sums of several processes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.rollout.latency import Histogram
 from webgym_cli.rollout.plan import PendingEpisode
-from webgym_cli.rollout.snapshot import oldest
 from webgym_cli.util.text import replace_surrogates
 
+# Maximum number of running episodes listed (the oldest); the others are only counted.
+RUNNING = 100
 _URL_LENGTH = 300
 
 
@@ -78,6 +80,8 @@ class StageTimer:
     latencies: dict[str, Histogram] = field(
         default_factory=lambda: {stage.value: Histogram() for stage in EpisodeStage}
     )
+    servers: Callable[[], ServerCounters] = dict
+    """Returns the request counters of the policy's servers."""
     _running: dict[str, _RunningEpisode] = field(default_factory=dict)
 
     def begin(self, owed: PendingEpisode) -> None:
@@ -114,10 +118,39 @@ class StageTimer:
         episode.url = replace_surrogates(url[:_URL_LENGTH])
 
     def timings(self) -> dict[str, Any]:
-        """Return the stages and the running episodes, for `merge_timings`; can be pickled."""
+        """Return stages, running episodes and server counters, for `merge_timings`; can be pickled."""
         now = self.clock()
         return {
             "stages": self.latencies,
             "running": len(self._running),
-            "episodes": oldest([episode.to_json(now) for episode in self._running.values()]),
+            "episodes": _oldest([episode.to_json(now) for episode in self._running.values()]),
+            "servers": self.servers(),
         }
+
+
+def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the timings of several processes, JSON-serializable; quantiles are those of the merged histograms."""
+    stages, servers = {name.value: Histogram() for name in EpisodeStage}, ServerCounters()
+    for timing in timings:
+        for name, latencies in timing["stages"].items():
+            stages[name].merge(latencies)
+        for address, counts in timing["servers"].items():
+            total = servers.setdefault(address, dict.fromkeys(counts, 0))
+            total.update({name: round(total[name] + count, 2) for name, count in counts.items()})
+    return {
+        "stages": {name: latencies.to_json() for name, latencies in stages.items()},
+        "running": sum(timing["running"] for timing in timings),
+        "episodes": _oldest([episode for timing in timings for episode in timing["episodes"]]),
+        "servers": servers,
+    }
+
+
+def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
+    """Return the timings of a process that has ended: no running episodes, no open requests."""
+    stages = {name: replace(latencies, running=0) for name, latencies in timings["stages"].items()}
+    servers = {address: {**counts, "outstanding": 0, "open": 0} for address, counts in timings["servers"].items()}
+    return {"running": 0, "episodes": [], "stages": stages, "servers": servers}
+
+
+def _oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(episodes, key=lambda episode: -episode["age"])[:RUNNING]

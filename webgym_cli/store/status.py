@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,6 @@ class RankStatus(StoredRecord):
     process_started: float
     """Start time of the process in seconds since 1970; distinguishes it from a later process with the same id."""
     host: str
-    started_at: AwareDatetime
-    """Start of the rollout."""
     updated_at: AwareDatetime
     state: RolloutState
     """State as stored by the writer."""
@@ -71,6 +69,12 @@ class RankStatus(StoredRecord):
         seen = self.seen(at)
         return seen is RolloutState.RUNNING or (seen is RolloutState.SILENT and self.here)
 
+    def describe(self) -> dict[str, Any]:
+        """Return the snapshot with the state as derived now, and the process."""
+        ended = {} if self.may_go_on() else {"running": 0, "episodes": []}
+        process = self.model_dump(mode="json", include={"host", "pid", "updated_at"})
+        return {"state": self.seen().value, **process, **self.snapshot, **ended}
+
 
 def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
     """Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`."""
@@ -80,7 +84,6 @@ def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = Ro
         pid=os.getpid(),
         process_started=psutil.Process().create_time(),
         host=socket.gethostname(),
-        started_at=datetime.fromisoformat(snapshot["started_at"]),
         updated_at=datetime.now(UTC),
         state=state,
         snapshot=snapshot,
@@ -97,7 +100,7 @@ def read_status(run: RunDir) -> list[RankStatus]:
     """
     rollouts = [status for split in Split if (status := _read(run.status(split)))]
     going = [status for status in rollouts if status.may_go_on()]
-    return going or sorted(rollouts, key=lambda status: status.started_at)[-1:]
+    return going or sorted(rollouts, key=lambda status: str(status.snapshot["started_at"]))[-1:]
 
 
 def is_process_alive(pid: int, started: float | None = None) -> bool:
@@ -123,47 +126,37 @@ def read_lock_holder(run: RunDir) -> dict[str, Any] | None:
     return None if dead else known
 
 
-@dataclass(slots=True)
-class StoredCounts:
-    """Counts stored records by lines; later calls read only what was appended."""
-
-    run: RunDir
-    _seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
-    """Bytes read and lines counted, by file."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return `planned` episodes, `stored` trajectories and `judgements` by split and iteration, oldest first."""
-        return [self._row(split, iteration) for split in Split for iteration in self._iterations(split)]
-
-    def _iterations(self, split: Split) -> list[int]:
-        plans = self.run.plan(split, 0).parent.glob(f"{split}.iteration_*.jsonl")
+def count_stored(run: RunDir) -> list[dict[str, Any]]:
+    """Return `planned` episodes, `stored` trajectories and `judgements` by split and iteration, oldest first."""
+    rows = []
+    for split in Split:
+        plans = run.plan(split, 0).parent.glob(f"{split}.iteration_*.jsonl")
         planned = {int(number) for file in plans if (number := file.stem.rpartition("_")[2]).isdecimal()}
-        return sorted(planned.union(self.run.list_iterations(split)))
+        for iteration in sorted(planned.union(run.list_iterations(split))):
+            folder = run.part(split, iteration).parent
+            files = {
+                "planned": [run.plan(split, iteration)],
+                "stored": folder.glob("part-*.jsonl"),
+                "judgements": folder.glob("verdicts-*.jsonl"),
+            }
+            counts = {name: sum(map(_count_lines, paths)) for name, paths in files.items()}
+            rows.append({"split": split.value, "iteration": iteration, **counts})
+    return rows
 
-    def _row(self, split: Split, iteration: int) -> dict[str, Any]:
-        folder = self.run.part(split, iteration).parent
-        return {
-            "split": split.value,
-            "iteration": iteration,
-            "planned": self._lines(self.run.plan(split, iteration)),
-            "stored": sum(map(self._lines, folder.glob("part-*.jsonl"))),
-            "judgements": sum(map(self._lines, folder.glob("verdicts-*.jsonl"))),
-        }
 
-    def _lines(self, file: Path) -> int:
-        offset, lines = self._seen.get(file, (0, 0))
-        require_regular(file)
-        try:
-            with file.open("rb") as opened:
-                if opened.seek(0, os.SEEK_END) < offset:
-                    offset, lines = 0, 0
-                opened.seek(offset)
-                while chunk := opened.read(1 << 20):
-                    offset, lines = offset + len(chunk), lines + chunk.count(b"\n")
-        except OSError:
-            return 0
-        self._seen[file] = offset, lines
-        return lines
+def _count_lines(file: Path) -> int:
+    require_regular(file)
+    try:
+        return _count_lines_of(file, file.stat().st_size)
+    except OSError:
+        return 0
+
+
+# `status --watch` counts each second, and only a file of another size, a part of the cache's key, has other lines.
+@lru_cache(maxsize=4096)
+def _count_lines_of(file: Path, size: int) -> int:
+    with file.open("rb") as opened:
+        return sum(chunk.count(b"\n") for chunk in iter(partial(opened.read, 1 << 20), b""))
 
 
 def _read(file: Path) -> RankStatus | None:

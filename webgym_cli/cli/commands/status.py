@@ -18,7 +18,6 @@ from webgym_cli.errors import StoreError, UsageError
 if TYPE_CHECKING:
     from webgym_cli.store.run import RunDir
     from webgym_cli.store.state import RunningCommand
-    from webgym_cli.store.status import RankStatus, StoredCounts
 
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Refresh each second until the rollout ends.")]
 CostOpt = Annotated[bool, typer.Option("--cost", help="Also show tokens and their cost, counted by the index.")]
@@ -52,26 +51,21 @@ def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: Js
     See also: webgym rollout, webgym resume, webgym inspect-buffer.
     """
     from webgym_cli.store.run import find_run
-    from webgym_cli.store.status import StoredCounts
 
     if watch and cost:
         raise UsageError("--cost and --watch exclude each other")
     directory = find_run(run)
-    counts = StoredCounts(directory)
     output = Output.for_events(json) if watch else Output(as_json=json)
-    if not watch:
-        facts, _ = read_run_status(directory, counts)
-        if cost:
-            facts["spent"] = _read_spending(directory, output)
-        _show(output, facts)
-    elif output.as_json:
-        for facts in _watch_status(directory, counts):
-            output.data(facts)
-            output.flush()
-    else:
+    if watch and not output.as_json:
         with output.open_redraw() as draw:
-            for facts in _watch_status(directory, counts):
+            for facts in _read_repeatedly(directory, watch):
                 draw(_picture(facts))
+    else:
+        for facts in _read_repeatedly(directory, watch):
+            if cost:
+                facts["spent"] = _read_spending(directory, output)
+            _show(output, facts)
+            output.flush()
     _note_next_commands(output, facts, str(run), directory)
 
 
@@ -86,24 +80,24 @@ def _read_spending(run: RunDir, output: Output) -> dict[str, Any] | None:
     return spent if spent["episodes"] else None
 
 
-def _watch_status(run: RunDir, counts: StoredCounts) -> Iterator[dict[str, Any]]:
+def _read_repeatedly(run: RunDir, watch: bool) -> Iterator[dict[str, Any]]:
+    """Yield what `--json` gives: once, or with `watch` until no rollout runs or is about to. Raises `StoreError`."""
     while True:
-        facts, goes_on = read_run_status(run, counts)
+        facts, goes_on = _read_status(run)
         yield facts
-        if not goes_on:
+        if not (watch and goes_on):
             return
         time.sleep(EVERY)
 
 
-def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], bool]:
-    """Return what `--json` gives, and whether a rollout runs or is about to. Raises `StoreError`."""
+def _read_status(run: RunDir) -> tuple[dict[str, Any], bool]:
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
     from webgym_cli.report.training_metrics import read_warnings
     from webgym_cli.store.checkpoints import current, version
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.run import read_base_model
     from webgym_cli.store.state import read_running_command
-    from webgym_cli.store.status import read_lock_holder, read_status
+    from webgym_cli.store.status import count_stored, read_lock_holder, read_status
 
     rollouts, at_work = read_status(run), read_lock_holder(run)
     checkpoint = current(run)
@@ -118,9 +112,9 @@ def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], 
         "policy": checkpoint.name if checkpoint else read_base_model(run),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
-        "rollout": first and _rollout(first),
-        "evaluation": beside and _rollout(beside),
-        "stored": counts.rows(),
+        "rollout": first and first.describe(),
+        "evaluation": beside and beside.describe(),
+        "stored": count_stored(run),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
         "warnings": read_warnings(run),
@@ -129,22 +123,6 @@ def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], 
     since = datetime.fromisoformat(command.since) if at_work and command and command.command in _ROLLOUTS else None
     coming = since is not None and (first is None or first.updated_at < since)
     return facts, coming or any(status.may_go_on() for status in rollouts)
-
-
-def _rollout(status: RankStatus) -> dict[str, Any]:
-    """Return a rollout's snapshot with its state and process. Raises `StoreError` if another version wrote it."""
-    from webgym_cli.rollout.snapshot import complete
-
-    try:
-        snapshot = complete(status.snapshot)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(
-            f"the status of the rollout was written by another version: {error!r}",
-            hint="the next rollout replaces it",
-        ) from None
-    ended = {} if status.may_go_on() else {"running": 0, "episodes": []}
-    process = status.model_dump(mode="json", include={"host", "pid", "updated_at"})
-    return {"state": status.seen().value, **process, **snapshot, **ended}
 
 
 def _show(output: Output, facts: dict[str, Any]) -> None:
@@ -171,7 +149,7 @@ def _picture(facts: dict[str, Any]) -> Any:
     begins = command and command["at_work"] and (not rollout or rollout["started_at"] < command["since"])
     if begins and command["command"] in _ROLLOUTS and (not rollout or rollout["state"] != "running"):
         return Text(f"webgym {command['command']} has run since {command['since']}: its rollout has not started yet")
-    return LiveView(rollout, rollout["state"], beside=facts["evaluation"]) if rollout else Text("no rollout yet")
+    return LiveView(rollout, facts["evaluation"]) if rollout else Text("no rollout yet")
 
 
 def _sections(facts: dict[str, Any]) -> Iterator[_Section]:
