@@ -23,12 +23,57 @@ from webgym_cli.config.partners import list_ineffective
         ("rl.actor.kl_loss_coef=0.1", "rl.actor.use_kl_loss=true"),
         ("rl.algorithm.kl_ctrl.type=adaptive", "rl.algorithm.use_kl_in_reward=true"),
         ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
+        ("algorithm_config.lora_rank=4", "algorithm_config.finetuning_type=lora"),
+        ("rl.webrl.beta=0.5", "train.algorithm=webrl"),
     ],
 )
 def test_a_setting_without_its_partner_is_named(given, partner):
-    (note,) = list_ineffective(load(overrides=[given]))
-    assert note.startswith(given.partition("=")[0]) and partner.partition("=")[0].rpartition(".")[0] in note
-    assert list_ineffective(load(overrides=[given, partner])) == []
+    notes = list_ineffective(load(overrides=["train.algorithm=grpo", given]))
+    assert len(notes) == 1
+    assert notes[0].startswith(given.partition("=")[0]) and partner.partition("=")[0].rpartition(".")[0] in notes[0]
+    assert list_ineffective(load(overrides=["train.algorithm=grpo", given, partner])) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "decides", "without", "with_it"),
+    [
+        ("rl.actor.grad_clip=0.5", "train.algorithm", "sft", "grpo"),
+        ("rl.critic.cliprange_value=0.2", "train.algorithm", "grpo", "gae"),
+        ("rl.trainer.critic_warmup=2", "train.algorithm", "gigpo", "gae"),
+        ("rl.algorithm.gamma=0.9", "train.algorithm", "rloo", "gigpo"),
+        ("rl.algorithm.lam=0.9", "train.algorithm", "gigpo", "gae"),
+        ("rl.algorithm.norm_adv_by_std_in_grpo=false", "train.algorithm", "rloo", "grpo"),
+        ("rl.algorithm.step_advantage_w=2", "train.algorithm", "grpo", "gigpo"),
+        ("rl.ref.path=runs/a", "rl.actor.use_kl_loss", "false", "true"),
+        ("rl.model.lora_alpha=32", "rl.model.lora_rank", "0", "8"),
+        ("rl.actor.clip_ratio=0.1", "rl.actor.clip_ratio_low", "0.2", "null"),
+        ("rl.actor.clip_ratio_c=10", "rl.actor.loss_mode", "cispo", "vanilla"),
+        ("rl.actor.loss_scale_factor=100", "rl.actor.loss_agg_mode", "token-mean", "seq-mean-token-sum-norm"),
+        ("rl.algorithm.kl_ctrl.horizon=9", "rl.algorithm.kl_ctrl.type", "fixed", "adaptive"),
+        (
+            "rl.algorithm.rollout_correction.rollout_is_threshold=3",
+            "rl.algorithm.rollout_correction.rollout_is",
+            "none",
+            "sequence",
+        ),
+    ],
+)
+def test_a_setting_of_a_training_that_does_not_read_it_is_named(given, decides, without, with_it):
+    base = ["train.algorithm=grpo", "rl.actor.clip_ratio_high=0.3", "rl.algorithm.use_kl_in_reward=true"]
+    if given.startswith("rl.ref"):
+        base.pop()
+    notes = list_ineffective(load(overrides=[*base, given, f"{decides}={without}"]))
+    assert [note for note in notes if given.partition("=")[0] in note and f"{decides} is " in note]
+    key = given.partition("=")[0]
+    assert not [
+        note for note in list_ineffective(load(overrides=[*base, given, f"{decides}={with_it}"])) if key in note
+    ]
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "cispo", "dapo", "demo-rl", "dr-grpo", "gigpo", "gspo", "webrl"])
+def test_a_shipped_file_has_no_setting_without_effect(name):
+    notes = list_ineffective(load([name]))
+    assert [note for note in notes if note.startswith("rl.")] == []
 
 
 def test_settings_with_an_effect_have_no_note():

@@ -104,9 +104,12 @@ def trust(run: RunDir) -> None:
         trust_run(one.config)
 
 
-def check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
-    """Raise `SettingsError` for a mistyped base model before it is saved."""
+def check_command(command: str, run: RunDir, settings: Settings, options: dict[str, Any], output: Output) -> None:
+    """Note the settings without effect. Raise `SettingsError` for a mistyped base model before it is saved."""
     from webgym_cli.serve.weights import require_model
+
+    if command in _SERVING:
+        note_ineffective(settings, output)
 
     policy = options.get("policy") or settings.rollout.policy
     model = settings.policy_config.base_model
@@ -117,11 +120,20 @@ def check_model(command: str, run: RunDir, settings: Settings, options: dict[str
         require_model(model, served=served)
 
 
+def note_ineffective(settings: Settings, output: Output) -> None:
+    """Note the settings that have no effect without another one."""
+    from webgym_cli.config.partners import list_ineffective
+
+    for line in list_ineffective(settings):
+        output.note(line)
+
+
 def open_training(run: RunDir, settings: Settings, options: StageOptions) -> Output:
     """Return the output of a command on training data, once it says if `train.algorithm` is not what trains now."""
     from webgym_cli.store.checkpoints import algorithm
 
     output, wanted, actual = options.open_output(), settings.train.algorithm, algorithm(run, settings)
+    note_ineffective(settings, output)
     if actual != wanted:
         output.note(
             f"loop.demonstration_algorithm={actual} trains this iteration, not train.algorithm={wanted}: it is one of"
@@ -136,7 +148,6 @@ def stage(
 ) -> Iterator[Stage]:
     """Lock the run while the block runs; `webgym resume` can continue the command unless the block succeeds."""
     # Here, because a plan, or a look at a run, needs none of these.
-    from webgym_cli.config.partners import list_ineffective
     from webgym_cli.store.lock import lock_run
     from webgym_cli.store.state import note_command
     from webgym_cli.train.process_env import refuse_torchrun_variables
@@ -148,10 +159,7 @@ def stage(
     check_network_variables()
     if command in _LOOPS:
         refuse_torchrun_variables(os.environ)
-    if command in _SERVING:
-        for line in list_ineffective(settings):
-            output.note(line)
-    check_model(command, run, settings, options or {})
+    check_command(command, run, settings, options or {}, output)
     with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)

@@ -2,61 +2,66 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import NamedTuple
 
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import find_section
 
-
-class _Partner(NamedTuple):
-    """A condition on which settings have an effect."""
-
-    names: tuple[str, ...]
-    """Dotted keys, or sections."""
-    holds: Callable[[Settings], bool]
-    reason: str
-    """Why they have no effect."""
-
-
-_PARTNERS = (
-    _Partner(("judge",), lambda of: bool(of.judge.base_url), "nothing is judged, because judge.base_url is empty"),
-    _Partner(("tasks.difficulty_ratio",), lambda of: of.tasks.sampler == "ratio", "tasks.sampler is not ratio"),
-    _Partner(
-        ("tasks.pool_shares",),
-        lambda of: of.tasks.sampler == "pass_rate",
-        "tasks.sampler is not pass_rate",
+# By setting or section, separated by spaces: the settings that decide whether they have an effect, and whether these
+# values let them have one. An algorithm of a plug-in may read all.
+_Partners = dict[str, tuple[str, Callable[..., object]]]
+_GROUPS = {"grpo", "rloo", "remax"}
+_PARTNERS: _Partners = {
+    "judge": ("judge.base_url", bool),
+    "tasks.difficulty_ratio": ("tasks.sampler", "ratio".__eq__),
+    "tasks.pool_shares": ("tasks.sampler", "pass_rate".__eq__),
+    "rollout.completion_grace": ("rollout.completion_threshold", lambda threshold: threshold < 1),
+    "rollout.ray_address": ("rollout.executor train.executor", lambda *executors: "ray" in executors),
+    "rollout.ray_cpus": ("rollout.executor", "ray".__eq__),
+    "train.nodes": ("train.executor train.nodes", lambda executor, nodes: executor == "ray" or nodes == 1),
+    "loop.max_staleness loop.stale": ("loop.mode", "async".__eq__),
+    "loop.demonstration_episodes loop.demonstration_algorithm": ("loop.demonstration_iterations", bool),
+    "algorithm_config.lora_rank algorithm_config.lora_alpha algorithm_config.lora_target": (
+        "algorithm_config.finetuning_type",
+        "lora".__eq__,
     ),
-    _Partner(
-        ("rollout.completion_grace",),
-        lambda of: of.rollout.completion_threshold < 1,
-        "rollout.completion_threshold is 1",
+    "rl.model rl.algorithm rl.actor rl.ref rl.critic rl.trainer": (
+        "train.algorithm loop.demonstration_algorithm",
+        lambda *algorithms: set(algorithms) != {"sft"},
     ),
-    _Partner(
-        ("rollout.ray_address",),
-        lambda of: "ray" in (of.rollout.executor, of.train.executor),
-        "rollout.executor and train.executor are local",
+    "rl.webrl rl.replay": ("train.algorithm", "webrl".__eq__),
+    "rl.model.lora_alpha rl.model.target_modules": ("rl.model.lora_rank", bool),
+    "rl.actor.kl_loss_coef rl.actor.kl_loss_type": ("rl.actor.use_kl_loss", bool),
+    "rl.actor.clip_ratio": ("rl.actor.clip_ratio_low rl.actor.clip_ratio_high", lambda *bounds: None in bounds),
+    "rl.actor.clip_ratio_c": ("rl.actor.loss_mode", "vanilla".__eq__),
+    "rl.actor.loss_scale_factor": ("rl.actor.loss_agg_mode", "seq-mean-token-sum-norm".__eq__),
+    "rl.algorithm.kl_ctrl rl.algorithm.kl_penalty": ("rl.algorithm.use_kl_in_reward", bool),
+    "rl.algorithm.kl_ctrl.target_kl rl.algorithm.kl_ctrl.horizon": ("rl.algorithm.kl_ctrl.type", "adaptive".__eq__),
+    "rl.algorithm.rollout_correction.rollout_is_mode rl.algorithm.rollout_correction.rollout_is_threshold": (
+        "rl.algorithm.rollout_correction.rollout_is",
+        "none".__ne__,
     ),
-    _Partner(("rollout.ray_cpus",), lambda of: of.rollout.executor == "ray", "rollout.executor is local"),
-    _Partner(("train.nodes",), lambda of: of.train.executor == "ray" or of.train.nodes == 1, "train.executor is local"),
-    _Partner(("loop.max_staleness", "loop.stale"), lambda of: of.loop.mode == "async", "loop.mode is sync"),
-    _Partner(
-        ("rl.actor.kl_loss_coef", "rl.actor.kl_loss_type"),
-        lambda of: of.rl.actor.use_kl_loss,
-        "rl.actor.use_kl_loss is false",
+    "rl.algorithm.gamma": ("train.algorithm", lambda name: name not in _GROUPS),
+    "rl.algorithm.lam": ("train.algorithm", lambda name: name not in _GROUPS | {"reinforce_plus_plus", "gigpo"}),
+    "rl.algorithm.norm_adv_by_std_in_grpo": (
+        "train.algorithm",
+        lambda name: name not in {"rloo", "remax", "reinforce_plus_plus", "gae"},
     ),
-    _Partner(
-        ("rl.algorithm.kl_ctrl", "rl.algorithm.kl_penalty"),
-        lambda of: of.rl.algorithm.use_kl_in_reward,
-        "rl.algorithm.use_kl_in_reward is false",
+    "rl.algorithm.step_advantage_w": (
+        "train.algorithm",
+        lambda name: name not in _GROUPS | {"reinforce_plus_plus", "gae"},
     ),
-    _Partner(
-        ("loop.demonstration_episodes", "loop.demonstration_algorithm"),
-        lambda of: of.loop.demonstration_iterations > 0,
-        "loop.demonstration_iterations is 0",
+    "rl.critic rl.trainer.critic_warmup": (
+        "train.algorithm",
+        lambda name: name not in _GROUPS | {"reinforce_plus_plus", "gigpo"},
     ),
-)
+    "rl.ref": (
+        "train.algorithm rl.actor.use_kl_loss rl.algorithm.use_kl_in_reward",
+        lambda name, loss, reward: name == "webrl" or loss or reward,
+    ),
+}
 
 
 def list_ineffective(settings: Settings) -> list[str]:
@@ -64,8 +69,10 @@ def list_ineffective(settings: Settings) -> list[str]:
     usual, values = flat_values(Settings()), flat_values(settings)
     changed = [key for key, value in values.items() if value != usual.get(key)]
     notes = []
-    for partner in _PARTNERS:
-        given = [key for key in changed if find_section(key, partner.names)]
-        if given and not partner.holds(settings):
-            notes.append(f"{', '.join(given)}: no effect: {partner.reason}")
+    for names, (partners, holds) in _PARTNERS.items():
+        given = [key for key in changed if find_section(key, names.split())]
+        deciding = {key: values[key] for key in partners.split()}
+        if given and not holds(*deciding.values()):
+            reason = ", ".join(f"{key} is {json.dumps(value)}" for key, value in deciding.items())
+            notes.append(f"{', '.join(given)}: no effect: {reason}")
     return notes

@@ -45,7 +45,7 @@ def curriculum(
     See also: webgym tasks generate, webgym score, webgym loop, webgym status, webgym resume.
     """
     from webgym_cli.cli.commands.loop import work
-    from webgym_cli.cli.stage import check_model, resolve
+    from webgym_cli.cli.stage import check_command, resolve
     from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.phases import Phases
@@ -58,7 +58,7 @@ def curriculum(
     own_options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
     plan = plan_curriculum(directory, settings, **own_options)
     if options.dry_run:
-        check_model("curriculum", directory, settings, {})
+        check_command("curriculum", directory, settings, {}, output)
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
 

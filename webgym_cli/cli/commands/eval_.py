@@ -82,7 +82,7 @@ def eval_(
 
     See also: webgym compare, webgym judge, webgym tasks convert.
     """
-    from webgym_cli.cli.stage import check_model, stage
+    from webgym_cli.cli.stage import check_command, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
     from webgym_cli.loop.rollout_setup import check_policy
     from webgym_cli.store.run import RunDir
@@ -99,7 +99,7 @@ def eval_(
     output = options.open_output()
     own_options = _collect_options(settings, chosen, subset)
     if options.dry_run:
-        check_model("eval", directory, settings, own_options)
+        check_command("eval", directory, settings, own_options, output)
         output.show(plan.to_json())
         return
     with stage("eval", directory, settings, output, own_options) as at:

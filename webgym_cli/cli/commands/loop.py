@@ -78,7 +78,7 @@ def loop(
 
     See also: webgym status, webgym resume, webgym report.
     """
-    from webgym_cli.cli.stage import check_model, resolve
+    from webgym_cli.cli.stage import check_command, resolve
     from webgym_cli.loop.deadline import find_deadline
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.loop_plan import Phase, plan_loop
@@ -91,7 +91,7 @@ def loop(
     plan = plan_loop(directory, settings, phase=Phase(phase), **own_options)
     deadline = find_deadline(directory, stop_before, os.environ)
     if options.dry_run:
-        check_model("loop", directory, settings, {"phase": phase})
+        check_command("loop", directory, settings, {"phase": phase}, output)
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     kept = {"phase": phase, **own_options, "stop_before": stop_before}

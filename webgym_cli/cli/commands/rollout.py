@@ -73,7 +73,7 @@ def rollout(
 
     See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """
-    from webgym_cli.cli.stage import check_model, resolve, stage
+    from webgym_cli.cli.stage import check_command, resolve, stage
     from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success, select_evaluated
     from webgym_cli.loop.rollouts import execute_rollout
 
@@ -86,7 +86,7 @@ def rollout(
     own_options: dict[str, Any] = {"split": split, "episodes": episodes, "policy": policy, "again": again}
     own_options |= {"version": version, "min_success": min_success}
     if options.dry_run:
-        check_model("rollout", directory, settings, own_options)
+        check_command("rollout", directory, settings, own_options, output)
         output.show(plan.to_json())
         return
     with stage("rollout", directory, settings, output, own_options) as at:
