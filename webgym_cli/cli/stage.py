@@ -133,7 +133,8 @@ def open_training(run: RunDir, settings: Settings, options: StageOptions) -> Out
     from webgym_cli.store.checkpoints import algorithm
 
     output, wanted, actual = options.open_output(), settings.train.algorithm, algorithm(run, settings)
-    note_ineffective(settings, output)
+    if run.orm_of is None:
+        note_ineffective(settings, output)
     if actual != wanted:
         output.note(
             f"loop.demonstration_algorithm={actual} trains this iteration, not train.algorithm={wanted}: it is one of"

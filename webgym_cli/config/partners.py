@@ -13,6 +13,12 @@ from webgym_cli.config.renamed import find_section
 # values let them have one. An algorithm of a plug-in may read all.
 _Partners = dict[str, tuple[str, Callable[..., object]]]
 _GROUPS = {"grpo", "rloo", "remax"}
+_ESTIMATORS = _GROUPS | {"reinforce_plus_plus", "gae", "gigpo"}
+_IMITATION = (
+    "learning_rate max_grad_norm weight_decay num_train_epochs warmup_steps lr_scheduler_type "
+    "per_device_train_batch_size gradient_accumulation_steps finetuning_type lora_rank freeze_vision_tower bf16 "
+    "deepspeed_config_filename save_steps"
+)
 _PARTNERS: _Partners = {
     "judge": ("judge.base_url", bool),
     "tasks.difficulty_ratio": ("tasks.sampler", "ratio".__eq__),
@@ -23,6 +29,15 @@ _PARTNERS: _Partners = {
     "train.nodes": ("train.executor train.nodes", lambda executor, nodes: executor == "ray" or nodes == 1),
     "loop.max_staleness loop.stale": ("loop.mode", "async".__eq__),
     "loop.demonstration_episodes loop.demonstration_algorithm": ("loop.demonstration_iterations", bool),
+    " ".join(f"algorithm_config.{name}" for name in _IMITATION.split()): (
+        "train.algorithm loop.demonstration_iterations",
+        lambda name, demonstrations: name not in _ESTIMATORS or demonstrations,
+    ),
+    "algorithm_config.eval_strategy algorithm_config.eval_steps": (
+        "algorithm_config.do_eval algorithm_config.val_split_ratio",
+        lambda *values: all(values),
+    ),
+    "algorithm_config.warmup_steps": ("algorithm_config.lr_scheduler_type", "constant".__ne__),
     "algorithm_config.lora_rank algorithm_config.lora_alpha algorithm_config.lora_target": (
         "algorithm_config.finetuning_type",
         "lora".__eq__,
@@ -44,18 +59,18 @@ _PARTNERS: _Partners = {
         "none".__ne__,
     ),
     "rl.algorithm.gamma": ("train.algorithm", lambda name: name not in _GROUPS),
-    "rl.algorithm.lam": ("train.algorithm", lambda name: name not in _GROUPS | {"reinforce_plus_plus", "gigpo"}),
+    "rl.algorithm.lam": ("train.algorithm", lambda name: name not in _ESTIMATORS - {"gae"}),
     "rl.algorithm.norm_adv_by_std_in_grpo": (
         "train.algorithm",
-        lambda name: name not in {"rloo", "remax", "reinforce_plus_plus", "gae"},
+        lambda name: name not in _ESTIMATORS - {"grpo", "gigpo"},
     ),
     "rl.algorithm.step_advantage_w": (
         "train.algorithm",
-        lambda name: name not in _GROUPS | {"reinforce_plus_plus", "gae"},
+        lambda name: name not in _ESTIMATORS - {"gigpo"},
     ),
     "rl.critic rl.trainer.critic_warmup": (
         "train.algorithm",
-        lambda name: name not in _GROUPS | {"reinforce_plus_plus", "gigpo"},
+        lambda name: name not in _ESTIMATORS - {"gae"},
     ),
     "rl.ref": (
         "train.algorithm rl.actor.use_kl_loss rl.algorithm.use_kl_in_reward",
