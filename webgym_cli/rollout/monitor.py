@@ -127,8 +127,8 @@ class Monitor:
         """
         elapsed, timings, counts = self.stages.clock() - self.started, self.worker_timings(), self.counts
         known, successes, skipped = counts["known"], counts["successes"], self.skip_reasons.total()
-        settled = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
-        left = max(0, len(self.plan.owed) - settled)
+        ended = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
+        left = max(0, len(self.plan.owed) - ended)
         pace = elapsed / counts["collected"] if counts["collected"] > 0 else None
         return {
             "ranks": max(1, len(timings)),
