@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from filelock import FileLock, Timeout
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import read_json, write_json
+
+# An NFS share without its lock service. (Where flock is not implemented at all, filelock takes a file's existence.)
+_HINTS = {errno.ENOLCK: "mount it with locks, or put the run on another file system"}
 
 
 @contextmanager
@@ -27,7 +31,9 @@ def lock_run(run: RunDir, command: str) -> Iterator[None]:
             f"{run.root}: locked by {_holder(run)}", hint="wait for it, or stop it, then run the same command again"
         ) from None
     except OSError as error:
-        raise StoreError(f"{run.root}: can't be written: {error.strerror}") from error
+        raise StoreError(
+            f"{run.root}: can't be written: {error.strerror}", hint=_HINTS.get(error.errno or 0, "")
+        ) from error
     try:
         write_json(
             run.lock_holder, {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now()}

@@ -6,6 +6,7 @@ import json
 import resource
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,3 +92,14 @@ def test_too_few_open_files_are_named(monkeypatch):
     with pytest.raises(VenvError, match="64 open files") as error:
         find.raise_open_files()
     assert "ulimit -n" in error.value.hint
+
+
+def test_what_keeps_a_browser_from_starting_is_named(monkeypatch, tmp_path):
+    assert find.advise_on_start() == "webgym doctor"
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    assert str(tmp_path / "missing") in find.advise_on_start()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    assert str(tmp_path) in find.advise_on_start()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (4_000_000, 4_000_000))
+    assert "ulimit -v" in find.advise_on_start()

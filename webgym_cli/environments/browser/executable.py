@@ -26,6 +26,8 @@ _FEWEST_OPEN_FILES = 128
 # Shells allow 1,024, which hundreds of episodes with a socket to page and policy each exceed. A container may allow
 # 10^9, and some programs close that many at each start.
 _MOST_OPEN_FILES = 65536
+# Bytes of the temporary folder: a browser's profile, of which Chromium ends without a word if there is no room.
+_PROFILE = 50_000_000
 
 
 def find_chromium(settings: BrowserSettings) -> Path:
@@ -59,6 +61,17 @@ def raise_open_files() -> None:
         )
     if limit != resource.RLIM_INFINITY and limit < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, highest))
+
+
+def advise_on_start() -> str:
+    """Return the hint for a browser that does not start: the limit or the full folder that keeps it from starting."""
+    # Chromium and Playwright's driver reserve more addresses than they use
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return "ulimit -v unlimited, then the same command again"
+    folder = Path(os.environ.get("TMPDIR") or "/tmp")
+    if not folder.is_dir() or shutil.disk_usage(folder).free < _PROFILE:
+        return f"make room in {folder}, or name another folder by TMPDIR, then the same command again"
+    return "webgym doctor"
 
 
 def chromium_version(path: Path) -> str:

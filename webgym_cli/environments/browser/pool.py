@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from webgym_cli.config.browser import BrowserSettings
-from webgym_cli.environments.browser.executable import find_chromium, raise_open_files
+from webgym_cli.environments.browser.executable import advise_on_start, find_chromium, raise_open_files
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process import BrowserProcess
 from webgym_cli.environments.browser.remote import require_address
@@ -54,7 +54,7 @@ class BrowserPool:
             except BoundaryError as error:
                 failures.append(str(error))
         hint = "start it with --remote-debugging-port, or fix browser.cdp_urls" if self._settings.cdp_urls else ""
-        raise VenvError("; ".join(failures), hint=hint or "webgym doctor")
+        raise VenvError("; ".join(failures), hint=hint or advise_on_start())
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop all browsers and wait until all of their processes are gone."""
