@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -65,9 +66,15 @@ def trees() -> dict[str, ast.Module]:
     return {name(file): ast.parse(file.read_text()) for file in FILES}
 
 
-def imports(tree: ast.Module) -> set[str]:
+@cache
+def nodes(file: str) -> list[ast.AST]:
+    """Return all parts of a file, of which most tests look at each."""
+    return list(ast.walk(trees()[file]))
+
+
+def imports(file: str) -> set[str]:
     texts: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             texts |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -80,7 +87,7 @@ def imports(tree: ast.Module) -> set[str]:
 @cache
 def all_imports() -> dict[str, set[str]]:
     """Return what each file imports."""
-    return {file: imports(tree) for file, tree in trees().items()}
+    return {file: imports(file) for file in trees()}
 
 
 def room(file: str) -> str:
@@ -100,12 +107,20 @@ def modules(files: list[str]) -> set[str]:
     return {f"webgym_cli.{file.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}" for file in files}
 
 
-def calls(file: str, function: str) -> list[str]:
-    return [
-        f"{file}:{node.lineno}"
-        for node in ast.walk(trees()[file])
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == function
-    ]
+@cache
+def calls() -> dict[str, list[tuple[str, ast.Call]]]:
+    """Return the calls of each function, by how it is written, with their files."""
+    by_function = defaultdict(list)
+    for file in trees():
+        for node in nodes(file):
+            if isinstance(node, ast.Call):
+                by_function[ast.unparse(node.func)].append((file, node))
+    return by_function
+
+
+@cache
+def files_by_module() -> dict[str, str]:
+    return {module: file for file in trees() for module in modules([file])}
 
 
 def test_every_room_has_its_floor():
@@ -134,11 +149,12 @@ def test_no_two_rooms_import_each_other():
     assert not offenders, "\n".join(offenders)
 
 
+@cache
 def imported_files(file: str) -> set[str]:
     """Return the files that a file imports anywhere in it, for types and within functions too."""
-    names = {module: other for other in trees() for module in modules([other])}
+    names = files_by_module()
     texts = set()
-    for node in ast.walk(trees()[file]):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             texts |= {names[alias.name] for alias in node.names if alias.name in names}
         elif isinstance(node, ast.ImportFrom):
@@ -187,10 +203,10 @@ def test_only_the_fixture_sites_import_themselves():
 def test_no_file_switches_on_an_environment_s_name():
     """Only an environment's own folder knows its name; the others ask its `EnvironmentSpec`."""
     offenders = []
-    for file, tree in trees().items():
+    for file in trees():
         if file.startswith("environments/") and file.count("/") == 2:
             continue
-        for node in ast.walk(tree):
+        for node in nodes(file):
             if isinstance(node, ast.Compare | ast.MatchValue):
                 names = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
                 if names & ENVIRONMENT_FOLDERS and "environment" in ast.unparse(node):
@@ -209,10 +225,10 @@ ENVIRONMENT_NAMES = {
 def test_no_file_names_a_benchmark_s_environment():
     """`web`, `sites` and `tools` are other things' names too: of these only `environment="web"` is looked for."""
     offenders = []
-    for file, tree in trees().items():
+    for file in trees():
         if file.startswith("environments/") or file in ENVIRONMENT_NAMES:
             continue
-        for node in ast.walk(tree):
+        for node in nodes(file):
             named = isinstance(node, ast.keyword) and node.arg == "environment"
             names = ENVIRONMENT_FOLDERS if named else {"miniwob", "webarena"}
             constant = node.value if isinstance(node, ast.keyword) else node
@@ -228,17 +244,19 @@ DATA_RECORDS = {"RlPlan", "PreparePlan", "RlData", "Prepared"}
 
 
 def test_no_file_switches_on_a_kind_of_training_data():
-    offenders = []
-    for file, tree in trees().items():
-        for node in ast.walk(tree):
+    switches = []
+    for file in trees():
+        for node in nodes(file):
             if isinstance(node, ast.Compare | ast.MatchValue):
                 names = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
-                switches = names & DATA_KINDS and ".data" in ast.unparse(node)
-            else:
-                is_asked = isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
-                switches = is_asked and DATA_RECORDS & set(re.findall(r"\w+", ast.unparse(node.args[1])))
-            if switches and not file.startswith("prepare/"):
-                offenders.append(f"{file}:{node.lineno}: {ast.unparse(node)}")
+                if names & DATA_KINDS and ".data" in ast.unparse(node):
+                    switches.append((file, node))
+    for file, call in calls()["isinstance"]:
+        if DATA_RECORDS & set(re.findall(r"\w+", ast.unparse(call.args[1]))):
+            switches.append((file, call))
+    offenders = [
+        f"{file}:{node.lineno}: {ast.unparse(node)}" for file, node in switches if not file.startswith("prepare/")
+    ]
     assert not offenders, "\n".join(offenders)
 
 
@@ -253,7 +271,7 @@ def test_what_runs_elsewhere_imports_nothing_of_ours(file):
 
 def reached(start: set[str]) -> set[str]:
     """Return the files of ours that these files import, directly or not."""
-    names = {module: file for file in trees() for module in modules([file])}
+    names = files_by_module()
     texts, left = set(start), list(start)
     while left:
         imported = {names[module] for module in all_imports()[left.pop()] if module in names}
@@ -283,7 +301,7 @@ def test_what_must_start_at_once_imports_only_the_standard_library(file):
 
 
 def test_only_the_output_prints():
-    assert not [place for file in trees() if file not in {"cli/output.py", *ALONE} for place in calls(file, "print")]
+    assert {file for file, _ in calls()["print"]} <= {"cli/output.py", *ALONE}
 
 
 def test_nobody_pickles_and_one_file_reads_pickles_as_data():
@@ -292,25 +310,23 @@ def test_nobody_pickles_and_one_file_reads_pickles_as_data():
     assert users == {"imports/pickled.py"}
     # what loads, and what makes an unpickler that would import what it is told to
     for function in ("pickle.load", "pickle.loads", "pickle.Unpickler", "pickle._Unpickler"):
-        assert not [place for file in trees() for place in calls(file, function)]
+        assert not calls().get(function)
 
 
 def test_no_except_is_bare():
     assert not [
         f"{file}:{node.lineno}"
-        for file, tree in trees().items()
-        for node in ast.walk(tree)
+        for file in trees()
+        for node in nodes(file)
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
 
 
 def test_torch_loads_nothing_but_weights():
     offenders = []
-    for file, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
-                given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-                offenders += [f"{file}:{node.lineno}"] * (given.get("weights_only") != "True")
+    for file, call in calls()["torch.load"]:
+        given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        offenders += [f"{file}:{call.lineno}"] * (given.get("weights_only") != "True")
     assert not offenders
 
 
