@@ -9,6 +9,7 @@ from tests.test_contract import ALONE
 OTHERS = ["PIL.Image", "aiohttp", "duckdb", "httpx", "jinja2", "openai", "playwright.async_api", "psutil"]
 OTHERS += ["pyarrow.parquet", "rich.live", "rich.progress", "rich.table", "tldextract", "tokenizers", "websockets"]
 ELSEWHERE = (*(file.removesuffix(".py").replace("/", ".") for file in ALONE), "trainer", "__main__", "jobs.ray")
+ELSEWHERE += ("train.llamafactory.rendering_script", "env_server.adapter", "env_server.server")  # not installed here
 
 for name in OTHERS:
     importlib.import_module(name)
