@@ -267,7 +267,7 @@ CASES = {
     "rows that can be chosen, in a header that is moved": (
         "<div onclick=1 style='cursor:default;width:200px'><div ondragover='event.preventDefault()' ondrop=1>"
         "<b role=columnheader aria-sort=none>Name</b><b role=columnheader aria-sort=none>Age</b></div></div>"
-        "<div role=treegrid><div role=row aria-selected=false><div role=gridcell>Ann</div></div></div>",
+        "<div role=treegrid><div role=row tabindex=0 aria-selected=false><div role=gridcell>Ann</div></div></div>",
         [
             ("columnheader", "Name", "", ()),
             ("columnheader", "Age", "", ()),

@@ -25,7 +25,7 @@ webgym.observe = (() => {
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
-  const GRIDS = "table,[role=grid],[role=treegrid]", ROWS = "[role=option],[role^=menuitem]";
+  const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
@@ -151,14 +151,14 @@ webgym.observe = (() => {
     const isRow = outer.sure === 2 && matches(outer.element, "tr,[role=row]");
     if (inner.sure < 1 && isRow) return "outer";
     // a cell that only listens in a row that is clicked
-    if (inner.sure === 1 && isRow && matches(inner.element, "td,[role=cell],[role=gridcell]")) return "inner";
+    if (inner.sure === 1 && isRow && matches(inner.element, `${CELLS},[role=cell]`)) return "inner";
     const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW;
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, inner)) return null;
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
-    if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 && outer.element.closest(GRIDS) ? "inner" : "outer";
+    if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 && outer.element.closest(CELLS) ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column header is more than what filters the column
