@@ -103,10 +103,10 @@ async def _measure_by_hand(pool: WebPool, url: str, states: tuple[HandState, ...
     try:
         for state in states:
             await _show_state(environment, url, AppState("", state.clicks))
-            found, faults = await count_by_hand(environment.session, state)
-            counts += found
+            result, faults = await count_by_hand(environment.session, state)
+            counts += result
             if show:
-                say("\n    ".join([f"  {' '.join(state.clicks)}: {dict(found)}", *faults]))
+                say("\n    ".join([f"  {' '.join(state.clicks)}: {dict(result)}", *faults]))
     finally:
         await environment.close()
     return counts
