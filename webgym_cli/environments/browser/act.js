@@ -2,7 +2,7 @@
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
   const { bare, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
-  const { frame } = webgym.waits;
+  const { until } = webgym.waits;
   const { findScroller, hasChanged, scrollable, watch } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
@@ -65,10 +65,9 @@ webgym.act = (() => {
   // Choose in a list that a component hides. A component that does not follow its list would keep the old choice.
   const chooseBehind = async (list, text) => {
     const display = () => Array.from(list.parentElement.children, (one) => (one === list ? "" : one.innerText)).join(" ");
-    const before = display(), end = performance.now() + TAKE_MS, result = choose(list, text);
+    const before = display(), result = choose(list, text);
     const isShown = () => display() !== before || Array.from(list.selectedOptions).every(({ text }) => before.includes(text));
-    while (!result.error && !isShown() && performance.now() < end) await frame();
-    return result.error || isShown() ? result : { error: "the page does not show that choice; click what opens it, then the option" };
+    return result.error || await until(isShown, TAKE_MS) ? result : { error: "the page does not show that choice; click what opens it, then the option" };
   };
 
   const select = atPoint((found, text) => {
@@ -170,9 +169,8 @@ webgym.act = (() => {
 
   // The next key that moves the slider with the focus towards a number, as long as it comes nearer.
   const towards = async (text) => {
-    const end = performance.now() + TAKE_MS, field = focused(), off = () => Number(field.ariaValueNow) - Number(text);
-    while (Math.abs(off()) >= apart && performance.now() < end) await frame();
-    const isNearer = Math.abs(off()) < apart && presses++ < MOST_PRESSES;
+    const field = focused(), off = () => Number(field.ariaValueNow) - Number(text);
+    const isNearer = await until(() => Math.abs(off()) < apart, TAKE_MS) && presses++ < MOST_PRESSES;
     apart = Math.abs(off());
     if (!apart) return { done: true };
     return isNearer ? { key: off() < 0 ? "ArrowRight" : "ArrowLeft" } : { error: `the slider stops at ${field.ariaValueNow}` };
@@ -214,8 +212,7 @@ webgym.act = (() => {
 
   // Whether the prepared field contains the typed text. A field that passed the focus on is not checked.
   const typed = async (text) => {
-    const end = performance.now() + TAKE_MS;
-    while (check(text).error && performance.now() < end) await frame(); // editors draw it in the next frames
+    await until(() => !check(text).error, TAKE_MS); // editors draw it in the next frames
     const result = check(text);
     return result.error || !idle || idle !== focused() || (await hasChanged()).changed ? result : { error: "nothing changed: what is there takes no text" };
   };

@@ -13,6 +13,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.worlds import PAGE_JS, FrameDocument
 
 OBSERVE_JS, ACT_JS, WAITS_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act", f"{PAGE_JS}.waits"
+_FRAMES_JS = f"{PAGE_JS}.frames"
 WAIT_UNTIL_IDLE = f"""async (limit) => {{
   await {WAITS_JS}.waitUntilIdle(limit);
   return {ACT_JS}.copied();
@@ -107,7 +108,7 @@ async def _look_into(session: BrowserSession, document: FrameDocument, room: int
         one["box"] = [x + origin[0], y + origin[1], *size]
         one["point"] = [one["point"][0] + origin[0], one["point"][1] + origin[1]]
     points = [one["point"] for one in listed]
-    return list(compress(listed, await session.evaluate(f"(points) => {OBSERVE_JS}.through(points)", points)))
+    return list(compress(listed, await session.evaluate(f"(points) => {_FRAMES_JS}.through(points)", points)))
 
 
 async def _enter_frames(session: BrowserSession) -> list[FrameDocument]:
@@ -116,7 +117,7 @@ async def _enter_frames(session: BrowserSession) -> list[FrameDocument]:
         return []
     queue, answering = [FrameDocument()], []
     for parent in queue:  # extended in the loop
-        numbers = await attempt(_call(session, parent, f"() => {OBSERVE_JS}.opaque()", None), _FRAME_SECONDS)
+        numbers = await attempt(_call(session, parent, f"() => {_FRAMES_JS}.opaque()", None), _FRAME_SECONDS)
         answering += [parent] if numbers is not None else []
         for number in (numbers or [])[: _MOST_FRAMES + 1 - len(queue)]:
             if document := await attempt(_enter(session, parent, number), _FRAME_SECONDS):
@@ -126,7 +127,7 @@ async def _enter_frames(session: BrowserSession) -> list[FrameDocument]:
 
 async def _enter(session: BrowserSession, parent: FrameDocument, number: int) -> FrameDocument:
     worlds = (await session.connection()).worlds
-    inner = await worlds.enter(f"{OBSERVE_JS}.frame({number})", parent.id, session.page)
+    inner = await worlds.enter(f"{_FRAMES_JS}.frame({number})", parent.id, session.page)
     return FrameDocument(inner, (*parent.hops, (parent.id, number)))
 
 
@@ -141,7 +142,7 @@ async def _find_origin(session: BrowserSession, document: FrameDocument) -> Poin
     left = top = 0.0
     for frame, number in document.hops:
         holder = FrameDocument(frame)
-        origin = await _call(session, holder, f"(number) => {OBSERVE_JS}.originOf(number)", number)
+        origin = await _call(session, holder, f"(number) => {_FRAMES_JS}.originOf(number)", number)
         if origin is None:
             return None
         left, top = left + origin[0], top + origin[1]

@@ -50,26 +50,21 @@ def draw_marks(png: bytes, elements: tuple[Element, ...]) -> bytes:
 
     with Images.open(io.BytesIO(png)) as opened:
         picture = opened.convert("RGB")
-    labels = place_labels(picture, elements)
-    draw, drawn = Drawing.Draw(picture), list[tuple[_Rect, tuple[int, int, int]]]()
-    for element, label in zip(elements, labels, strict=True):
+    draw, drawn = Drawing.Draw(picture), list[tuple[str, _Rect, tuple[int, int, int]]]()
+    for element, label in zip(elements, place_labels(picture, elements), strict=True):
         if label is None:
             continue
-        near = {colour for other, colour in drawn if _overlap(_grow(other, _NEAR), label)}
+        near = {colour for _, other, colour in drawn if _overlap(_grow(other, _NEAR), label)}
         first = element.id % len(_COLOURS)
         colours = (*_COLOURS[first:], *_COLOURS[:first])
         colour = next((one for one in colours if one not in near), colours[0])
-        drawn.append((label, colour))
+        drawn.append((str(element.id), label, colour))
         draw.rectangle(_pixels(element.box, picture.size), outline=colour, width=1)
-    for (label, colour), element in zip(drawn, _select_labelled(elements, labels), strict=True):
-        _write(draw, label, str(element.id), colour)
+    for text, label, colour in drawn:
+        _write(draw, label, text, colour)
     out = io.BytesIO()
     picture.save(out, "PNG", compress_level=_PNG_LEVEL)
     return out.getvalue()
-
-
-def _select_labelled(elements: Sequence[Element], labels: Sequence[_Rect | None]) -> list[Element]:
-    return [element for element, label in zip(elements, labels, strict=True) if label is not None]
 
 
 def place_labels(picture: Image, elements: Sequence[Element]) -> list[_Rect | None]:

@@ -2,17 +2,13 @@
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
 //   unlisted()        return the number of elements beyond the limit of the last `look()`;
 //   locate()          return the current click point of one of them;
-//   marked()          return the listed elements themselves;
-//   opaque()          return the numbers of cross-origin frames in sight, whose elements are listed from within;
-//   frame(), originOf()  return such a frame by its number, and where its content begins;
-//   through()         return the points of a list at which a click reaches such a frame;
-//   watchListeners()  start recording click listeners.
+//   marked()          return the listed elements themselves.
 webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { interest, isZone, listens, reacts, remembered, reveals, watchListeners } = webgym.kinds;
-  const { allOf, frame, opaque, originOf, rectOf, through } = webgym.frames;
+  const { interest, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
+  const { allOf, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
@@ -295,6 +291,5 @@ webgym.observe = (() => {
   };
 
   hideCaret();
-  return Object.freeze({ look, locate, unlisted: () => left, opaque, frame, originOf, through, watchListeners,
-    marked: () => marks.map(({ element }) => element) });
+  return Object.freeze({ look, locate, unlisted: () => left, marked: () => marks.map(({ element }) => element) });
 })();

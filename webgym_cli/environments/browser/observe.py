@@ -68,7 +68,7 @@ def observe_script(*, as_text: bool = False, watch_listeners: bool = False) -> s
     source = "".join(map(read_script, names))
     installed = "Object.defineProperty(window, Symbol.for('webgym'), { value: Object.freeze(webgym) });"
     script = f"(() => {{\nif ({PAGE_JS}) return;\nconst webgym = {{}};\n{source}{installed}\n}})();\n"
-    return f"{script}{OBSERVE_JS}.watchListeners();\n" if watch_listeners else script
+    return f"{script}{PAGE_JS}.kinds.watchListeners();\n" if watch_listeners else script
 
 
 def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:

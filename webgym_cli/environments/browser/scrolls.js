@@ -3,7 +3,7 @@ webgym.scrolls = (() => {
   const { atOnce, parentNode, parentOf } = webgym.names;
   const { allOf, deepest, isOpaque } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
-  const { frame } = webgym.waits;
+  const { until } = webgym.waits;
   const MOVE_MS = 200;
 
   const canScroll = (element, down) => element.scrollHeight > element.clientHeight + 1 &&
@@ -66,8 +66,8 @@ webgym.scrolls = (() => {
   };
 
   const hasChanged = async () => {
-    const end = performance.now() + MOVE_MS, seen = watched;
-    while (seen && !seen.changed && performance.now() < end) await frame();
+    const seen = watched;
+    await until(() => !seen || seen.changed, MOVE_MS);
     seen?.end();
     return { changed: !seen || seen.changed };
   };

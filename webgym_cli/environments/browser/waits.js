@@ -8,6 +8,13 @@ webgym.waits = (() => {
     setTimeout(done, 100);
   });
 
+  // Wait until something holds, frame by frame and for at most `limit` milliseconds. Returns whether it does.
+  const until = async (holds, limit) => {
+    const end = performance.now() + limit;
+    while (!holds() && performance.now() < end) await frame();
+    return holds();
+  };
+
   const loading = () => document.fonts.status === "loading" ||
     Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
 
@@ -75,5 +82,5 @@ webgym.waits = (() => {
     patience = restless() ? IMPATIENT_MS : Infinity;
   };
 
-  return Object.freeze({ frame, settle, waitUntilIdle });
+  return Object.freeze({ settle, until, waitUntilIdle });
 })();
