@@ -63,8 +63,9 @@ def advise(failure: FailureKind | None) -> str:
     """Return the hint for consecutive failures of one kind."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return (
-            "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), then the same "
-            "command again; the key of another server is in the variable that rollout.policy_api_key_env_var names"
+            "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), raise "
+            "serve.max_model_len if the prompt is too long, then the same command again; the key of another server is "
+            "in the variable that rollout.policy_api_key_env_var names"
         )
     if failure is FailureKind.NETWORK_UNAVAILABLE:
         return "once the network is back, run the same command again: no episode has used up an attempt"

@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+from aiohttp import web
 
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
 from webgym_cli.config.load import load
@@ -21,6 +22,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.tasks.format import read_task
+from webgym_cli.util.local_server import LocalServer
 
 pytestmark = pytest.mark.browser
 LAB = WebArenaSite.GITLAB
@@ -190,3 +192,36 @@ async def test_the_doctor_tries_address_reset_and_logins(settings, mail, monkeyp
     assert "did not let" in checks["login reddit user"].fix
     assert "sites.down.url" in checks["site down"].fix
     assert "NO_SUCH is not set" in checks["login gitlab boss"].fix
+
+
+async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_two_pages(settings, monkeypatch):
+    async def answer(request):
+        if request.headers.get("Authorization") != "Basic Z2F0ZTprZXk=":
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="gate"'})
+        sent = await request.post()
+        if sent.get("password") == "p":
+            redirect = web.HTTPFound("/")
+            redirect.set_cookie("sid", "1")
+            raise redirect
+        asked = "password" if sent else "name"
+        form = f"<form method=post><input name={asked} type={'password' if sent else 'text'}></form>"
+        return web.Response(text="<p>Inside" if "sid" in request.cookies else form, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_route("*", "/", answer)
+    monkeypatch.setenv("DESK", "p")
+    monkeypatch.setenv("GATE", "gate:key")
+    async with LocalServer(app, 0) as server:
+        fields = {
+            "account_field": "name=name",
+            "accounts.user.account": "amy",
+            "accounts.user.password_env_var": "DESK",
+        }
+        fields |= {"url": f"http://{server.address}", "proof": "text=Inside"}
+        desk = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()))
+        with pytest.raises(BoundaryError, match="status 401") as failure:
+            await log_in_to_sites(desk, [task("desk")])
+        assert "browser.http_credentials" in str(failure.value.hint)
+        gate = f'browser.http_credentials={{"{server.address}": "GATE"}}'
+        known = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()), gate)
+        assert await log_in_to_sites(known, [task("desk")]) == ("desk",)

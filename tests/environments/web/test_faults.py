@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.environments.visits import SmallWeb, Visit
+from webgym_cli.environments.browser.options import read_credentials
 from webgym_cli.environments.web import environment as web_module
-from webgym_cli.environments.web.pool import read_credentials
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from webgym_cli.config.browser import BrowserSettings
+from webgym_cli.errors import SettingsError
+from webgym_cli.util.secrets import read_secret
 
 # Settings with an option of the same name.
 _SETTINGS = ("width", "height", "action_timeout", "navigation_timeout")
@@ -49,3 +53,26 @@ class SessionOptions:
         known = {name: getattr(browser, name) for name in _SETTINGS}
         arguments = {"locale": "en-US", "accept_downloads": False, **options.pop("context_arguments", {})}
         return cls(**known | options, context_arguments=arguments)
+
+    def authenticate(self, url: str, credentials: Mapping[str, tuple[str, str]]) -> SessionOptions:
+        """Return the options with the user and password of an address, which are sent to its origin only."""
+        address = urlsplit(url)
+        for host in (address.netloc.lower(), address.hostname or ""):  # one with a port is more specific
+            if login := credentials.get(host):
+                given = {"origin": f"{address.scheme}://{address.netloc}", "username": login[0], "password": login[1]}
+                return replace(self, context_arguments=self.context_arguments | {"http_credentials": given})
+        return self
+
+
+def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return user and password by host from the named environment variables. Raises `SettingsError`."""
+    credentials = {}
+    for host, name in variables.items():
+        user, colon, password = read_secret(name).partition(":")
+        if not colon:
+            raise SettingsError(
+                f"browser.http_credentials: {host}: the environment variable {name} holds no user:password",
+                hint=f"export {name}=USER:PASSWORD",
+            )
+        credentials[host.lower()] = (user, password)
+    return credentials

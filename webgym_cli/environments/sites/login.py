@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE, SiteAccount, SiteSettings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
@@ -38,6 +39,7 @@ class LoginManager:
         self._settings = settings
         self._browsers = browsers
         self._options = SessionOptions.of(settings.browser)
+        self._credentials = read_credentials(settings.browser.http_credentials)
 
     async def log_in(self, login: str) -> dict[str, Any]:
         """Log in to a site and return Playwright's storage state after verifying the login.
@@ -47,11 +49,14 @@ class LoginManager:
         """
         site, account = find_account(self._settings, login)
         secret = read_password(login, account)
-        async with self._session({}) as session:
+        async with self._session(login, {}) as session:
             await self._open(session, login, site.login_page)
-            for place, text in (("account_field", account.account), ("password_field", secret)):
-                await self._fill(session, login, place, text)
-            await self._submit(session, login)
+            await self._fill(session, login, "account_field", account.account)
+            # The form may ask for the password on its next page.
+            if not await _locator(session.page, site.password_field).filter(visible=True).count():
+                await self._submit(session, login, "account_field")
+            await self._fill(session, login, "password_field", secret)
+            await self._submit(session, login, "password_field")
             complaint = await self._complaint(session)
             if why := await self._check_session(session, login):
                 detail = f"; it said: {complaint}" if complaint else ""
@@ -69,7 +74,7 @@ class LoginManager:
 
         Raises `BoundaryError` if the site can't be reached, or the login can't be read.
         """
-        async with self._session({"storage_state": str(state)}) as session:
+        async with self._session(login, {"storage_state": str(state)}) as session:
             return await self._check_session(session, login)
 
     async def _check_session(self, session: BrowserSession, login: str) -> str:
@@ -100,6 +105,8 @@ class LoginManager:
             raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {error}", hint=hint) from error
         if status >= (500 if refusals else 400):
             message = f"{login}: {url} answers with status {status}"
+            if status == HTTPStatus.UNAUTHORIZED:
+                hint = f"name its user and password in browser.http_credentials, or fix {site_key(login)}.login_page"
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
         return status
 
@@ -109,11 +116,11 @@ class LoginManager:
         async with session.guard(f"filling in {where!r}"):
             await field.fill(text)
 
-    async def _submit(self, session: BrowserSession, login: str) -> None:
-        """Submit the form and wait for the next page, if there is one."""
+    async def _submit(self, session: BrowserSession, login: str, last: str) -> None:
+        """Submit the form after its last field, and wait for the next page, if there is one."""
         known, _ = find_account(self._settings, login)
         send = await self._visible(session, login, "submit", known.submit) if known.submit else None
-        field = await self._visible(session, login, "password_field", known.password_field)
+        field = await self._visible(session, login, last, str(getattr(known, last)))
         limit = self._options.navigation_timeout
         async with session.guard("sending the login", limit + 1):
             from playwright.async_api import TimeoutError as PlaywrightTimeout
@@ -153,9 +160,10 @@ class LoginManager:
         return " ".join(" ".join(texts).split())[:_LONGEST_ALERT]
 
     @asynccontextmanager
-    async def _session(self, arguments: dict[str, Any]) -> AsyncIterator[BrowserSession]:
-        given = {**self._options.context_arguments, **arguments}
-        session = await self._browsers().session(replace(self._options, context_arguments=given))
+    async def _session(self, login: str, arguments: dict[str, Any]) -> AsyncIterator[BrowserSession]:
+        given = replace(self._options, context_arguments={**self._options.context_arguments, **arguments})
+        url = find_account(self._settings, login)[0].url
+        session = await self._browsers().session(given.authenticate(url, self._credentials))
         try:
             yield session
         finally:

@@ -176,14 +176,7 @@ class WebEnvironment(Environment):
             options = replace(options, context_arguments=options.context_arguments | {"storage_state": state})
         if folder := task.extra.get(UPLOADS):  # checked by `require_files`
             options = replace(options, upload_folder=Path(folder))
-        address = urlsplit(self.start.start_url)
-        # a host with a port is more specific
-        for host in (address.netloc.lower(), address.hostname or ""):
-            if login := self._pool.credentials.get(host):
-                given = {"origin": f"{address.scheme}://{address.netloc}", "username": login[0], "password": login[1]}
-                arguments = options.context_arguments | {"http_credentials": given}
-                return replace(options, context_arguments=arguments)
-        return options
+        return options.authenticate(self.start.start_url, self._pool.credentials)
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open a start page. Raises the failure of its status unless the page is fine, or recovers."""

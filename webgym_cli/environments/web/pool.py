@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -11,31 +10,15 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.observe import observe_script, read_script
-from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
-from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.util.secrets import read_secret
 
 # Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
-
-
-def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return user and password by host from the named environment variables. Raises `SettingsError`."""
-    credentials = {}
-    for host, name in variables.items():
-        user, colon, password = read_secret(name).partition(":")
-        if not colon:
-            raise SettingsError(
-                f"browser.http_credentials: {host}: the environment variable {name} holds no user:password",
-                hint=f"export {name}=USER:PASSWORD",
-            )
-        credentials[host.lower()] = (user, password)
-    return credentials
 
 
 class WebPool:
