@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Place = tuple[Element | None, tuple[float, float]]
 # Looks for a target that is not in sight: waits, pages down, and pages up.
 _WAITS, _DOWN, _UP = 3, 4, 8
+_DIALOGS = (ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG)
 _LABEL_OF = "(list, value) => Array.from(list.options).find((option) => option.value === value)?.label ?? value"
 
 
@@ -126,6 +127,9 @@ class Replay:
         if not self._actions:
             return None
         recorded, size = self._actions[0], (session.options.width, session.options.height)
+        if recorded.action.name in _DIALOGS and not session.dialogs.open and self._looks < _WAITS:
+            self._looks += 1
+            return Action(name=ActionName.WAIT, seconds=1)
         seen, places = await list_seen(session), list[Place | None]()
         for target in (recorded.target, recorded.to_target):
             place = await self._find(session, target, seen) if target else None

@@ -198,14 +198,14 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
     async def answer(request):
         if request.headers.get("Authorization") != "Basic Z2F0ZTprZXk=":
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="gate"'})
-        sent = await request.post()
-        if sent.get("password") == "p":
+        form = await request.post()
+        if form.get("password") == "p":
             redirect = web.HTTPFound("/")
             redirect.set_cookie("sid", "1")
             raise redirect
-        asked = "password" if sent else "name"
-        form = f"<form method=post><input name={asked} type={'password' if sent else 'text'}></form>"
-        return web.Response(text="<p>Inside" if "sid" in request.cookies else form, content_type="text/html")
+        field = "name=password type=password" if form else "name=name"
+        page = "<p>Inside" if "sid" in request.cookies else f"<form method=post><input {field}></form>"
+        return web.Response(text=page, content_type="text/html")
 
     app = web.Application()
     app.router.add_route("*", "/", answer)
