@@ -255,7 +255,7 @@ CASES = {
         ],
     ),
     "a box for all rows; a tree's item with a box of its own": (
-        "<table><tr><th><input type=checkbox><th>Name</tr></table><div role=treeitem style='width:200px'>"
+        "<table><tr><th><p><input type=checkbox></p><th>Name</tr></table><div role=treeitem style='width:200px'>"
         "<b role=button tabindex=0 aria-label='expand'>+</b><label><input type=checkbox></label>Fruit</div>",
         [
             ("checkbox", "select all", "", ("unchecked",)),

@@ -135,7 +135,7 @@ webgym.names = (() => {
     .filter(([number, text]) => number && text.trim())));
   const headOf = (element) => {
     const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
-    if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell) : "";
+    if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell).trim() : "";
     const grid = cell.closest("[role=grid],[role=table],[role=treegrid]"), number = cell.getAttribute("aria-colindex");
     if (grid && number && numberedOf(grid).has(number)) return numberedOf(grid).get(number);
     const table = cell.closest("table,[role=grid],[role=table],[role=treegrid]"), heads = table ? headsOf(table) : [];
