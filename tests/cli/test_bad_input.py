@@ -66,6 +66,8 @@ def test_a_task_file(tmp_path, run, lines, reply):
         (("-s", "rollout.epsiodes=4"), "unknown setting 'rollout.epsiodes'; did you mean 'rollout.episodes'?"),
         (("-s", "rollout.episodes=many"), "rollout.episodes: "),
         (("-s", "rollout.episodes=1000000000"), "rollout.episodes: "),
+        (("-s", f"rollout.episodes={'9' * 5000}"), "rollout.episodes: "),
+        (("-s", f"agent.tools=[{'9' * 5000}]"), "agent.tools: "),
         (("-s", "agent.num_chains=1000000"), "agent.num_chains: "),
         (("--policy", "oracle", "--episodes", "99999999999"), "1000000"),
         (("-s", "rollout.episodes"), "-s takes section.key=value"),
@@ -102,8 +104,9 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
         ("twice.yaml", "sites:\n  a: {url: 'http://a'}\n  a: {}", "twice.yaml:3: not YAML: a is given twice"),
         ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}", "deep.yaml: nested too deeply"),
         ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}', "deep.json: nested too deeply"),
-        ("half.json", '{"rollout":\n', "half.json:2: not JSON"),
-        ("latin.yaml", "rollout: {policy: \udce9}", "latin.yaml: is not UTF-8"),
+        ("half.json", '{"rollout":\n', "half.json: can't be read: Expecting value: line 2"),
+        ("date.yaml", "rollout: {policy: 2024-02-31}", "date.yaml: can't be read"),
+        ("latin.yaml", "rollout: {policy: \udce9}", "latin.yaml: can't be read"),
     ],
 )
 def test_settings_without_a_floor(tmp_path, name, text, words):

@@ -110,11 +110,9 @@ def read_file(path: Path) -> Flat:
         return flatten(_parse_yaml(text, path) or {})
     except OSError as error:
         raise SettingsError(f"{path}: can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path}: is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise SettingsError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-    except (TypeError, ValueError, AttributeError):
+    except ValueError as error:  # not UTF-8, not JSON, a date that does not exist, a number of 5,000 digits
+        raise SettingsError(f"{path}: can't be read: {error}") from None
+    except (TypeError, AttributeError):
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply", hint="webgym config show") from None
@@ -135,14 +133,14 @@ def _parse_yaml(text: str, path: Path) -> Any:
 
 def _value(text: str) -> Any:
     """Parse a value as JSON or as a YAML list (`[calculator]`), else keep it as text."""
-    with suppress(json.JSONDecodeError, RecursionError):
+    with suppress(ValueError, RecursionError):
         return json.loads(text)
     if text.startswith("["):
         import yaml
 
         from webgym_cli.util.yaml_text import load_yaml
 
-        with suppress(yaml.YAMLError, RecursionError):
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
             return load_yaml(text)
     return text
 
