@@ -85,6 +85,14 @@ def test_settings_and_options(tmp_path, run, arguments, reply):
     assert not (run / "train_trajectories").exists()
 
 
+@pytest.mark.parametrize(
+    "words", [("report", "run", "--gpus"), ("inspect-buffer", "run", "--top"), ("inspect-buffer", "run", "--iteration")]
+)
+def test_a_number_that_is_out_of_bounds(tmp_path, words):
+    message, hint = refused(2, *words, "9" * 400, cwd=tmp_path)
+    assert words[-1] in message and hint == f"webgym {words[0]} --help"
+
+
 def test_an_evaluation_names_its_own_option(tmp_path):
     message, _ = refused(2, "eval", "oracle", "-b", "", cwd=tmp_path)
     assert "-b" in message and "tasks.train" not in message

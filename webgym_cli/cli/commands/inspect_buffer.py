@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RunsArg = Annotated[list[Path], run_argument("RUN...", "The runs' folders; several with --sql only.")]
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
-IterationOpt = Annotated[int | None, typer.Option("--iteration", help="Only this iteration.")]
+IterationOpt = Annotated[int | None, typer.Option("--iteration", min=0, max=10**9, help="Only this iteration.")]
 TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task with this id.")]
 SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
 BandOpt = Annotated[DifficultyBand | None, typer.Option("--band", help="Only this difficulty band.")]
@@ -41,7 +41,8 @@ SqlOpt = Annotated[
     str | None, typer.Option("--sql", metavar="SELECT", help="Show the rows of this query on the index instead.")
 ]
 TopOpt = Annotated[
-    int | None, typer.Option("--top", min=0, help="Maximum rows per table; 0: all (default: 20, with --json all).")
+    int | None,
+    typer.Option("--top", min=0, max=10**9, help="Maximum rows per table; 0: all (default: 20, with --json all)."),
 ]
 ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Rebuild the index first.")]
 VerifyOpt = Annotated[

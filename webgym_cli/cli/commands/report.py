@@ -18,7 +18,9 @@ HtmlOpt = Annotated[
 ]
 GpusOpt = Annotated[
     int | None,
-    typer.Option("--gpus", metavar="N", min=0, help="GPUs of the run, for GPU hours (default: 1; on a CPU 0)."),
+    typer.Option(
+        "--gpus", metavar="N", min=0, max=10**6, help="GPUs of the run, for GPU hours (default: 1; on a CPU 0)."
+    ),
 ]
 PriceOpt = Annotated[
     float | None, typer.Option("--gpu-hour-price", metavar="PRICE", min=0, max=1e6, help="Price of one GPU hour.")
