@@ -41,6 +41,8 @@ def test_a_setting_without_its_partner_is_named(given, partner):
         ("rl.actor.grad_clip=0.5", "train.algorithm", "sft", "grpo"),
         ("algorithm_config.lora_alpha=4", "algorithm_config.finetuning_type", "full", "lora"),
         ("algorithm_config.warmup_steps=5", "algorithm_config.lr_scheduler_type", "constant", "linear"),
+        ("rl.data.train_on_last_turn=true", "train.algorithm", "sft", "grpo"),
+        ("rl.actor.loss_mode=cispo", "train.algorithm", "webrl", "grpo"),
         ("rl.critic.cliprange_value=0.2", "train.algorithm", "grpo", "gae"),
         ("rl.trainer.critic_warmup=2", "train.algorithm", "gigpo", "gae"),
         ("rl.algorithm.gamma=0.9", "train.algorithm", "rloo", "gigpo"),

@@ -42,11 +42,19 @@ _PARTNERS: _Partners = {
         "algorithm_config.finetuning_type",
         "lora".__eq__,
     ),
-    "rl.model rl.algorithm rl.actor rl.ref rl.critic rl.trainer": (
+    # `rl.data.group_by` also groups what `export-sharegpt` writes.
+    "rl.model rl.algorithm rl.actor rl.ref rl.critic rl.trainer rl.data.filter_groups rl.data.merge_turns "
+    "rl.data.train_on_last_turn rl.data.max_row_tokens rl.data.last_n_iterations rl.data.shaping": (
         "train.algorithm loop.demonstration_algorithm",
         lambda *algorithms: set(algorithms) != {"sft"},
     ),
     "rl.webrl rl.replay": ("train.algorithm", "webrl".__eq__),
+    "rl.algorithm rl.actor.loss_mode rl.actor.clip_ratio rl.actor.clip_ratio_low rl.actor.clip_ratio_high "
+    "rl.actor.clip_ratio_c rl.actor.loss_agg_mode rl.actor.entropy_coeff rl.actor.use_kl_loss "
+    "rl.actor.recompute_old_log_probs rl.critic.cliprange_value rl.trainer.critic_warmup": (
+        "train.algorithm",
+        "webrl".__ne__,
+    ),
     "rl.model.lora_alpha rl.model.target_modules": ("rl.model.lora_rank", bool),
     "rl.actor.kl_loss_coef rl.actor.kl_loss_type": ("rl.actor.use_kl_loss", bool),
     "rl.actor.clip_ratio": ("rl.actor.clip_ratio_low rl.actor.clip_ratio_high", lambda *bounds: None in bounds),
