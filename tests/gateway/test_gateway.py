@@ -159,7 +159,9 @@ async def test_a_request_that_allows_no_calls_offers_no_tools(world, path, body)
     ("choice", "text", "problem"),
     [
         ({"tool_choice": "required"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
-        ({"tool_choice": {"type": "function", "name": "click"}}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "click"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "scroll"}, CALL, ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "click"}, CALL, None),
         ({"tool_choice": "required"}, CALL, None),
         ({"parallel_tool_calls": False}, CALL, None),
         ({"parallel_tool_calls": False}, CALL * 2, ParseErrorKind.SEVERAL_TOOL_CALLS),
@@ -169,9 +171,13 @@ async def test_a_request_that_allows_no_calls_offers_no_tools(world, path, body)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 async def test_an_answer_without_the_calls_that_were_asked_for_has_no_valid_call(world, path, choice, text, problem):
     session, world.upstream.text = await world.open(), text
-    own = ask(tools=[CLICK])
+    functions = [CLICK["function"], {**CLICK["function"], "name": "scroll"}]
+    own = ask(tools=[{"type": "function", "function": function} for function in functions])
     if path == "/v1/responses":
-        own = {"model": "policy", "input": "Go.", "tools": [{"type": "function", **CLICK["function"]}]}
+        own = {"model": "policy", "input": "Go.", "tools": [{"type": "function", **one} for one in functions]}
+    if (name := choice.get("tool_choice")) in ("click", "scroll"):
+        named = {"name": name} if path == "/v1/responses" else {"function": {"name": name}}
+        choice = {"tool_choice": {"type": "function", **named}}
     answer = await world.post(path, session["key"], own | choice)
     assert answer.status_code == 200, answer.text
     assert ("call_id" in answer.text or '"tool_calls": [' in answer.text) == (problem is None)
@@ -184,7 +190,7 @@ async def test_a_field_that_could_change_the_answer_is_refused_by_name(world):
     fields = {
         **{"logit_bias": {"5": 1}, "functions": [{}], "modalities": ["audio"], "structured_outputs": {"choice": ["a"]}},
         **{"previous_response_id": "r", "conversation": "c", "prompt": {"id": "p"}, "background": True},
-        **{"n": 2, "tool_choice": "click"},
+        **{"n": 2, "tool_choice": {"type": "function", "name": "gone", "function": {"name": "gone"}}},
     }
     for path, prompt in (("/v1/chat/completions", {"messages": messages}), ("/v1/responses", {"input": "Go."})):
         for name, value in fields.items():

@@ -85,8 +85,6 @@ def main() -> None:
 def _run() -> Any:
     """Run the command and return Typer's result. The imports are here because Ctrl-C is handled by now."""
     gc.disable()  # what is imported stays: there are no cycles to look for yet
-    # Else pydantic looks for plug-ins of its own in the metadata of all installed packages.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from typer.main import get_command
 
     from webgym_cli.cli.app import build_app

@@ -201,7 +201,8 @@ class Recorder:
         spec = self._spec.model_copy(update={"tools": request.schemas})
         read = ParseError(ParseErrorKind.TRUNCATED) if cut else read_reply(reply.text, spec)
         if not isinstance(read, ParseError):
-            read = request.find_violation(len(read.calls or ()) if isinstance(read, Action) else 0) or read
+            calls = read.calls or () if isinstance(read, Action) else ()
+            read = request.find_violation([call.name for call in calls]) or read
         pictures = tuple(ToolResult(name="image", text="", image=shot) for shot in dict.fromkeys(shots[:-1]))
         shown = shots[-1] if shots else None
         observation = Observation(url=session.episode.task.start_url, screenshot=shown, results=pictures)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -56,8 +57,13 @@ class _StreamOptions(ChatPart):
     include_usage: bool = False
 
 
+class _Named(ChatPart):
+    name: str
+
+
 class _Choice(ChatPart):
     type: Literal["function"]
+    function: _Named
 
 
 class ChatRequest(ChatPart):
@@ -78,10 +84,12 @@ class ChatRequest(ChatPart):
     stream_options: _StreamOptions | None = None
 
     @model_validator(mode="after")
-    def _refuse_unknown(self) -> Self:
+    def _refuse_unmet(self) -> Self:
         unknown = [name for name, value in (self.model_extra or {}).items() if value and name not in _IGNORED]
         if unknown:
             raise ValueError(f"not offered here: {', '.join(unknown)}")
+        if self._named and self._named not in [tool.function.name for tool in self.tools or ()]:
+            raise ValueError(f"tool_choice: no tool is named {self._named}")
         return self
 
     @property
@@ -89,12 +97,18 @@ class ChatRequest(ChatPart):
         """The schemas of the tools that may be called."""
         return () if self.tool_choice == "none" else tuple(tool.model_dump() for tool in self.tools or ())
 
-    def find_violation(self, calls: int) -> ParseError | None:
-        """Return why an answer with this number of calls is not one that the request allows; None if it is."""
-        if self.schemas and not calls and self.tool_choice not in (None, "auto"):
-            return ParseError(ParseErrorKind.NO_TOOL_CALL, "tool_choice asks for a call")
-        if calls > 1 and self.parallel_tool_calls is False:
-            return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{calls} calls, parallel_tool_calls is false")
+    @property
+    def _named(self) -> str:
+        """The function that `tool_choice` names; empty if it names none."""
+        return self.tool_choice.function.name if isinstance(self.tool_choice, _Choice) else ""
+
+    def find_violation(self, calls: Sequence[str]) -> ParseError | None:
+        """Return why an answer that calls these functions is not one that the request allows; None if it is."""
+        is_asked = bool(self.schemas) and self.tool_choice not in (None, "auto")
+        if is_asked and (not calls or self._named not in ("", *calls)):
+            return ParseError(ParseErrorKind.NO_TOOL_CALL, f"tool_choice asks for a call {self._named}".rstrip())
+        if len(calls) > 1 and self.parallel_tool_calls is False:
+            return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls, parallel_tool_calls is false")
         return None
 
     @property

@@ -19,6 +19,8 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     chat["messages"] = [*system, *(message for item in items for message in _convert_item(item))]
     if isinstance(value.get("tools"), list):
         chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
+    if isinstance(value.get("tool_choice"), dict):
+        chat["tool_choice"] = _convert_tool(value["tool_choice"])
     form = value["text"].get("format") if isinstance(value.get("text"), dict) else None
     if isinstance(form, dict) and form.get("type") == "json_schema":
         schema = {name: item for name, item in form.items() if name != "type"}
