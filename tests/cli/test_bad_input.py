@@ -86,11 +86,22 @@ def test_settings_and_options(tmp_path, run, arguments, reply):
 
 
 @pytest.mark.parametrize(
-    "words", [("report", "run", "--gpus"), ("inspect-buffer", "run", "--top"), ("inspect-buffer", "run", "--iteration")]
+    "words",
+    [
+        ("report", "run", "--gpus"),
+        ("inspect-buffer", "run", "--top"),
+        ("inspect-buffer", "run", "--iteration"),
+        ("loop", "run", "--iterations"),
+    ],
 )
 def test_a_number_that_is_out_of_bounds(tmp_path, words):
     message, hint = refused(2, *words, "9" * 400, cwd=tmp_path)
     assert words[-1] in message and hint == f"webgym {words[0]} --help"
+
+
+def test_more_trainings_than_a_plan_can_hold(tmp_path):
+    message, _ = refused(2, "curriculum", "run", "--phases", "9" * 400, cwd=tmp_path)
+    assert "curriculum.phases" in message and not (tmp_path / "run").exists()
 
 
 def test_an_evaluation_names_its_own_option(tmp_path):

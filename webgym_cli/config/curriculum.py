@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from webgym_cli.config.limits import MAX_EPISODES
+from webgym_cli.config.limits import MAX_EPISODES, MAX_ITERATIONS
 from webgym_cli.config.section import ConfigSection
 
 
@@ -14,7 +14,7 @@ class CurriculumSettings(ConfigSection):
     """The phases. Phase 0 is the initial policy: the base model, or the result of training on demonstrations
     (`loop.demonstration_iterations`)."""
 
-    phases: int = Field(default=8, ge=1)
+    phases: int = Field(default=8, ge=1, le=MAX_ITERATIONS)
     """Total number of phases of the run, each one iteration with a training."""
     tasks_per_phase: int = Field(default=500, ge=1, le=MAX_EPISODES)
     """Tasks of a phase: the maximum number of new ones (overrides `generate.tasks`), or the exact number of original

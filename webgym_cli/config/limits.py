@@ -2,5 +2,6 @@
 
 MAX_EPISODES = 1_000_000
 MAX_CHAINS = 1_000
+MAX_ITERATIONS = 1_000_000
 # Calls in one response; one with more is an invalid action.
 MAX_TOOL_CALLS = 16

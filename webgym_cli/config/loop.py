@@ -6,16 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from webgym_cli.config.limits import MAX_EPISODES
+from webgym_cli.config.limits import MAX_EPISODES, MAX_ITERATIONS
 from webgym_cli.config.section import ConfigSection
 
 
 class LoopSettings(ConfigSection):
     """The iterations and evaluations of `webgym loop`."""
 
-    iterations: int = Field(default=3, ge=1)
+    iterations: int = Field(default=3, ge=1, le=MAX_ITERATIONS)
     """Total number of iterations of the run."""
-    demonstration_iterations: int = Field(default=0, ge=0)
+    demonstration_iterations: int = Field(default=0, ge=0, le=MAX_ITERATIONS)
     """Number of initial iterations that use the expert's demonstrations (SFT baseline) in place of the policy's
     episodes: collected, or imported before (`webgym import`)."""
     demonstration_algorithm: str = "sft"

@@ -11,6 +11,7 @@ import typer
 
 from webgym_cli.cli.options import PaidOptions, RunArg
 from webgym_cli.cli.output import Output
+from webgym_cli.config.limits import MAX_ITERATIONS
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -24,7 +25,10 @@ PhaseOpt = Annotated[
     typer.Option("--phase", help="rollout: evaluate and roll out; update: prepare and train; or both."),
 ]
 IterationsOpt = Annotated[
-    int | None, typer.Option("--iterations", min=1, help="Total number of trainings of the run (loop.iterations).")
+    int | None,
+    typer.Option(
+        "--iterations", min=1, max=MAX_ITERATIONS, help="Total number of trainings of the run (loop.iterations)."
+    ),
 ]
 EvalEveryOpt = Annotated[
     int | None,
