@@ -6,7 +6,7 @@ import os
 import socket
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from webgym_cli.util.strict_json import encode_json
 SILENT_AFTER = 15.0
 # Tolerance in seconds for a process's start time, which moves when the clock is set.
 _SAME_PROCESS = 60.0
+# Bytes of which lines are counted at a time.
+_BLOCK = 1 << 20
 
 
 class RolloutState(StrEnum):
@@ -147,16 +149,18 @@ def count_stored(run: RunDir) -> list[dict[str, Any]]:
 def _count_lines(file: Path) -> int:
     require_regular(file)
     try:
-        return _count_lines_of(file, file.stat().st_size)
+        size = file.stat().st_size
+        return sum(_count_lines_of(file, at, min(_BLOCK, size - at)) for at in range(0, size, _BLOCK))
     except OSError:
         return 0
 
 
-# `status --watch` counts each second, and only a file of another size, a part of the cache's key, has other lines.
-@lru_cache(maxsize=4096)
-def _count_lines_of(file: Path, size: int) -> int:
+# `status --watch` counts each second: of a file, which only grows, it reads the last block.
+@lru_cache(maxsize=65536)
+def _count_lines_of(file: Path, start: int, length: int) -> int:
     with file.open("rb") as opened:
-        return sum(chunk.count(b"\n") for chunk in iter(partial(opened.read, 1 << 20), b""))
+        opened.seek(start)
+        return opened.read(length).count(b"\n")
 
 
 def _read(file: Path) -> RankStatus | None:
