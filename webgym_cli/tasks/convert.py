@@ -22,7 +22,6 @@ from webgym_cli.util.registry import suggest_name
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
-_DELIMITERS = ",;\t"
 # Names of the list of records in a file that is one object.
 _LISTS = ("tasks", "data", "records", "examples", "questions")
 # What `--field` names.
@@ -135,8 +134,8 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
             f"{path}: an archive",
             hint=f"unpack it first: python -m zipfile -e {path} FOLDER, or gunzip; save a sheet as CSV",
         )
-    if path.suffix in TABLES:
-        yield from _table_records(content)
+    if delimiters := TABLES.get(path.suffix):
+        yield from _table_records(content, delimiters)
         return
     if content.startswith(PARQUET):
         yield from _parquet_records(content)
@@ -151,11 +150,11 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
     yield from iter_records(lines)
 
 
-def _table_records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
+def _table_records(content: bytes, delimiters: str) -> Iterator[tuple[int, ReadRecord]]:
     number = 0
     try:
         text = content.decode("utf-8-sig")
-        delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
+        delimiter = max(delimiters, key=text.partition("\n")[0].count)
         rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         for number, row in enumerate(rows, 1):
             if None in row:  # more fields than the header names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
@@ -18,7 +19,8 @@ ReadRecord = Callable[[], dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
 PARQUET = b"PAR1"
 ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b")
-TABLES = (".csv", ".tsv")
+# Ending of a table's name -> what may separate its columns.
+TABLES = {".csv": ",;\t", ".tsv": "\t"}
 
 
 class BadArrayError(ValueError):
@@ -29,7 +31,7 @@ def require_lines(file: str, content: bytes) -> None:
     """Raise `UsageError` if the first bytes of a file indicate a table, an archive or an object over several lines."""
     first, _, rest = content.removeprefix(BOM).lstrip().partition(b"\n")
     is_spread = first.rstrip() == b"{" and rest.lstrip().startswith(b'"')
-    if is_spread or content.startswith((PARQUET, *ARCHIVES)) or file.endswith(TABLES):
+    if is_spread or content.startswith((PARQUET, *ARCHIVES)) or Path(file).suffix in TABLES:
         raise UsageError(f"{file}: not one task a line, as JSON", hint=f"webgym tasks convert {file} -o tasks.jsonl")
 
 
