@@ -121,8 +121,9 @@ webgym.names = (() => {
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
     const told = node.getAttribute("aria-label") || (tag === "img" ? node.alt : "");
     const held = tag === "select" || tag === "textarea" || tag === "input" && node.type !== "button" && node.type !== "submit";
-    const isSeen = told && tag !== "img" && !matches(node, FIELDS) && /\p{L}{2}/u.test(textOf(node, work)); // a person reads it, not its label
-    const inner = told && !isSeen ? told : (held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work));
+    const isLabel = told && (tag === "img" || matches(node, FIELDS));
+    const words = isLabel || held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work);
+    const inner = told && !/\p{L}{2}/u.test(words) ? told : words; // a person reads the words, not the label
     return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
   };
 
