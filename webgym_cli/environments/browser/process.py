@@ -53,6 +53,8 @@ MAX_CONTEXTS = 400
 MAX_AGE = 7200.0
 _LAUNCH_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 30.0
+# A context is no page: on a busy machine it can take longer than a short `browser.navigation_timeout`.
+_CONTEXT_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 10.0
 _ADDRESS_POLL = 0.02
 # Maximum length of a quoted Playwright message, in characters.
@@ -129,7 +131,7 @@ class BrowserProcess:
         self.sessions += 1
         self.contexts_opened += 1
         try:
-            async with asyncio.timeout(options.navigation_timeout):
+            async with asyncio.timeout(_CONTEXT_TIMEOUT):
                 if self._browser is None:
                     raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser has been closed")
                 context = await self._browser.new_context(
