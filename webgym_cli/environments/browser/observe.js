@@ -128,11 +128,13 @@ webgym.observe = (() => {
   const hasWordsBeside = (cell, { element }) =>
     Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => node === element || node.control })));
 
+  const fieldsIn = memo((element) => inside(element, FIELDS)); // once for the cells of a sheet
+
   // An icon in a field's frame that does what the field does, or a part of a slider's track.
   const isFieldIcon = ({ element, sure }, index) => {
     if (sure > 2 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
-      const fields = inside(at, FIELDS);
+      const fields = fieldsIn(at);
       if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 || matches(fields[0], "[role=slider]"));
     }
     return false;
