@@ -16,7 +16,6 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
-    from webgym_cli.evaluate.labels import Label
     from webgym_cli.rewards.selection import ScoringQuery
 
 IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help="Only this iteration.")]
@@ -65,7 +64,6 @@ def judge(
     See also: webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.evaluate.labels import read_labels
     from webgym_cli.loop.judging import judge as judge_run
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
@@ -74,8 +72,7 @@ def judge(
     ids = read_ids(ids)
     query = build_query(ids, split, iteration, {"--unjudged": unjudged, "--failed": failed, "--all": all_})
     if against is not None:
-        people = read_labels(against, parse_fields(field))
-        _show_agreement(run, people, query, precision, as_json=options.json)
+        _show_agreement(run, against, parse_fields(field), query, precision, as_json=options.json)
         return
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
@@ -118,14 +115,15 @@ def build_query(
 
 
 def _show_agreement(
-    run: Path, labels: Sequence[Label], query: ScoringQuery, precision: float | None, *, as_json: bool
+    run: Path, labels: Path, names: dict[str, str], query: ScoringQuery, precision: float | None, *, as_json: bool
 ) -> None:
     from webgym_cli.evaluate.agreement import TABLES, measure_agreement
+    from webgym_cli.evaluate.labels import read_labels
     from webgym_cli.rewards.selection import iter_selected
     from webgym_cli.store.run import open_run
 
     output, directory = Output(as_json=as_json), open_run(run)[0]
-    agreement = measure_agreement(labels, iter_selected(directory, query, []), precision)
+    agreement = measure_agreement(read_labels(labels, names), iter_selected(directory, query, []), precision)
     if as_json:
         output.data(agreement)
         return

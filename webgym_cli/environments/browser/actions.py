@@ -137,7 +137,7 @@ async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | 
     side = session.options.width if sideways else session.options.height
     share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
     if share is None:  # a page of what scrolls there, such as a list in a dialog: nothing is passed unseen
-        width, height = (await script.call("findScroller", (x, y), not back))["size"]
+        width, height = (await script.call("sizeAt", (x, y), not back))["size"]
         side = min(side, width if sideways else height)
     distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
     turned = -distance if back else distance

@@ -34,11 +34,17 @@ webgym.scrolls = (() => {
     return best || middle;
   });
 
-  // What the wheel moves at a point: its size, and whether a scroll without a place moves something else.
-  const findScroller = (point, down) => {
+  // The size of what the wheel moves at a point.
+  const sizeAt = (point, down) => {
     const there = scrollerAt(point, down);
     const { clientWidth, clientHeight } = there && !isOpaque(there) ? there : document.documentElement;
-    return { size: [clientWidth, clientHeight], apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
+    return { size: [clientWidth, clientHeight] };
+  };
+
+  // Whether the wheel at a point moves something else than a scroll without a place does.
+  const isApart = (point, down) => {
+    const there = scrollerAt(point, down);
+    return { apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
   };
 
   // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
@@ -72,5 +78,5 @@ webgym.scrolls = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ findScroller, hasChanged, scrollable, watch });
+  return Object.freeze({ hasChanged, isApart, scrollable, sizeAt, watch });
 })();
