@@ -59,7 +59,9 @@ webgym.scrolls = (() => {
     const seen = { changed: isOpaque(start) || dragged && start?.localName === "canvas" };
     const note = () => { seen.changed = true; };
     const wheeled = (event) => setTimeout(() => { seen.changed ||= event.defaultPrevented; });
-    const heard = [["scroll", note], ["wheel", wheeled], ...(dragged ? ["input", "drop", "selectionchange"].map((type) => [type, note]) : [])];
+    // a field that was typed in tells of its caret later
+    const selected = ({ target }) => { seen.changed ||= Boolean(`${(target.ownerDocument || target).getSelection()}`); };
+    const heard = [["scroll", note], ["wheel", wheeled], ...(dragged ? [["input", note], ["drop", note], ["selectionchange", selected]] : [])];
     for (const root of roots) for (const [type, hear] of heard) root.addEventListener(type, hear, { capture: true, passive: true });
     const observer = new MutationObserver(note); // content that moves by style changes
     observer.observe(document, { attributes: true, childList: true, subtree: true });
