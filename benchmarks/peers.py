@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from platformdirs import user_cache_path
 
 from benchmarks.episodes import CLICKS, PAGE
 from benchmarks.harness import program, say
@@ -20,6 +19,7 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.miniwob.pages import pages_folder
 from webgym_cli.errors import JobError
+from webgym_cli.util.files import user_folder
 from webgym_cli.venvs import installer
 
 _INSTALLER = (sys.executable, installer.__file__)
@@ -47,7 +47,7 @@ class Peer:
     @property
     def home(self) -> Path:
         """The folder of its environment."""
-        return user_cache_path("webgym") / "benchmarks" / f"{self.name.lower()}-{self.version}"
+        return user_folder("XDG_CACHE_HOME", ".cache") / "webgym" / "benchmarks" / f"{self.name.lower()}-{self.version}"
 
     @property
     def python(self) -> Path:

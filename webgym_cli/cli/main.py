@@ -192,7 +192,3 @@ def _report_stop(how: str, code: int) -> int:
     else:
         fail(how, "the same command again")
     return code
-
-
-if __name__ == "__main__":
-    main()

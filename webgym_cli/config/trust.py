@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.renamed import find_section
 from webgym_cli.errors import SettingsError, StoreError
-from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.files import read_json, user_folder, write_json
 from webgym_cli.util.urls import is_loopback
 
 
@@ -124,12 +124,11 @@ def refuse_foreign(run: Path, danger: str) -> SettingsError:
 
 def _record_file(run: Path) -> Path | None:
     """Return the file of a run's record; None without a run."""
-    from platformdirs import user_state_path
-
     for name in ("run.json", "config.json"):  # runs whose provenance was lost
         with suppress(OSError):
             status = (run / name).stat()
-            return user_state_path("webgym") / "runs" / f"{status.st_ino:x}-{status.st_ctime_ns:x}.json"
+            record = f"{status.st_ino:x}-{status.st_ctime_ns:x}.json"
+            return user_folder("XDG_STATE_HOME", ".local/state") / "webgym/runs" / record
     return None
 
 

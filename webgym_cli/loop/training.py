@@ -34,7 +34,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
         environ=os.environ if environ is None else environ,
         read_data=functools.partial(data.read, run, settings),
         folder=data.folder(run),
-        train_config=data.renewed_config(run, settings),
+        train_config=data.plan_config(run, settings),
     )
     return note_other_processes(current_backend(run, settings).plan(inputs), run)
 

@@ -107,8 +107,8 @@ class PreparedData(ABC, Generic[Plan]):
         """Return the iterations that data of new episodes of `iterations` reads, oldest first."""
         return tuple(iterations)
 
-    def renewed_config(self, run: RunDir, settings: Settings) -> str | None:
-        """Return the trainer's configuration if the settings have changed it since the data was written."""
+    def plan_config(self, run: RunDir, settings: Settings) -> dict[str, Any] | None:
+        """Return the trainer's configuration beside the data; None without one, or if the user edited it."""
         return None
 
     def renew_config(self, run: RunDir, settings: Settings, sink: EventSink) -> None:

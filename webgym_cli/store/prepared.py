@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.base import Record
-from webgym_cli.records.dataset import PREPARED, SUMMARY, TRAIN_FILE, VALIDATION_FILE, Prepared, RlData
+from webgym_cli.records.dataset import DEEPSPEED, PREPARED, SUMMARY, TRAIN_FILE, VALIDATION_FILE, Prepared, RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir, require_run
@@ -59,6 +59,13 @@ def read_prepared(run: RunDir) -> Prepared:
             hint=hint,
         )
     return prepared
+
+
+def find_edited_deepspeed(dataset: Path, prepared: Prepared) -> Path | None:
+    """Return `deepspeed.json` if it was edited by hand; unknown, thus None, in a dataset of an older version."""
+    file = dataset / DEEPSPEED
+    is_known = prepared.deepspeed_digest and file.is_file()
+    return file if is_known and hashlib.sha256(file.read_bytes()).hexdigest() != prepared.deepspeed_digest else None
 
 
 def read_data_digest(run: RunDir, prepared: Prepared) -> str:

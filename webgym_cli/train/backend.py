@@ -28,8 +28,8 @@ class PlanInputs:
     """Reads what `webgym prepare` wrote. Raises `MissingStageError`."""
     folder: Path
     """The folder of that data."""
-    train_config: str | None = None
-    """The trainer's configuration beside the data at the start of the training, if it will differ from the file."""
+    train_config: dict[str, Any] | None = None
+    """The trainer's configuration beside the data at the start of the training; None: what the file has."""
 
 
 # Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without

@@ -24,6 +24,11 @@ from webgym_cli.util.strict_json import encode_json
 WriteLine = Callable[[str], None]
 
 
+def user_folder(variable: str, usual: str) -> Path:
+    """Return a folder of the user's by the XDG specification: the variable's, else `usual` in the home folder."""
+    return Path(os.environ.get(variable) or os.path.expanduser(f"~/{usual}"))  # noqa: PTH111 - there may be no home
+
+
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
     """Replace a file durably by rename; readers see the old or the new content. Raises `StoreError`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import re
@@ -182,8 +181,10 @@ def _list_forms(secret: str) -> tuple[str, ...]:
     """Return the forms of a secret in a text, the longest first."""
     if not secret:
         return ()
+    from html import escape  # a table of 2,200 names, which a process without secrets need not load
+
     raw = secret.encode(errors="surrogateescape")
-    forms = {secret, repr(secret)[1:-1], repr(raw)[2:-1], shlex.quote(secret), html.escape(secret), quote_plus(raw)}
+    forms = {secret, repr(secret)[1:-1], repr(raw)[2:-1], shlex.quote(secret), escape(secret), quote_plus(raw)}
     forms |= {quote(raw, safe=safe) for safe in ("", "/", _KEPT)}
     for plain in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         forms |= {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}

@@ -14,6 +14,7 @@ import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import VenvError
+from webgym_cli.util.files import user_folder
 from webgym_cli.util.proxies import exempt_loopback
 from webgym_cli.venvs import cpu_fixes
 
@@ -58,9 +59,7 @@ def role_home() -> Path:
     """Return the folder of webgym's own data: `$WEBGYM_HOME`, else the user's data folder."""
     if named := os.environ.get("WEBGYM_HOME"):
         return Path(named).expanduser().absolute()
-    from platformdirs import user_data_dir
-
-    return Path(user_data_dir("webgym"))
+    return user_folder("XDG_DATA_HOME", ".local/share") / "webgym"
 
 
 def role_environment(role: str, device: Device) -> RoleEnvironment:

@@ -10,6 +10,7 @@ from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
 from webgym_cli.loop.training import plan_training
+from webgym_cli.prepare.sft.training_files import refresh_train_config
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import process_env, working_dir
 from webgym_cli.train.llamafactory.dataset import total_steps
@@ -165,9 +166,13 @@ def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, 
         json.dumps(record | {"config_digest": hashlib.sha256(content).hexdigest()})
     )
     settings = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json")
-    plan = plan_training(run, settings, {})
-    assert plan.training.zero_stage == 2
+    assert plan_training(run, settings, {}).training.zero_stage == 2
     assert not file.exists()
+    refresh_train_config(run, settings, lambda event: None)
+    file.write_text('{"zero_optimization": {"stage": 1}}')  # edited: trained as it stands, whatever else is renewed
+    changed = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json", learning_rate=0.5)
+    plan = plan_training(run, changed, {})
+    assert (plan.training.zero_stage, plan.launch.config["learning_rate"]) == (1, 0.5)
 
 
 def test_a_missing_deepspeed_file_is_named(ready, run):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.errors import VenvError
+from webgym_cli.util.files import user_folder
 
 # The headless shell comes first: it needs half of the memory and CPU time of the full browser.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -122,5 +123,4 @@ def _playwright_cache(package: Path) -> Path:
     chosen = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
     if chosen == "0":
         return package / ".local-browsers"
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
-    return Path(chosen) if chosen else usual
+    return Path(chosen) if chosen else user_folder("XDG_CACHE_HOME", ".cache") / "ms-playwright"

@@ -10,7 +10,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
-from webgym_cli.prepare.sft.training_files import refresh_train_config, renewed_train_config
+from webgym_cli.prepare.sft.training_files import plan_train_config, refresh_train_config
 from webgym_cli.records.dataset import Prepared, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.groups import Split
@@ -97,9 +97,9 @@ class Dataset(PreparedData["PreparePlan"]):
         stored = [number for number in run.list_iterations(Split.TRAIN) if number <= max(iterations)]
         return tuple(sorted({*stored[-settings.algorithm_config.last_n_iterations :], *iterations}))
 
-    def renewed_config(self, run: RunDir, settings: Settings) -> str | None:
-        """Return the new content of `train_config.yaml`; None if the file stays."""
-        return renewed_train_config(run, settings)
+    def plan_config(self, run: RunDir, settings: Settings) -> dict[str, Any] | None:
+        """See `plan_train_config`."""
+        return plan_train_config(run, settings)
 
     def renew_config(self, run: RunDir, settings: Settings, sink: EventSink) -> None:
         """See `refresh_train_config`."""

@@ -6,8 +6,6 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.config.trust import is_own, refuse_foreign
@@ -16,7 +14,7 @@ from webgym_cli.records.dataset import DATASET_INFO, DEEPSPEED, PREPARED, TRAIN_
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.checkpoints import locate_model, policy_path, version
-from webgym_cli.store.prepared import find_prepared
+from webgym_cli.store.prepared import find_edited_deepspeed, find_prepared
 from webgym_cli.store.run import RunDir, run_id
 from webgym_cli.util.files import write_atomic, write_json
 from webgym_cli.venvs.locate import resolve_device
@@ -30,7 +28,7 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
     """
     own, file = is_own(run.root), run.dataset / TRAIN_CONFIG
     prepared = find_prepared(run) if file.is_file() else None
-    edited = prepared and ((_is_edited(file, prepared) and file) or _find_edited_deepspeed(run.dataset, prepared))
+    edited = prepared and ((_is_edited(file, prepared) and file) or find_edited_deepspeed(run.dataset, prepared))
     if edited and not own:
         raise refuse_foreign(run.root, f"{edited} was edited there")  # it can name code
     prepared = _find_next_dataset(run)
@@ -38,7 +36,9 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
         return
     if edited:
         sink(make_event("train_config", renewed=False, message=f"{edited} was edited by hand: trained as it stands"))
-    has_changed = renewed_train_config(run, settings) is not None
+    config = plan_train_config(run, settings)
+    is_current = config is None or _digest(_dump(config)) == prepared.config_digest
+    has_changed = config is not None and (not is_current or _has_new_deepspeed(run, settings, prepared))
     if has_changed or not own:
         from webgym_cli.prepare.sft.sharegpt import build_dataset_info
 
@@ -49,33 +49,24 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
         sink(make_event("train_config", renewed=True, message=message))
 
 
-def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
-    """Return the content that `refresh_train_config` would write; None if the file stays. Writes nothing."""
+def plan_train_config(run: RunDir, settings: Settings) -> dict[str, Any] | None:
+    """Return what `train_config.yaml` has after `refresh_train_config`; None if the user edited it. Writes nothing."""
     prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
     if prepared is None or _is_edited(file, prepared):
         return None
-    wanted = _train_config(run, settings, prepared)
-    is_current = _digest(wanted.encode()) == prepared.config_digest
-    return None if is_current and not _has_new_deepspeed(run, settings, prepared) else wanted
+    return _train_config(run, settings, prepared)
 
 
 def _has_new_deepspeed(run: RunDir, settings: Settings, prepared: Prepared) -> bool:
     """Whether the settings' DeepSpeed file has another content than its copy, whose name stays the same."""
     copy, content = run.dataset / DEEPSPEED, _read_deepspeed(settings)
-    if content is None or _find_edited_deepspeed(run.dataset, prepared):
+    if content is None or find_edited_deepspeed(run.dataset, prepared):
         return False
     return not copy.is_file() or copy.read_bytes() != content
 
 
 def _is_edited(config: Path, prepared: Prepared) -> bool:
     return _digest(config.read_bytes()) != prepared.config_digest
-
-
-def _find_edited_deepspeed(dataset: Path, prepared: Prepared) -> Path | None:
-    """Return `deepspeed.json` if it was edited by hand; unknown, thus None, in a dataset of an older version."""
-    file = dataset / DEEPSPEED
-    is_known = prepared.deepspeed_digest and file.is_file()
-    return file if is_known and _digest(file.read_bytes()) != prepared.deepspeed_digest else None
 
 
 def _read_deepspeed(settings: Settings) -> bytes | None:
@@ -99,19 +90,26 @@ def _find_next_dataset(run: RunDir) -> Prepared | None:
 def write_training_files(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> Prepared:
     """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
     deepspeed = _read_deepspeed(settings)
-    if deepspeed is not None and not _find_edited_deepspeed(folder, prepared):
+    if deepspeed is not None and not find_edited_deepspeed(folder, prepared):
         write_atomic(folder / DEEPSPEED, deepspeed)
         prepared = prepared.model_copy(update={"deepspeed_digest": _digest(deepspeed)})
     write_atomic(folder / WANDB_ENV, build_wandb_env(settings, run_id=run_id(run, settings)))
-    config = _train_config(run, settings, prepared)
+    config = _dump(_train_config(run, settings, prepared))
     write_atomic(folder / TRAIN_CONFIG, config)
-    written = prepared.model_copy(update={"config_digest": _digest(config.encode())})
+    written = prepared.model_copy(update={"config_digest": _digest(config)})
     write_json(folder / PREPARED, written.model_dump(mode="json"))
     return written
 
 
-def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
-    """Return the text of `train_config.yaml`."""
+def _dump(config: dict[str, Any]) -> bytes:
+    """Return the content of `train_config.yaml`."""
+    import yaml  # a plan needs none
+
+    return yaml.safe_dump(config, sort_keys=False, encoding="utf-8")
+
+
+def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> dict[str, Any]:
+    """Return the configuration of the training of a dataset."""
     dataset = run.dataset.resolve()
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     config = build_train_config(
@@ -124,7 +122,7 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
         device=resolve_device(settings.venvs.device),
         samples=prepared.train_samples,
     )
-    return yaml.safe_dump(start_with_adapter(config, run, settings), sort_keys=False)
+    return start_with_adapter(config, run, settings)
 
 
 def start_with_adapter(config: dict[str, Any], run: RunDir, settings: Settings) -> dict[str, Any]:

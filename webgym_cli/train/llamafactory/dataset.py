@@ -9,13 +9,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from webgym_cli.config.deepspeed import read_deepspeed_file
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.dataset import TRAIN_CONFIG, WANDB_ENV
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.yaml_text import load_yaml
 
 # Variables that are taken from `wandb_env.sh`.
 WANDB_VARIABLES = frozenset(
@@ -35,12 +32,28 @@ def _in_this_run(config: dict[str, Any], run: RunDir) -> dict[str, Any]:
     return config | {key: here + value.removeprefix(before) for key, value in texts.items()}
 
 
-def read_train_config(run: RunDir, text: str | None = None) -> dict[str, Any]:
-    """Return `train_config.yaml`, or `text` in its place. Raises `UsageError` that names the file and the line."""
+def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return `train_config.yaml`, or what it will be. Raises `UsageError` that names the file and the key."""
     file = run.dataset / TRAIN_CONFIG
     hint = f"webgym prepare {run.root}"
+    config = planned or _parse(file, hint)
+    if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
+        raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
+    config = _in_this_run(config, run)
+    model = str(config["model_name_or_path"])
+    if Path(model).is_absolute() and not Path(model).is_dir():
+        raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)
+    return config
+
+
+def _parse(file: Path, hint: str) -> Any:
+    """Parse a YAML file. Raises `UsageError` that names the line."""
+    import yaml  # a plan from the settings needs none
+
+    from webgym_cli.util.yaml_text import load_yaml
+
     try:
-        config = load_yaml(file.read_text(encoding="utf-8") if text is None else text)
+        return load_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise MissingStageError(f"{file}: is missing", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -49,13 +62,6 @@ def read_train_config(run: RunDir, text: str | None = None) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise UsageError(f"{file}{line}: not YAML: {getattr(error, 'problem', error)}", hint=hint) from None
-    if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
-        raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
-    config = _in_this_run(config, run)
-    model = str(config["model_name_or_path"])
-    if Path(model).is_absolute() and not Path(model).is_dir():
-        raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)
-    return config
 
 
 def read_wandb_env(run: RunDir) -> dict[str, str]:

@@ -15,7 +15,7 @@ from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.records.dataset import DEEPSPEED, Prepared, TrainingData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
-from webgym_cli.store.prepared import read_data_digest, read_prepared
+from webgym_cli.store.prepared import find_edited_deepspeed, read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
@@ -74,7 +74,7 @@ def llamafactory_command(python: Path, launch_file: str, *, processes: int, node
 def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python: Path) -> TrainPlan:
     """Return the plan of a fresh training."""
     run, settings = inputs.run, inputs.settings
-    placement, deepspeed = find_placement(settings, inputs.environ), _read_deepspeed(inputs, config)
+    placement, deepspeed = find_placement(settings, inputs.environ), _read_deepspeed(inputs, prepared, config)
     folder, model = working_dir.partial_folder(run, prepared.model_name), str(config["model_name_or_path"])
     env = process_env.trainer_env(settings, placement.device, model, folder)
     argv: tuple[str, ...] = (str(python.parent / CLI), "train", LAUNCH_FILE)
@@ -100,11 +100,12 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     )
 
 
-def _read_deepspeed(inputs: PlanInputs, config: dict[str, Any]) -> dict[str, Any] | None:
+def _read_deepspeed(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any]) -> dict[str, Any] | None:
     """Return the DeepSpeed settings of the training: of the file that will be written at its start, if one will."""
-    name = inputs.settings.algorithm_config.deepspeed_config_filename
-    is_ours = config.get("deepspeed") == str(inputs.run.dataset.resolve() / DEEPSPEED)
-    if name is not None and is_ours and inputs.train_config is not None:
+    name, folder = inputs.settings.algorithm_config.deepspeed_config_filename, inputs.run.dataset
+    is_ours = config.get("deepspeed") == str(folder.resolve() / DEEPSPEED)
+    is_planned = inputs.train_config is not None and not find_edited_deepspeed(folder, prepared)
+    if name is not None and is_ours and is_planned:
         config = config | {"deepspeed": str(find_deepspeed_file(name))}
     return read_deepspeed_file(config.get("deepspeed"))
 
