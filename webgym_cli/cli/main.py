@@ -26,6 +26,7 @@ RESUMABLE = (
     "rollout",
     "judge",
     "score",
+    "eval",
     "prepare",
     "train",
     "loop",

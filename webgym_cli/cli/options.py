@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.output import Output
+from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -31,6 +33,25 @@ def parse_run(text: str) -> Path:
 def parse_fields(fields: list[str] | None) -> dict[str, str]:
     """Return our name -> theirs of each `--field`."""
     return dict(text.partition("=")[::2] for text in fields or ())
+
+
+def format_overrides(values: Mapping[str, Any]) -> list[str]:
+    """Return settings by dotted key as KEY=VALUE, as `-s` takes them; None: not given."""
+    # as JSON, so that a folder named 2024 is no number
+    return [f"{key}={json.dumps(value)}" for key, value in values.items() if value is not None]
+
+
+def refuse_both(options: Mapping[str, bool]) -> None:
+    """Raise `UsageError` if more than one of these options is given."""
+    given = [name for name, is_given in options.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other")
+
+
+def refuse_without_effect(form: str, options: Mapping[str, bool]) -> None:
+    """Raise `UsageError` for a given option that has no effect in this form of the command."""
+    if name := next((name for name, is_given in options.items() if is_given), None):
+        raise UsageError(f"{name} has no effect {form}", hint="leave it out")
 
 
 def run_argument(metavar: str, help_: str) -> Any:
@@ -137,7 +158,7 @@ class PaidOptions(StageOptions):
     def overrides(self) -> list[str]:
         """As of other commands, with the limits."""
         limits = {"cost.max_cost": self.max_cost, "cost.max_judge_calls": self.max_judge_calls}
-        return [*(self.set_ or ()), *(f"{key}={value}" for key, value in limits.items() if value is not None)]
+        return [*(self.set_ or ()), *format_overrides(limits)]
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from webgym_cli.cli.options import SettingsOptions, StageOptions
+from webgym_cli.cli.options import SettingsOptions, StageOptions, format_overrides
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources, trust_run
@@ -83,8 +83,7 @@ def resolve(
     require_readable(directory)
     if required:
         require_run(directory, run)
-    given = [f"{key}={value}" for key, value in (values or {}).items() if value is not None]
-    overrides = [*options.overrides, *given]
+    overrides = [*options.overrides, *format_overrides(values or {})]
     if isinstance(options, StageOptions) and options.trust:
         trust(directory)
     settings, sources = load_with_sources(

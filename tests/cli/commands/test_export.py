@@ -107,6 +107,8 @@ def test_strict_is_content_with_a_whole_buffer(export):
         (("--objective", "dpo", "--unit", "trajectory"), "it has no --unit trajectory"),
         (("--shard-size", "0"), "--shard-size"),
         (("--format", "csv"), "--format"),
+        (("--shard-size", "5"), "--shard-size has no effect"),
+        (("--max-pairs-per-task", "5"), "--max-pairs-per-task has no effect"),
     ],
     ids=str,
 )

@@ -95,6 +95,9 @@ def test_a_condition_in_sql_goes_with_the_other_options(invoke):
         (("--sql", "DROP VIEW steps"), "one SELECT"),
         (("--sql", "SELECT 1", "--split", "test"), "--sql and a choice of trajectories exclude each other"),
         (("--verify", "--where", "true"), "--verify and a choice of trajectories exclude each other"),
+        (("--sql", "SELECT 1", "--top", "3"), "--sql and --top exclude"),
+        (("--sql", "SELECT 1", "-q"), "--sql and --quiet exclude"),
+        (("--verify", "-q"), "--verify and --quiet exclude"),
     ],
     ids=str,
 )
@@ -190,6 +193,8 @@ def test_open_writes_below_the_run_and_says_where(invoke, run, monkeypatch, ther
         ((), "no trajectory is named"),
         (("test-0000-0000",), "did you mean test-0000-00000"),
         (("test-0000-00000", "test-0000-00001", "--html", "x.html"), "--html takes one"),
+        (("test-0000-00000", "--json", "--html", "x.html"), "--json and --html"),
+        (("test-0000-00000", "--json", "--open"), "--open exclude"),
     ],
 )
 def test_show_refuses_what_it_cannot_show(invoke, arguments, words):
@@ -242,6 +247,22 @@ def test_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path
 @pytest.mark.parametrize("words", [(0,), (0, 1, 2), (0, "RUN"), ("RUN", 0), (0, "RUN", 1, 2), (0, "RUN", 1, "RUN", 2)])
 def test_other_numbers_of_versions_are_wrong_usage(invoke, run, words):
     with pytest.raises(UsageError, match="two versions"):
+        invoke("compare", *(run.root if word == "RUN" else word for word in words))
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--across",), "--across"),
+        (("RUN", "--split", "train"), "--split"),
+        (("RUN", "RUN", "--tasks"), "--tasks"),
+        (("RUN", "RUN", "--split", "test"), "--split"),
+        (("RUN", "--csv", "-", "--tasks"), "--tasks"),
+    ],
+    ids=str,
+)
+def test_options_without_effect_are_refused(invoke, run, words, option):
+    with pytest.raises(UsageError, match=f"^{option} has no effect"):
         invoke("compare", *(run.root if word == "RUN" else word for word in words))
 
 

@@ -145,6 +145,8 @@ async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
         (["--iteration", "x"], "--iteration takes a number or all, got 'x'"),
         (["--all", "--failed"], "--failed and --all exclude each other"),
         (["--split", "nosuch"], "'nosuch'"),
+        (["--precision", "0.9"], "--precision has no effect without --against"),
+        (["--field", "label=verdict"], "--field has no effect without --against"),
     ],
     ids=str,
 )

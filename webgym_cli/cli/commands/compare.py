@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from webgym_cli.cli.options import JsonOpt, run_argument
+from webgym_cli.cli.options import JsonOpt, refuse_without_effect, run_argument
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError
@@ -24,7 +24,10 @@ SidesArg = Annotated[
     list[Path],
     run_argument("RUN...", "Runs, each followed by the versions to compare, if not all; or records of webgym eval."),
 ]
-SplitOpt = Annotated[Split, typer.Option("--split", help="Split of versions; test episodes are the same in all.")]
+SplitOpt = Annotated[
+    Split | None,
+    typer.Option("--split", help="Split of versions (default: test, whose episodes are the same in all)."),
+]
 TasksOpt = Annotated[bool, typer.Option("--tasks", help="Show which tasks and episodes changed.")]
 TopOpt = Annotated[int, typer.Option("--top", min=0, help="Maximum number of rows of --tasks; 0: all.")]
 HtmlOpt = Annotated[
@@ -40,7 +43,7 @@ AcrossOpt = Annotated[
 
 def compare(
     sides: SidesArg,
-    split: SplitOpt = Split.TEST,
+    split: SplitOpt = None,
     tasks: TasksOpt = False,
     top: TopOpt = 20,
     html: HtmlOpt = None,
@@ -65,25 +68,32 @@ def compare(
 
     See also: webgym report, webgym show.
     """
+    from webgym_cli.compare.evaluations import find_record
     from webgym_cli.compare.views import build_version_tables
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
     _refuse_places(html, csv)
-    if _compare_evaluations(output, sides, top if tasks else None, html, csv, across=across):
+    if any(records := [find_record(side) for side in sides]):
+        refuse_without_effect("for evaluations", {"--split": split is not None, "--csv": csv is not None})
+        _compare_evaluations(output, records, top if tasks else None, html, across=across)
         return
+    refuse_without_effect("for runs", {"--across": across})
     named = _parse_sides(sides, csv, html)
     with ExitStack() as stack:
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
         pairs = [(run, index) for run, index, versions in opened if not versions]
         if csv is not None or len(pairs) > 2:
+            refuse_without_effect("for a row per run", {"--tasks": tasks, "--split": split is not None})
             _show_study(output, pairs, csv, html)
             return
+        chosen = split or Split.TEST
         if len(pairs) == 2:
-            _compare_runs(output, pairs[0], pairs[1], split, top if tasks else None, html)
+            refuse_without_effect("for runs without --tasks", {"--split": split is not None and not tasks})
+            _compare_runs(output, pairs[0], pairs[1], chosen, top if tasks else None, html)
             return
-        difference = _compare_versions(opened, split)
+        difference = _compare_versions(opened, chosen)
     if json:
         output.data(difference)
     else:
@@ -100,17 +110,13 @@ def _refuse_places(*files: Path | None) -> None:
 
 
 def _compare_evaluations(
-    output: Output, sides: Sequence[Path], top: int | None, html: Path | None, csv: Path | None, *, across: bool
-) -> bool:
-    """Compare records of evaluations; return whether the sides are such. `top`: as for runs."""
+    output: Output, sides: Sequence[Path | None], top: int | None, html: Path | None, *, across: bool
+) -> None:
+    """Compare records of evaluations. `sides`: None for what is no evaluation. `top`: as for runs."""
     from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
-    from webgym_cli.compare.evaluations import compare_records, find_record
+    from webgym_cli.compare.evaluations import compare_records
 
-    records = [record for side in sides if (record := find_record(side))]
-    if not records:
-        return False
-    if csv is not None:
-        raise UsageError("--csv: a row belongs to a run", hint="webgym compare EVALUATION EVALUATION --json")
+    records = [record for record in sides if record]
     if len(records) < max(2, len(sides)):
         raise UsageError("evaluations are compared with evaluations", hint="webgym compare EVALUATION EVALUATION")
     comparison = compare_records(records, across=across)
@@ -120,7 +126,6 @@ def _compare_evaluations(
         output.data(comparison)
     else:
         _show(output, build_comparison_tables(comparison, tasks=top is not None), top or 0)
-    return True
 
 
 def _write(output: Output, name: str, path: Path, content: bytes) -> None:

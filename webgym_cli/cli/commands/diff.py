@@ -10,14 +10,13 @@ import typer
 from webgym_cli.cli.commands.compare import SplitOpt, TopOpt, compare
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
-from webgym_cli.records.groups import Split
 
 
 def diff(
     run: RunArg,
     first: Annotated[int, typer.Argument(metavar="A", min=0)],
     second: Annotated[int, typer.Argument(metavar="B", min=0)],
-    split: SplitOpt = Split.TEST,
+    split: SplitOpt = None,
     with_: Annotated[Path | None, typer.Option("--with", metavar="RUN2")] = None,
     top: TopOpt = 20,
     json: JsonOpt = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import PaidOptions
+from webgym_cli.cli.options import PaidOptions, format_overrides
 from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 from webgym_cli.errors import UsageError
 
@@ -141,7 +141,7 @@ def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dic
         base = base or evaluated.config
     given = {**values, "rollout.policy": acting, "policy_config.base_model": model}
     files = (*(() if begun else (_DEFAULTS,)), *(options.config or ()))
-    overrides = [*options.overrides, *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    overrides = [*options.overrides, *format_overrides(given)]
     return load_with_sources(files, overrides, run_config=base, executes=True)[0]
 
 

@@ -48,7 +48,9 @@ ObjectiveOpt = Annotated[
         "kto: responses labelled by success.",
     ),
 ]
-PairsOpt = Annotated[int, typer.Option("--max-pairs-per-task", min=1, help="dpo: maximum number of pairs per task.")]
+PairsOpt = Annotated[
+    int | None, typer.Option("--max-pairs-per-task", min=1, help="dpo: maximum number of pairs per task (default: 16).")
+]
 OutOpt = Annotated[
     Path | None,
     typer.Option(
@@ -60,7 +62,9 @@ ImagesOpt = Annotated[
     typer.Option("--copy-images", metavar="DIR", help="Copy the screenshots to DIR (default: refer to the run's)."),
 ]
 EmbedOpt = Annotated[bool, typer.Option("--embed-images", help="openai: embed the images as data URLs.")]
-ShardOpt = Annotated[int, typer.Option("--shard-size", metavar="MB", min=1, help="hf: shard size.")]
+ShardOpt = Annotated[
+    int | None, typer.Option("--shard-size", metavar="MB", min=1, help="hf: shard size (default: 500).")
+]
 StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything is damaged or missing.")]
 
 
@@ -71,11 +75,11 @@ def export_sharegpt(
     format_: FormatOpt = "json",
     unit: UnitOpt = ExportUnit.STEP,
     objective: ObjectiveOpt = ExportObjective.SFT,
-    max_pairs: PairsOpt = 16,
+    max_pairs: PairsOpt = None,
     out: OutOpt = None,
     copy_images: ImagesOpt = None,
     embed_images: EmbedOpt = False,
-    shard_size: ShardOpt = 500,
+    shard_size: ShardOpt = None,
     split: SplitOpt = None,
     iteration: IterationOpt = None,
     task: TaskOpt = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import DataOptions, QuietOpt, run_argument
+from webgym_cli.cli.options import DataOptions, QuietOpt, refuse_both, run_argument
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
@@ -89,7 +89,12 @@ def inspect_buffer(
     directory, settings = resolve(runs[0], options, required=True, executes=False)
     query = TrajectoryQuery(split, iteration, task, reward, failure, site, band)
     more = _open_more(runs[1:], only=sql is not None and not reindex)
-    _check_exclusive_options(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
+    for other, given in {
+        "a choice of trajectories": query != TrajectoryQuery() or where is not None,
+        "--top": top is not None,
+        "--quiet": quiet,
+    }.items():
+        refuse_both({"--verify": verify, "--sql": sql is not None, other: given})
     output = Output(as_json=options.json, quiet=quiet)
     if verify:
         _verify(directory, output, reindex=reindex)
@@ -112,13 +117,6 @@ def _open_more(runs: Sequence[Path], *, only: bool) -> list[RunDir]:
     if more and not only:
         raise UsageError("several runs are only queried together", hint='webgym inspect-buffer RUN RUN --sql "..."')
     return more
-
-
-def _check_exclusive_options(chosen: bool, *, sql: bool, verify: bool) -> None:
-    """Raise `UsageError` where options exclude each other."""
-    given = [name for name, on in (("--verify", verify), ("--sql", sql), ("a choice of trajectories", chosen)) if on]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
 def _run_sql(run: RunDir, index: Index, sql: str, output: Output) -> None:

@@ -10,7 +10,14 @@ import typer
 
 from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import FieldOpt, PaidOptions, RunArg, parse_fields
+from webgym_cli.cli.options import (
+    FieldOpt,
+    PaidOptions,
+    RunArg,
+    parse_fields,
+    refuse_both,
+    refuse_without_effect,
+)
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
@@ -74,6 +81,7 @@ def judge(
     if against is not None:
         _show_agreement(run, against, parse_fields(field), query, precision, as_json=options.json)
         return
+    refuse_without_effect("without --against", {"--precision": precision is not None, "--field": bool(field)})
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
     require_judge(settings.judge)
@@ -102,9 +110,8 @@ def build_query(
 
     if iteration != "all" and not iteration.isdecimal():
         raise UsageError(f"--iteration takes a number or all, got {iteration!r}")
+    refuse_both(selections)
     given = [option for option, is_given in selections.items() if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other")
     known = {"--failed": ScoringSelection.FAILED, "--all": ScoringSelection.ALL}
     return ScoringQuery(
         split=split,

@@ -10,8 +10,7 @@ import typer
 from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.commands.judge import IterationOpt, build_query
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import RunArg, StageOptions
-from webgym_cli.errors import UsageError
+from webgym_cli.cli.options import RunArg, StageOptions, refuse_both
 
 OrmOpt = Annotated[
     str | None,
@@ -65,8 +64,7 @@ def score(
     from webgym_cli.rewards.orm.scorer import OrmScorer
     from webgym_cli.rewards.selection import plan_scoring
 
-    if check and orm is not None:
-        raise UsageError("--check and --orm exclude each other")
+    refuse_both({"--check": check, "--orm": orm is not None})
     ids = read_ids(ids)
     query = build_query(ids, split, iteration, {"--unscored": unscored, "--all": all_})
     directory, settings = resolve(run, options, _settings_of(orm), required=True)

@@ -10,7 +10,7 @@ import typer
 
 from webgym_cli.cli.browse import open_in_browser
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.options import JsonOpt, RunArg, refuse_both
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError
@@ -46,6 +46,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
 
+    refuse_both({"--json": json, "--html or --open": html is not None or open_})
     directory, _ = open_run(run)
     names = _names(run, read_ids(ids), one=html is not None)
     output = Output(as_json=json)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.options import JsonOpt, RunArg, refuse_both
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.errors import StoreError
 
 if TYPE_CHECKING:
     from webgym_cli.store.run import RunDir
@@ -52,8 +52,7 @@ def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: Js
     """
     from webgym_cli.store.run import find_run
 
-    if watch and cost:
-        raise UsageError("--cost and --watch exclude each other")
+    refuse_both({"--cost": cost, "--watch": watch})
     directory = find_run(run)
     output = Output.for_events(json) if watch else Output(as_json=json)
     if watch and not output.as_json:

@@ -207,7 +207,10 @@ class _ExampleReader:
             for line in self.index.damaged_lines("split = ? AND coalesce(iteration = ?, true)", scope):
                 self.stats.add_problem(line)
         if self.export.options.objective is ExportObjective.DPO:
-            draw = {"seed": resolve_seed(self.export.settings), "per_task": self.export.options.max_pairs_per_task}
+            draw = {
+                "seed": resolve_seed(self.export.settings),
+                "per_task": self.export.options.max_pairs_per_task or 16,
+            }
             read_cached = lru_cache(KEPT_TRAJECTORIES)(self._read)
             yield from sample_pairs(
                 self.index, read_cached, self.export.settings.algorithm_config, where, values, **draw

@@ -41,12 +41,15 @@ class ExportOptions:
     """Folder for copies of the screenshots; None: records refer to the run's own."""
     embed_images: bool = False
     """Embed images in the records as data URLs."""
-    shard_megabytes: int = 500
-    """Maximum shard size in units of 10^6 bytes."""
-    max_pairs_per_task: int = 16
+    shard_megabytes: int | None = None
+    """Maximum shard size in units of 10^6 bytes; None: 500."""
+    max_pairs_per_task: int | None = None
+    """None: 16."""
 
     def __post_init__(self) -> None:
         if self.objective is ExportObjective.DPO and self.unit is ExportUnit.TRAJECTORY:
             raise UsageError("--objective dpo pairs replies to one prompt: it has no --unit trajectory")
+        if self.max_pairs_per_task and self.objective is not ExportObjective.DPO:
+            raise UsageError("--max-pairs-per-task has no effect without --objective dpo")
         if self.copy_images and self.embed_images:
             raise UsageError("--copy-images: the images are inside the records already")

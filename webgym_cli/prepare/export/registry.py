@@ -49,6 +49,8 @@ class ExportFormat:
             raise UsageError(f"--embed-images belongs to --format openai, not {self.name}; hf always holds the images")
         if options.copy_images and self.file_name is None:
             raise UsageError("--copy-images: the images are inside the records already")
+        if options.shard_megabytes and self.file_name is not None:
+            raise UsageError(f"--shard-size has no effect: {self.name} is one file", hint="--format hf")
 
     def build_dataset_info(self, objective: ExportObjective) -> dict[str, Any] | None:
         """Return the `dataset_info.json` of an exported folder for LLaMA-Factory."""

@@ -44,7 +44,7 @@ class ParquetShards:
         folder.mkdir(parents=True)
         self._folder = folder
         self._schema = _schema(options.objective)
-        self._limit = options.shard_megabytes * MEGABYTE
+        self._limit = (options.shard_megabytes or 500) * MEGABYTE
         self._rows: list[dict[str, Any]] = []
         self._held = self._size = 0
         self._open = ExitStack()
