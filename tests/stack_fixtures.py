@@ -11,6 +11,7 @@ from filelock import FileLock
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import VenvError
+from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
 from webgym_cli.venvs.locate import driver_answers, resolve_device, role_python
 
@@ -24,7 +25,7 @@ def tiny_model_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_pages_model_dir(tmp_path_factory):
     """Folder of the same with a tokenizer for WebRL's pages."""
-    return shared_model(tmp_path_factory, "tiny-pages", TinyModel(pages=True))
+    return shared_model(tmp_path_factory, "tiny-pages", TinyModel(prompt_version=PromptVersion.WEBRL))
 
 
 def shared_model(factory: pytest.TempPathFactory, name: str, model: TinyModel) -> Path:

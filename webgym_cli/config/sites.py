@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -73,6 +74,8 @@ class SiteSettings(ConfigSection):
     is refused, and `webgym login` creates it."""
     login_hours: float = Field(default=12.0, gt=0)
     """Maximum age of a login, in hours."""
+    ignore_https_errors: bool = False
+    """Accept any certificate of the site's host, such as a self-signed one. Those of other hosts are checked."""
 
     @field_validator("url")
     @classmethod
@@ -93,6 +96,10 @@ class SiteSettings(ConfigSection):
         if self.isolation == "reset" and not self.reset.strip():
             raise ValueError('isolation "reset" needs reset, a command or an address')
         return self
+
+    def accepts_any_certificate(self, url: str) -> bool:
+        """Whether the certificate of an address is not checked."""
+        return self.ignore_https_errors and urlsplit(url).hostname == urlsplit(self.url).hostname
 
     @property
     def is_shared(self) -> bool:

@@ -9,12 +9,14 @@ from typing import Any
 
 import yaml
 
+from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.actions.tool_calls import describe_tools
 from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.agent.forms.web_actions import FUNCTIONS
 from webgym_cli.agent.prompt import render_system_prompt
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.tools.calculator import calculator
 
 # Number of element ids that occur in the texts.
@@ -37,8 +39,9 @@ def build_corpus() -> list[str]:
     return [*words["instructions"], *prompts, *_elements(), *_calls(), *_points()]
 
 
-def list_phrases(*, pages: bool = False) -> list[str]:
-    """Return fixed texts that become single tokens: system prompts, and the constant parts of calls and answers.
+def list_phrases(version: str = PromptVersion.VANILLA) -> list[str]:
+    """Return fixed texts that become single tokens: system prompts, also of a prompt version other than `vanilla`, and
+    the constant parts of calls and answers.
 
     They occur in every sample and carry no information; as single tokens they leave a small machine more time for the
     rest.
@@ -57,7 +60,17 @@ def list_phrases(*, pages: bool = False) -> list[str]:
         "}}\n</tool_call>",
         '"}}\n</tool_call>',
     )
-    return [*phrases, *frame, *_calculator(), *(_pages() if pages else ())]
+    return [*phrases, *frame, *_calculator(), *_texts_of(version)]
+
+
+def _texts_of(version: str) -> tuple[str, ...]:
+    """Return what a prompt version has beside the texts of `vanilla`."""
+    actions = find_action_set(PromptSpec(version=version))
+    if version == PromptVersion.VANILLA:
+        return ()
+    if actions.template is None:
+        return _pages()
+    return tuple(actions.template.system(mode) for mode in actions.modes)
 
 
 def _calculator() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, UsageError
+from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.testing import tiny_model_build
 from webgym_cli.testing.tiny_corpus import build_corpus, list_phrases
 from webgym_cli.venvs.locate import role_python
@@ -38,8 +39,9 @@ class TinyModel:
     """With tied embeddings, vLLM on CPU would keep the old output layer after an in-place update and need a restart."""
     min_pixels: int = 32 * 32
     """Smaller images are enlarged to this number of pixels."""
-    pages: bool = False
-    """Whether constant parts of WebRL's pages and actions, and the category names of the shop, are single tokens."""
+    prompt_version: str = PromptVersion.VANILLA
+    """Prompt version whose system prompt is a single token, as that of `vanilla` is; of WebRL's: constant parts of its
+    pages and actions, and the category names of the shop."""
 
 
 def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | None = None) -> Path:
@@ -74,11 +76,11 @@ def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
 
 def _sizes(sizes: TinyModel) -> dict[str, object]:
     """Return the model's arguments except its texts."""
-    return {name: value for name, value in asdict(sizes).items() if name != "pages"}
+    return {name: value for name, value in asdict(sizes).items() if name != "prompt_version"}
 
 
 def _words(sizes: TinyModel) -> dict[str, list[str]]:
-    return {"texts": build_corpus(), "phrases": list_phrases(pages=sizes.pages)}
+    return {"texts": build_corpus(), "phrases": list_phrases(sizes.prompt_version)}
 
 
 def _marker_content(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:

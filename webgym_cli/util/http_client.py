@@ -29,13 +29,20 @@ class BoundedClient(httpx.AsyncClient):
     redirect is returned as such, with the target in its body. Raises what httpx does: `ReadTimeout` after the timeout,
     `DecodingError` for a response that is too large or has an unknown encoding, and with `refuse_errors`
     `RemoteProtocolError` for an error that an OpenAI-compatible server sends with the status of a success. `trust_env`:
-    whether requests to other machines take the environment's proxies.
+    whether requests to other machines take the environment's proxies. `verify`: whether certificates are checked.
     """
 
     def __init__(
-        self, *, max_answer: int = MAX_ANSWER, refuse_errors: bool = False, trust_env: bool = True, **options: Any
+        self,
+        *,
+        max_answer: int = MAX_ANSWER,
+        refuse_errors: bool = False,
+        trust_env: bool = True,
+        verify: bool = True,
+        **options: Any,
     ) -> None:
-        defaults: dict[str, Any] = {"timeout": DEFAULT_TIMEOUT, "transport": _Transport(proxied=trust_env)}
+        transport = _Transport(proxied=trust_env, verify=verify)
+        defaults: dict[str, Any] = {"timeout": DEFAULT_TIMEOUT, "transport": transport}
         super().__init__(**defaults | options, trust_env=False)
         # others (br, zstd) can't be decompressed with a size limit
         self.headers["Accept-Encoding"] = "gzip, deflate"
@@ -73,15 +80,17 @@ class _Transport(httpx.AsyncBaseTransport):
     httpx's own choice takes a proxy for loopback, and fails on entries of `no_proxy` that are common.
     """
 
-    def __init__(self, *, proxied: bool) -> None:
+    def __init__(self, *, proxied: bool, verify: bool = True) -> None:
         self._proxied = proxied
+        self._verify = verify
         self._transports: dict[EnvironmentProxy | None, httpx.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         proxy = find_proxy(str(request.url)) if self._proxied else None
         if proxy not in self._transports:
             url = proxy.url if proxy else None
-            self._transports[proxy] = httpx.AsyncHTTPTransport(verify=ssl_context(), limits=_LIMITS, proxy=url)
+            verify = self._verify and ssl_context()
+            self._transports[proxy] = httpx.AsyncHTTPTransport(verify=verify, limits=_LIMITS, proxy=url)
         if proxy:
             request.extensions["proxy"] = proxy.variable
         return await self._transports[proxy].handle_async_request(request)

@@ -4,6 +4,7 @@ import re
 
 from webgym_cli.environments.fixture_sites.browse_tasks import PHRASES, browse_sets
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
+from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.rewards.judge.scripted_tasks import new_tasks
 from webgym_cli.tasks.source import open_tasks
 from webgym_cli.testing.tiny_corpus import list_phrases
@@ -47,4 +48,4 @@ def test_the_wrong_page_is_no_success():
 
 
 def test_the_tiny_model_knows_each_category_as_one_token():
-    assert list_phrases(pages=True)[-len(CATEGORIES) :] == list(CATEGORIES)
+    assert list_phrases(PromptVersion.WEBRL)[-len(CATEGORIES) :] == list(CATEGORIES)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import ssl
+import subprocess
 import time
 
 import pytest
@@ -11,14 +14,15 @@ from aiohttp import web
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.egress_proxy import EgressProxy
+from webgym_cli.environments.browser.egress_proxy import EgressProxy, _relay
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.doctor import diagnose_sites
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler, log_in_to_sites
 from webgym_cli.environments.web.pool import WebPool
-from webgym_cli.errors import BoundaryError, MissingStageError, UsageError
+from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError
 from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.tasks.format import read_task
@@ -225,3 +229,53 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
         gate = f'browser.http_credentials={{"{server.address}": "GATE"}}'
         known = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()), gate)
         assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
+
+
+@pytest.fixture
+async def secured(mail, tmp_path):
+    """The port of the mail site behind TLS, with a certificate that nobody signed."""
+    subject = ("-subj", "/CN=mail", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    files = ("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "own.pem"))
+    await asyncio.to_thread(
+        subprocess.run, ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True
+    )
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "own.pem", tmp_path / "key.pem")
+
+    async def relay(reader, writer):
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", mail.port)
+        await _relay(reader, writer, far_reader, far_writer)
+        writer.close()
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_certificate_that_nobody_signed_is_accepted_of_the_named_site_only(settings, secured):
+    sites = ("sites.gitlab.isolation=reset", f"sites.gitlab.reset=https://127.0.0.1:{secured}/reset")
+    addresses = (f"sites.gitlab.url=https://127.0.0.1:{secured}", f"sites.reddit.url=https://localhost:{secured}")
+    refusing = settings(*sites, *addresses)
+    with pytest.raises(BoundaryError) as refused:
+        await log_in_to_sites(refusing, [task(LAB)])
+    assert "sites.gitlab.ignore_https_errors=true" in str(refused.value.hint)
+    checks = {check.name: check async for check in diagnose_sites(refusing)}
+    assert "sites.gitlab.ignore_https_errors=true" in checks["site gitlab"].fix
+    accepting = settings(*sites, *addresses, "sites.gitlab.ignore_https_errors=true")
+    assert await log_in_to_sites(accepting, [task(LAB)]) == (LAB,)
+    checks = {check.name: check async for check in diagnose_sites(accepting)}
+    assert {name: check.status for name, check in checks.items()} == {
+        **{"site gitlab": "ok", "reset gitlab": "ok", "login gitlab user": "ok", "site reddit": "missing"}
+    }
+    async with WebPool(accepting, InteractionMode.COORDINATES) as pool:
+        environment = pool.new()
+        try:
+            await environment.reset(Task(id="s", environment="web", start_url=accepting.sites["gitlab"].url), 0)
+            other = Task(id="o", environment="web", start_url=accepting.sites["reddit"].url)
+            with pytest.raises(BoundaryError, match="the certificate of localhost is not valid") as refused:
+                await environment.reset(other, 0)
+            assert refused.value.kind is FailureKind.ADDRESS_REFUSED
+        finally:
+            await environment.close()
+    remote = settings(*addresses, "sites.gitlab.ignore_https_errors=true", 'browser.cdp_urls=["ws://h:1"]')
+    with pytest.raises(SettingsError, match="ignore_https_errors"):
+        WebPool(remote, InteractionMode.COORDINATES)

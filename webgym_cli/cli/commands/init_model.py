@@ -19,10 +19,12 @@ def init_model(
     hidden: Annotated[int, typer.Option(min=32, help="Hidden size of the language model.")] = 128,
     layers: Annotated[int, typer.Option(min=1, help="Number of layers of the language model.")] = 3,
     heads: Annotated[int, typer.Option(min=1, help="Number of attention heads, of dimension 32 each.")] = 4,
-    pages: Annotated[
-        bool,
-        typer.Option("--pages", help="Use a tokenizer for the text pages of -c demo-webrl."),
-    ] = False,
+    prompt_version: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="context_config.prompt_version of its runs: the system prompt is a single token."
+        ),
+    ] = "vanilla",
 ) -> None:
     """Make a small Qwen3-VL with random weights, offline.
 
@@ -32,7 +34,7 @@ def init_model(
     Examples:
       webgym init-model tiny models/tiny
       webgym init-model tiny models/wide --hidden 256 --heads 8
-      webgym init-model tiny models/pages --pages
+      webgym init-model tiny models/pages --prompt-version webrl
 
     Exit codes: 4.
 
@@ -42,7 +44,7 @@ def init_model(
     from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model, plan_tiny_model
 
     refuse_output_in_run(directory)
-    sizes = TinyModel(seed=seed, hidden=hidden, layers=layers, heads=heads, pages=pages)
+    sizes = TinyModel(seed=seed, hidden=hidden, layers=layers, heads=heads, prompt_version=prompt_version)
     settings, output = options.load(), Output(as_json=options.json)
     if options.dry_run:
         output.show(plan_tiny_model(directory, sizes))

@@ -10,11 +10,15 @@ import asyncio
 import errno
 import ipaddress
 import socket
+import ssl
 from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.jobs.workers import race
+from webgym_cli.util.proxies import ssl_context
 
 _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
@@ -35,9 +39,11 @@ class RefusedRequest(Exception):
 class EgressProxy:
     """An HTTP proxy (plain requests and CONNECT) as an async context manager."""
 
-    def __init__(self, rules: AddressRules) -> None:
+    def __init__(self, rules: AddressRules, unchecked: Collection[str] = ()) -> None:
+        """`unchecked`: the hosts whose certificates may be any; if there are such, the browser checks none at all."""
         self.rules = rules
         """Rules that decide which hosts are allowed."""
+        self._unchecked = unchecked
         self._refused: OrderedDict[str, str] = OrderedDict()
         self._unreached: dict[str, OSError | None] = {}
         """Errors of the hosts to which a connection was tried since the last one that succeeded; None: none yet."""
@@ -119,6 +125,8 @@ class EgressProxy:
         parts = urlsplit(f"//{target}" if tunnel else target)
         host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
         try:
+            if tunnel and self._unchecked and host not in self._unchecked:
+                await self._check_certificate(host, port)
             far_reader, far_writer = await self._connect(host, port)
         except RefusedRequest as reason:
             _remember(self._refused, host, str(reason))
@@ -139,15 +147,28 @@ class EgressProxy:
             far_writer.write(f"{method} {path} {version}\r\n".encode("latin-1") + _one_request(fields))
         await _relay(reader, writer, far_reader, far_writer)
 
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _check_certificate(self, host: str, port: int) -> None:
+        """Refuse a host whose certificate is not valid, in place of the browser."""
+        try:
+            _, writer = await self._connect(host, port, ssl=ssl_context(), server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            raise RefusedRequest(f"the certificate of {host} is not valid: {error.verify_message}") from error
+        except ssl.SSLError:
+            return  # no TLS, as of a WebSocket without it
+        writer.close()
+
+    async def _connect(self, host: str, port: int, **tls: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         async with asyncio.timeout(_CONNECT_TIMEOUT):
             if place := self.rules.places.get(host):
-                return await asyncio.open_connection(*place)
+                return await asyncio.open_connection(*place, **tls)
             if reason := self.rules.refuse_host(host):
                 raise RefusedRequest(reason)
             self._note_unreached(host, None)  # an attempt without an answer may outlast the page's deadline
             try:
-                connection = await self._connect_first(host, port)
+                connection = await self._connect_first(host, port, **tls)
+            except ssl.SSLError:
+                self._unreached.clear()
+                raise
             except OSError as error:
                 self._note_unreached(host, error)
                 raise
@@ -157,12 +178,14 @@ class EgressProxy:
             self._unreached.clear()
             return connection
 
-    async def _connect_first(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect_first(
+        self, host: str, port: int, **tls: Any
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the first address of a host that answers. Raises the first address's error."""
         errors = []
         for address in await self._addresses(host, port):
             try:
-                return await asyncio.open_connection(address, port)
+                return await asyncio.open_connection(address, port, **tls)
             except OSError as error:
                 errors.append(error)
         raise errors[0] if errors else OSError(f"{host}: no address")

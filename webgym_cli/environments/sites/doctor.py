@@ -8,6 +8,7 @@ import httpx
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import SiteSettings
+from webgym_cli.environments.sites.login import explain_unreachable
 from webgym_cli.environments.sites.login_command import LoginStatus, select_logins, visit_sites
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.environments.sites.reset import reset_site
@@ -36,11 +37,12 @@ async def diagnose_sites(settings: Settings) -> AsyncIterator[DoctorCheck]:
 
 async def _check_address(name: str, site: SiteSettings) -> DoctorCheck:
     try:
-        async with BoundedClient(timeout=_SECONDS, trust_env=False) as client:
+        verify = not site.ignore_https_errors
+        async with BoundedClient(timeout=_SECONDS, trust_env=False, verify=verify) as client:
             response = await client.get(site.url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
-        fix = f"start the site, or fix sites.{name}.url: {reason}"
+        fix = f"{explain_unreachable(f'sites.{name}', reason)}: {reason}"
         return DoctorCheck(f"site {name}", "missing", path=site.url, fix=fix)
     status = f"answers with status {response.status_code}"
     if response.status_code >= 500:

@@ -38,7 +38,8 @@ class LoginManager:
         """`browsers`: returns the browser pool, behind a proxy that allows the sites."""
         self._settings = settings
         self._browsers = browsers
-        self._options = SessionOptions.of(settings.browser)
+        unchecked = bool(list_unchecked_hosts(settings))
+        self._options = SessionOptions.of(settings.browser, context_arguments={"ignore_https_errors": unchecked})
         self._credentials = read_credentials(settings.browser.http_credentials)
 
     async def log_in(self, login: str) -> dict[str, Any]:
@@ -98,13 +99,14 @@ class LoginManager:
         `refusals`: accept status codes from 400 to 499.
         """
         url = f"{find_account(self._settings, login)[0].url}{page}"
-        hint = f"start the site, or fix {site_key(login)}.url"
         try:
             status = await session.goto(url)
         except BoundaryError as error:
+            hint = explain_unreachable(site_key(login), str(error))
             raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {error}", hint=hint) from error
         if status >= (500 if refusals else 400):
             message = f"{login}: {url} answers with status {status}"
+            hint = f"start the site, or fix {site_key(login)}.url"
             if status == HTTPStatus.UNAUTHORIZED:
                 hint = f"name its user and password in browser.http_credentials, or fix {site_key(login)}.login_page"
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
@@ -175,7 +177,7 @@ async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
     """Yield a manager with its own browser, behind a proxy that allows the sites."""
     async with AsyncExitStack() as stack:
         rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
-        gate = await stack.enter_async_context(EgressProxy(rules))
+        gate = await stack.enter_async_context(EgressProxy(rules, list_unchecked_hosts(settings)))
         # As in episodes: a remote browser can't reach our loopback address.
         pool = BrowserPool(settings.browser, "" if settings.browser.cdp_urls else gate.address)
         browsers = await stack.enter_async_context(pool)
@@ -186,6 +188,24 @@ def list_site_hosts(settings: Settings) -> tuple[str, ...]:
     """Return the hosts of the sites, which may be reached although they are private."""
     hosts = (urlsplit(site.url).hostname for site in settings.sites.values())
     return tuple(dict.fromkeys(host for host in hosts if host))
+
+
+def list_unchecked_hosts(settings: Settings) -> set[str]:
+    """Return the hosts whose certificates are not checked. Raises `SettingsError` if others could not be checked."""
+    unchecked = {urlsplit(site.url).hostname or "" for site in settings.sites.values() if site.ignore_https_errors}
+    if unchecked and settings.browser.cdp_urls:
+        raise SettingsError(
+            "sites: ignore_https_errors: a remote browser would accept the certificates of all hosts",
+            hint="unset browser.cdp_urls, or give the remote browser's machine the site's certificate",
+        )
+    return unchecked
+
+
+def explain_unreachable(key: str, reason: str) -> str:
+    """Return what to do about a site, named by its key in the settings, that can't be opened."""
+    if "CERT" in reason.upper():
+        return f"trust its certificate on this machine, or -s {key}.ignore_https_errors=true"
+    return f"start the site, or fix {key}.url"
 
 
 def name_login(site: str, role: str) -> str:

@@ -39,10 +39,10 @@ async def reset_site(site: str, known: SiteSettings, log: Path, values: Mapping[
         async with asyncio.timeout(known.reset_timeout):
             if hook.startswith(("http://", "https://")):
                 address = _fill(hook, {name: quote(value, safe="") for name, value in values.items()})
-                answer = await _post(site, expand_variables(address), known.reset_timeout)
+                answer = await _post(site, known, expand_variables(address))
             else:
                 answer = await _run(site, hook, log, values)
-            await _answers(known.url)
+            await _answers(known)
     except TimeoutError:
         hint = f"raise sites.{site}.reset_timeout, or fix sites.{site}.reset"
         raise _to_boundary_error(site, f"took longer than {known.reset_timeout:g} s", hint) from None
@@ -63,9 +63,10 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
-async def _post(site: str, address: str, seconds: float) -> str:
+async def _post(site: str, known: SiteSettings, address: str) -> str:
+    verify = not known.accepts_any_certificate(address)
     try:
-        async with BoundedClient(timeout=seconds, trust_env=False) as client:
+        async with BoundedClient(timeout=known.reset_timeout, trust_env=False, verify=verify) as client:
             response = await client.post(address)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _to_boundary_error(site, f"{address} can't be reached: {error or type(error).__name__}") from error
@@ -92,12 +93,13 @@ async def _run(site: str, command: str, log: Path, values: Mapping[str, str]) ->
     return last_line.strip()
 
 
-async def _answers(url: str) -> None:
+async def _answers(known: SiteSettings) -> None:
     """Wait until a site responds with a status below 500; returns immediately without a URL."""
-    async with BoundedClient(timeout=_LONGEST_LOOK, trust_env=False) as client:
-        while url:
+    verify = not known.ignore_https_errors
+    async with BoundedClient(timeout=_LONGEST_LOOK, trust_env=False, verify=verify) as client:
+        while known.url:
             with suppress(httpx.HTTPError):
-                if (await client.get(url)).status_code < 500:
+                if (await client.get(known.url)).status_code < 500:
                     return
             await asyncio.sleep(_LOOK_AGAIN)  # there is no notification
 

@@ -190,6 +190,8 @@ class WebEnvironment(Environment):
         try:
             await session.goto(url)
         except BoundaryError as error:
+            if refusal := self._pool.gate.refusal(url):  # the browser only says that there is no tunnel
+                raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{url}: {refusal}") from error
             if has_sign(error, OFFLINE):
                 error.kind = FailureKind.NETWORK_UNAVAILABLE
             elif error.kind is FailureKind.PAGE_TIMEOUT:

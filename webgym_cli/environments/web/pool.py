@@ -12,6 +12,7 @@ from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.observe import observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.sites.login import list_unchecked_hosts
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.records.action import InteractionMode
@@ -33,8 +34,10 @@ class WebPool:
         self.released = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
         self.screenshots = browser.screenshots or not self.as_text
         self.max_idle_wait = browser.max_idle_wait
+        unchecked = list_unchecked_hosts(settings)
         self.options = SessionOptions.of(
             browser,
+            context_arguments={"ignore_https_errors": bool(unchecked)},
             wait_until="commit",
             watch_traffic=True,
             keep_dialogs=browser.dialogs == "policy",
@@ -45,7 +48,7 @@ class WebPool:
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""
         self.desk = SiteScheduler(settings, lambda: self.browsers)
-        self.gate = EgressProxy(AddressRules.of(browser.private_hosts).with_names(self.desk.hosts))
+        self.gate = EgressProxy(AddressRules.of(browser.private_hosts).with_names(self.desk.hosts), unchecked)
         self.settings = settings
         self.browsers = BrowserPool(browser)
 
