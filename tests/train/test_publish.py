@@ -89,6 +89,9 @@ def test_a_killed_trainer_and_a_full_disk_have_their_own_words(tmp_path):
     (tmp_path / "log").write_text("OSError: [Errno 28] No space left on device\n")
     assert "lack of memory" in str(failure.trainer_error(137, tmp_path / "log"))
     assert "free disk space" in failure.trainer_error(1, tmp_path / "log").hint
+    torch_save = "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 9262336 vs 9262228\n"
+    (tmp_path / "log").write_text(torch_save)
+    assert "free disk space" in failure.trainer_error(1, tmp_path / "log").hint
 
 
 def tensors(path, *values, kind="F32", name="w"):

@@ -3,10 +3,20 @@
 import pytest
 
 from webgym_cli.config.load import load
+from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.config.shipped import requirements_file, shipped_root
 from webgym_cli.errors import VenvError
+from webgym_cli.train.process_env import child_environment
 from webgym_cli.venvs import cpu_fixes, locate
-from webgym_cli.venvs.locate import ROLES, interpreter, resolve_device, role_environment, role_home, role_python
+from webgym_cli.venvs.locate import (
+    ROLES,
+    interpreter,
+    resolve_device,
+    role_environment,
+    role_home,
+    role_python,
+    venv_environ,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +115,14 @@ def test_every_requirement_is_pinned_and_every_pin_has_a_hash(role, device):
 def read_pins(path):
     text = path.read_text().replace("\\\n", "")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_servers_and_trainers_get_none_of_the_keys_that_settings_name(tmp_path, monkeypatch):
+    chosen = load((), ["judge.api_key_env_var=F_JUDGE", "rollout.policy_api_key_env_var=HF_TOKEN"])
+    keys = {"F_JUDGE": "judge-81TzKq", "HF_TOKEN": "hf_81TzKqWe", "WANDB_API_KEY": "wandb-81TzKq", "FOREIGN": "other"}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    add_settings_secrets(chosen)
+    server, trainer = venv_environ(tmp_path), child_environment({}, chosen, tmp_path)
+    assert {name for name in keys if name in server} == {"HF_TOKEN", "FOREIGN"}
+    assert {name for name in keys if name in trainer} == {"HF_TOKEN", "FOREIGN", "WANDB_API_KEY"}

@@ -36,11 +36,12 @@ def test_the_reason_names_what_decided():
     assert wandb_mode(load(overrides=["log_config.tracking=disabled"]), {})[1] == "log_config.tracking=disabled"
 
 
-def test_a_key_has_several_places(tmp_path):
+def test_a_key_has_several_places(tmp_path, monkeypatch):
     settings = load(overrides=["log_config.wandb_key_env_var=MINE"])
     assert key_source(settings, {"MINE": "k"}) == "MINE"
-    assert with_key({"MINE": "k", "WANDB_API_KEY": "other"}, settings)["WANDB_API_KEY"] == "k"
     assert with_key({"WANDB_API_KEY": "other"}, settings)["WANDB_API_KEY"] == "other"
+    monkeypatch.setenv("MINE", "k")
+    assert with_key({"WANDB_API_KEY": "other"}, settings)["WANDB_API_KEY"] == "k"
     file = tmp_path / ".netrc"
     file.write_text("machine wandb.company.test login user password secret\n")
     file.chmod(0o600)

@@ -13,6 +13,7 @@ from threading import BoundedSemaphore
 
 from webgym_cli.errors import WebGymError
 from webgym_cli.scoring import latex_script
+from webgym_cli.util.environ import environ_without_keys
 
 # Maximum number of processes: of comparisons at the same time.
 PROCESSES = 4
@@ -64,6 +65,7 @@ def _start() -> Process:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=environ_without_keys(),
         bufsize=0,
         start_new_session=True,  # Ctrl-C must reach only the command, which then closes the process's stdin
     )

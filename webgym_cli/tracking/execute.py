@@ -19,6 +19,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.pending import has_pending
 from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
+from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.venvs.wandb_mode import wandb_environment, with_key
 
 LOG = "tracking.log"
@@ -120,7 +121,8 @@ class Tracker:
         folder = self.logs / FOLDER
         folders = {"WANDB_DIR": str(folder), "WANDB_DATA_DIR": str(folder)}
         # excludes another program's wandb service and run id
-        inherited = {name: value for name, value in os.environ.items() if name not in ("WANDB_SERVICE", "WANDB_RUN_ID")}
+        others = ("WANDB_SERVICE", "WANDB_RUN_ID")
+        inherited = {name: value for name, value in environ_without_keys().items() if name not in others}
         env = with_key(inherited, self.settings) | wandb_environment(self.plan.mode, os.environ) | _QUIET | folders
         try:
             folder.mkdir(parents=True, exist_ok=True)

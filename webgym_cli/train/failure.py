@@ -13,6 +13,10 @@ from webgym_cli.jobs.process import last_lines
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
 # A launcher's messages about a failed child, which don't contain the cause.
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
+# What torchrun reports of the process that failed first, if a signal ended it. The others fail by it.
+KILLED = re.compile(r"Root Cause.*traceback : Signal \d+ \((SIG\w+)\)", re.DOTALL)
+# A full disk, also as `torch.save` reports it, with positions in the file alone.
+DISK_FULL = re.compile(r"No space left on device|inline_container\.cc.*unexpected pos")
 # Prefix of our own trainer's line with the cause.
 OWN = "webgym: "
 LINES = 400
@@ -39,10 +43,14 @@ def reason(log: Path) -> str:
 def trainer_error(code: int, log: Path) -> JobError:
     """Return the error for a trainer's nonzero exit status."""
     cause = reason(log)
-    kind = PeerLostError if code < 128 and PEER_LOST.search(cause) else JobError
+    if match := KILLED.search("\n".join(last_lines(log, LINES))):
+        cause = f"one of its processes was ended by {match[1]}"
+        if match[1] == "SIGKILL":
+            cause += ", most likely for lack of memory"
+    kind = PeerLostError if code < 128 and not match and PEER_LOST.search(cause) else JobError
     if code == 128 + signal.SIGKILL:
         cause = f"it was killed, most likely for lack of memory; its last words: {cause}"
     hint = f"read {log}, fix the cause, then run the same command again"
-    if "No space left on device" in cause:
+    if DISK_FULL.search(cause):
         hint = "free disk space, then run the same command again"
     return kind(f"the trainer failed (exit status {code}): {cause}; log: {log}", hint=hint, returncode=code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,7 @@ def trainer_env(settings: Settings, device: str, model: str, folder: Path) -> di
         # beside the training, so that tokenized samples don't accumulate in the home folder
         "HF_DATASETS_CACHE": str(folder / "datasets_cache"),
         "TOKENIZERS_PARALLELISM": "false",
+        "PET_LOG_DIR": os.devnull,  # torchrun would leave a folder in TMPDIR after each training
     }
     if device == "cpu":
         env["OMP_NUM_THREADS"] = "1"

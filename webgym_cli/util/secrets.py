@@ -34,6 +34,8 @@ _SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORE
 _PLACEHOLDERS = {"placeholder", "localhost"}
 _SHORTEST, _SHORTEST_WORD, _SHORTEST_NUMBER = 6, 9, 12
 
+_variables: set[str] = set()
+"""Environment variables that keys were read from."""
 _forms: dict[str, tuple[str, ...]] = {}
 """Each secret of this process with the forms in which it may stand in a text."""
 
@@ -42,7 +44,13 @@ def read_secret(variable: str) -> str:
     """Return an environment variable's key without surrounding blanks, and redact it from now on; empty if unset."""
     secret = os.environ.get(variable, "").strip() if variable else ""
     add_secret(secret)
+    _variables.add(variable)
     return secret
+
+
+def key_variables() -> frozenset[str]:
+    """Return the names of the environment variables that this process reads keys from."""
+    return frozenset(_variables)
 
 
 def require_token(variable: str, host: str) -> str:

@@ -14,6 +14,7 @@ import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import VenvError
+from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.util.files import user_folder
 from webgym_cli.util.proxies import exempt_loopback
 from webgym_cli.venvs import cpu_fixes
@@ -84,10 +85,10 @@ def role_python(settings: Settings, role: str) -> Path:
 
 
 def own_environ() -> dict[str, str]:
-    """Return this process's environment for an interpreter of another virtual environment."""
+    """Return this process's environment, without our keys, for an interpreter of another virtual environment."""
     # these configure our own interpreter, and would make the other one import our packages
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    environ = {name: value for name, value in os.environ.items() if name not in ours}
+    environ = {name: value for name, value in environ_without_keys().items() if name not in ours}
     exempt_loopback(environ)
     return environ
 

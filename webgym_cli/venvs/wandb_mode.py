@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import netrc
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -56,5 +57,5 @@ def wandb_environment(mode: Mode, environ: Mapping[str, str]) -> dict[str, str]:
 
 def with_key(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """Return an environment in which wandb finds the key, which settings know under a name of their own."""
-    key = environ.get(settings.log_config.wandb_key_env_var, "").strip()
+    key = os.environ.get(settings.log_config.wandb_key_env_var, "").strip()
     return {**environ, "WANDB_API_KEY": key} if key else dict(environ)

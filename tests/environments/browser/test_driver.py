@@ -8,8 +8,20 @@ import psutil
 import pytest
 
 from webgym_cli.environments.browser.driver import start_driver
+from webgym_cli.util.environ import inherited_environ
 
 pytestmark = pytest.mark.browser
+
+
+async def test_what_starts_beside_a_driver_gets_none_of_its_variables(tmp_path):
+    before, lent = dict(os.environ), set()
+    starting = asyncio.ensure_future(start_driver(TMPDIR=str(tmp_path)))
+    while not starting.done():
+        assert inherited_environ() == before
+        lent.add(os.environ.get("TMPDIR"))
+        await asyncio.sleep(0)
+    await (await starting).stop()
+    assert str(tmp_path) in lent
 
 
 async def test_drivers_that_start_at_once_leave_our_environment_as_it_was(tmp_path):

@@ -7,6 +7,8 @@ import os
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from webgym_cli.util.environ import lend_variables
+
 if TYPE_CHECKING:
     from playwright.async_api import Playwright
 
@@ -27,11 +29,5 @@ async def start_driver(direct: str = "", **variables: str) -> Playwright:
         exempt = [entry for entry in (os.environ.get("no_proxy"), "localhost,127.0.0.1,[::1]", direct) if entry]
         variables["no_proxy"] = ",".join(exempt)
         variables["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()
-        before = {name: os.environ[name] for name in variables if name in os.environ}
-        os.environ.update(variables)
-        try:
+        with lend_variables(**variables):
             return await async_playwright().start()
-        finally:
-            for name in variables:
-                del os.environ[name]
-            os.environ.update(before)

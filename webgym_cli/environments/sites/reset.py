@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from webgym_cli.environments.episode_start import EpisodeStart, parse_start
 from webgym_cli.errors import BoundaryError, JobError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.environ import inherited_environ
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.secrets import expand_variables
 
@@ -79,7 +79,7 @@ async def _run(site: str, command: str, log: Path, values: Mapping[str, str]) ->
     await asyncio.to_thread(log.unlink, missing_ok=True)
     try:
         arguments = [_fill(argument, values) for argument in shlex.split(command)]
-        job = Job.spawn(arguments, env=os.environ, log=log, grace=_GRACE)
+        job = Job.spawn(arguments, env=inherited_environ(), log=log, grace=_GRACE)
     except (JobError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise _to_boundary_error(site, f"{command!r}: {error}") from error
     try:
