@@ -2,8 +2,10 @@
 
 import unittest
 
+import torch
 from tiny import (
     ALONE,
+    OPTIM,
     SHIPPED,
     assert_same,
     log_of,
@@ -70,12 +72,19 @@ def test_zero_goes_on_and_carries_over():
         config = written(place, "one", actor=STEPS, trainer={**zero(1)})
         carried = {**zero(1), "carry_state": str(place / "cut" / "checkpoint-3" / "rl_state")}
         cut = written(place, "cut", actor=STEPS, trainer=zero(1))
-        further = written(place, "further", actor=STEPS, trainer=carried)
+        warm = STEPS | {"optim": OPTIM | {"lr_warmup_steps": 9, "weight_decay": 0.5}}
+        further = written(place, "further", actor=warm, trainer=carried)
         several(config, f"{cut}@1", f"{cut}@2", cut, further)
         assert_same(place / "one" / "checkpoint-3", place / "cut" / "checkpoint-3", atol=0, rtol=0)
         assert [line["current_steps"] for line in log_of(place, "cut")] == [1, 2, 3, 3]
         first, second = (log_of(place, name)[-1]["rollout_corr/log_prob_difference"] for name in ("cut", "further"))
         assert first < 1e-5 < second
+        # the warm-up counts the three steps before, and the new weight decay holds beside the old moments
+        torch.testing.assert_close([line["lr"] for line in log_of(place, "further")[:-1]], [0.004, 0.005, 0.006])
+        engine = place / "further" / "checkpoint-3" / "rl_state" / "actor" / "engine"
+        for shard in engine.glob("*_optim_states.pt"):
+            saved = torch.load(shard, weights_only=False)["optimizer_state_dict"]["base_optimizer_state"]
+            assert [group["weight_decay"] for group in saved["param_groups"]] == [0.5]
 
 
 def test_zero_3_with_reference_and_critic_equals_plain_torch_and_goes_on():

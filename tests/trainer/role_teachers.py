@@ -177,6 +177,24 @@ def test_carried_weights_are_exact_and_moments_stay():
         assert all(state["step"] == 1 and state["exp_avg_sq"].any() for state in states.values())
 
 
+def test_a_warm_up_goes_on_and_changed_optimizer_settings_count():
+    with scratch() as place:
+        usual(place)
+        optim = {"lr": 0.4, "eps": 1e-3, "weight_decay": 0.0, "lr_warmup_steps": 3}
+        trained = train(place, actor={"ppo_mini_batch_size": 4, "optim": optim})
+        changed = optim | {"eps": 0.1, "weight_decay": 0.5, "betas": [0.5, 0.6]}
+        given = {
+            "actor": {"ppo_mini_batch_size": 4, "optim": changed},
+            "trainer": {"carry_state": str(trained / "rl_state"), "output_dir": str(place / "next")},
+        }
+        following = PolicyGradientTrainer(options(place, **given), ALONE)
+        following.run()
+        rates = [line["lr"] for name in ("out", "next") for line in log_of(place, name)[:-1]]
+        torch.testing.assert_close(rates, [0.1, 0.2, 0.3, 0.4])
+        (group,) = following.engines["actor"]._optimizer.param_groups
+        assert (group["eps"], group["weight_decay"], group["betas"]) == (0.1, 0.5, (0.5, 0.6))
+
+
 def test_the_finished_model_has_the_files_of_the_one_before():
     with scratch() as place:
         model, _ = usual(place)

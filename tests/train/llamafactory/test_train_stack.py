@@ -59,6 +59,8 @@ for folder in sys.argv[1:]:
     held = state["state"].values()
     print(json.dumps({"steps": sorted({int(value["step"]) for value in held}),
         "rates": sorted({group["lr"] for group in state["param_groups"]}),
+        "decays": [group["weight_decay"] for group in state["param_groups"]],
+        "betas": [group["betas"] for group in state["param_groups"]],
         "moments": [[value[name].double().norm().item() for name in ("exp_avg", "exp_avg_sq")] for value in held]}))
 """
     done = subprocess.run([python, "-c", code, *folders], capture_output=True, text=True, check=True)
@@ -77,7 +79,10 @@ def test_a_training_publishes_the_next_policy(first):
 
 
 def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first, trainable, train_python, tmp_path):
-    run, settings = trainable(9, 5, SECOND, first.run, "d1", learning_rate=NEW_RATE, save_steps=999999)
+    changed = {"learning_rate": NEW_RATE, "weight_decay": 0.25}
+    run, settings = trainable(
+        9, 5, SECOND, first.run, "d1", train={"extra": {"adam_beta1": 0.8}}, save_steps=999999, **changed
+    )
     plan = plan_training(run, settings)
     assert (plan.mode, plan.total_steps) == ("carried", 10)
     start = tmp_path / "start"
@@ -94,6 +99,7 @@ def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first,
     before, after, last = read_states(train_python, first.folder, start, second.folder)
     assert after["moments"] == before["moments"]
     assert (after["steps"], after["rates"], before["rates"]) == ([12], [NEW_RATE], [1e-3])
+    assert (before["decays"], last["decays"], last["betas"]) == ([0.01, 0.0], [0.25, 0.0], [[0.8, 0.999]] * 2)
     assert last["steps"] == [22]
     state = json.loads((start / "trainer_state.json").read_text())
     assert (state["global_step"], state["epoch"], state["log_history"]) == (0, 0.0, [])

@@ -28,7 +28,8 @@ async def check_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
     """Build the starting state with carried optimizer states; fall back to a new optimizer."""
     launch, parent = plan.launch, cast(Path, plan.source)
-    options = {"learning_rate": launch.options["learning_rate"]}
+    options = optimizer_carryover.ADAM | launch.options
+    options = {name: options[name] for name in ("learning_rate", *optimizer_carryover.ADAM)}
     options |= optimizer_carryover.steps_for(launch.options, plan.total_steps)
     env = child_environment(launch.env, settings, launch.python)
     start = Path(launch.overrides["resume_from_checkpoint"])

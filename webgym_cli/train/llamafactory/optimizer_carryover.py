@@ -24,6 +24,8 @@ from webgym_cli.train.working_dir import (
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
 # Exit status of the script if the parent's states can't be carried; its last line is the reason.
 UNUSABLE = 3
+# AdamW's options in the trainer's configuration, with transformers' defaults.
+ADAM = {"weight_decay": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
 
 
 def why_not_carried(folder: Path, training: TrainingIdentity) -> str:

@@ -3,13 +3,13 @@
     python optimizer_carryover_script.py <parent checkpoint> <new folder> <options as JSON>
 
 Imports the standard library and torch only (DeepSpeed's classes just where its files name them), and never reads a
-pickle freely: `weights_only=True` with a closed list of classes. Options: `learning_rate`, `logging_steps`,
-`eval_steps`, `save_steps`. What is reset, and why:
+pickle freely: `weights_only=True` with a closed list of classes. Options: `learning_rate`, `weight_decay`,
+`adam_beta1`, `adam_beta2`, `adam_epsilon`, `logging_steps`, `eval_steps`, `save_steps`. What is reset, and why:
 
 - trainer_state.json: step, epoch and history, so that the new data gets all its epochs; the intervals of the new
   settings, since the trainer takes them from here; no random states, so that the seed decides.
 - scheduler.pt and DeepSpeed's copy: at the start, with the new learning rate as base.
-- the optimizer's parameter groups: the new learning rate, for the first step. Moments and step counters stay.
+- the optimizer's parameter groups: the new options, which loading would replace. Moments and step counters stay.
 
 Files that need no change are hard links. Exit status 3: the states can't be carried, the last line says why.
 """
@@ -57,10 +57,10 @@ def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
         if path.is_dir():
             place.mkdir()
         elif not path.name.startswith(LEFT_OUT) and path.name not in PATCHED:
-            patch_or_link(path, place, rate)
+            patch_or_link(path, place, options)
     write_trainer_state(parent, work, options)
     if (parent / "optimizer.pt").is_file():
-        patch_or_link(parent / "optimizer.pt", work / "optimizer.pt", rate)
+        patch_or_link(parent / "optimizer.pt", work / "optimizer.pt", options)
     write_scheduler(parent, work, rate)
     work.rename(target)
 
@@ -83,23 +83,24 @@ def write_scheduler(parent: Path, work: Path, rate: float) -> None:
     torch.save(fresh_schedule(before, rate), work / "scheduler.pt")
 
 
-def patch_or_link(source: Path, place: Path, rate: float) -> None:
-    """Rewrite a file of states whose learning rate, schedule or counters differ; link any other."""
+def patch_or_link(source: Path, place: Path, options: dict[str, Any]) -> None:
+    """Rewrite a file of states whose options, schedule or counters differ; link any other."""
     if source.name.endswith(("_states.pt", "optimizer.pt")):
         states = load(source)
-        if reset(states, rate, source):
+        if reset(states, options, source):
             torch.save(states, place)
             return
     link(source, place)
 
 
-def reset(states: dict[str, Any], rate: float, source: Path) -> bool:
-    """Set the learning rate, schedule and counters; return whether anything changed."""
-    groups = list(parameter_groups(states))
+def reset(states: dict[str, Any], options: dict[str, Any], source: Path) -> bool:
+    """Set the optimizer's options, schedule and counters; return whether anything changed."""
+    groups, rate = list(parameter_groups(states)), float(options["learning_rate"])
     one_rate([group.get("initial_lr", group["lr"]) for group in groups], source)
     wanted: list[tuple[dict[str, Any], str, Any]] = [
         (group, key, rate) for group in groups for key in ("lr", "initial_lr") if key in group
     ]
+    wanted += adam_options([group for group in groups if "betas" in group], options, source)
     counters = ("global_steps", "global_samples", "skipped_steps", "micro_steps")
     wanted += [(states, key, 0) for key in counters if key in states]
     if isinstance(states.get("lr_scheduler"), dict):
@@ -108,6 +109,17 @@ def reset(states: dict[str, Any], rate: float, source: Path) -> bool:
     for holder, key, value in changed:
         holder[key] = value
     return bool(changed)
+
+
+def adam_options(groups: list[dict[str, Any]], options: dict[str, Any], source: Path) -> list[tuple[Any, str, Any]]:
+    """Return AdamW's options of each group. Norms and biases have a group of their own, without weight decay."""
+    decay = float(options["weight_decay"])
+    if decay and groups and not any(group["weight_decay"] for group in groups):
+        raise CantCarryError(f"{source}: no parameter group has a weight decay, the new one would reach all or none")
+    betas = tuple(float(options[name]) for name in ("adam_beta1", "adam_beta2"))
+    wanted: list[tuple[Any, str, Any]] = [(group, "betas", betas) for group in groups]
+    wanted += [(group, "eps", float(options["adam_epsilon"])) for group in groups]
+    return wanted + [(group, "weight_decay", decay) for group in groups if group["weight_decay"]]
 
 
 def parameter_groups(value: Any) -> Any:

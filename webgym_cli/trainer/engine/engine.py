@@ -34,8 +34,12 @@ class TrainEngine(Protocol):
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
         """Add this process's share of a mini-batch's loss to the gradients. `last`: `step` follows."""
 
-    def step(self, rate: float) -> float:
-        """Make an optimizer step with a learning rate; return the gradient norm before clipping."""
+    @property
+    def rate(self) -> float:
+        """Learning rate of the next optimizer step; a warm-up counts the steps of the carried states, too."""
+
+    def step(self) -> float:
+        """Make an optimizer step; return the gradient norm before clipping."""
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the name and full value, on the CPU, of every parameter; empty tensors except on the main process."""
@@ -54,11 +58,9 @@ class PlainEngine:
         self, module: Any, world: DistributedContext, optim: AnyOptimSettings, grad_clip: float, *, bf16: bool
     ) -> None:
         self.module = module.to(world.device)
-        self._world, self._grad_clip, self._bf16 = world, grad_clip, bf16
+        self._world, self._optim, self._grad_clip, self._bf16 = world, optim, grad_clip, bf16
         self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
-        self._optimizer = torch.optim.AdamW(
-            self._trained.values(), lr=optim.lr, betas=optim.betas, eps=optim.eps, weight_decay=optim.weight_decay
-        )
+        self._optimizer = torch.optim.AdamW(self._trained.values(), **adamw_options(optim, optim.lr))
 
     def call(self, inputs: Inputs) -> Any:
         """See `TrainEngine`."""
@@ -69,7 +71,12 @@ class PlainEngine:
         """See `TrainEngine`."""
         loss.backward()
 
-    def step(self, rate: float) -> float:
+    @property
+    def rate(self) -> float:
+        """See `TrainEngine`."""
+        return self._optim.rate(max((int(state["step"]) for state in self._optimizer.state.values()), default=0))
+
+    def step(self) -> float:
         """See `TrainEngine`. A gradient that isn't finite changes nothing."""
         if self._world.size > 1:
             for parameter in self._trained.values():
@@ -78,7 +85,7 @@ class PlainEngine:
                 distributed.all_reduce(parameter.grad)
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained.values(), self._grad_clip))
         for group in self._optimizer.param_groups:
-            group["lr"] = rate
+            group |= adamw_options(self._optim, self.rate)
         if math.isfinite(norm):
             self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -100,7 +107,7 @@ class PlainEngine:
         path = folder / STATES
         if not path.is_file():
             raise TrainingError(f"{path}: is missing: the states there are of another kind of training")
-        state = torch.load(path, map_location=self._world.device, weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
         if {name: value.shape for name, value in state["weights"].items()} != {
             name: value.shape for name, value in self._trained.items()
         }:
@@ -114,12 +121,12 @@ class PlainEngine:
 class DeepSpeedEngine:
     """ZeRO 1 to 3, on GPUs or CPU, with offload if the configuration says so."""
 
-    def __init__(self, module: Any, world: DistributedContext, config: dict[str, Any]) -> None:
+    def __init__(self, module: Any, world: DistributedContext, optim: AnyOptimSettings, config: dict[str, Any]) -> None:
         import deepspeed
 
         trained = [value for value in module.parameters() if value.requires_grad]
         self._engine = deepspeed.initialize(model=module, model_parameters=trained, config=config)[0]
-        self.module, self._world, self._stage = module, world, zero_stage(config)
+        self.module, self._world, self._optim, self._stage = module, world, optim, zero_stage(config)
 
     def call(self, inputs: Inputs) -> Any:
         """See `TrainEngine`."""
@@ -130,10 +137,15 @@ class DeepSpeedEngine:
         self._engine.set_gradient_accumulation_boundary(last)
         self._engine.backward(loss * self._world.size)  # DeepSpeed averages over the processes; the loss terms are sums
 
-    def step(self, rate: float) -> float:
+    @property
+    def rate(self) -> float:
+        """See `TrainEngine`."""
+        return self._optim.rate(self._engine.global_steps)
+
+    def step(self) -> float:
         """See `TrainEngine`."""
         for group in self._engine.optimizer.param_groups:
-            group["lr"] = rate
+            group |= adamw_options(self._optim, self.rate)
         self._engine.step()
         norm = self._engine.get_global_grad_norm()
         return math.nan if norm is None else float(norm)
@@ -179,6 +191,11 @@ class ReferenceEngine:
             return self._engine(inputs.to(self._world.device))
 
 
+def adamw_options(optim: AnyOptimSettings, rate: float) -> dict[str, Any]:
+    """Return AdamW's options, set before each step: loaded states bring those that they were saved with."""
+    return {"lr": rate, "betas": optim.betas, "eps": optim.eps, "weight_decay": optim.weight_decay}
+
+
 def autocast(world: DistributedContext, *, bf16: bool) -> Any:
     """Return a context for bfloat16 autocast; without `bf16`, one in which the weights' dtype is used."""
     return torch.autocast(world.device.type, torch.bfloat16, enabled=bf16)
@@ -200,7 +217,7 @@ def deepspeed_config(path: Path, optim: AnyOptimSettings, grad_clip: float, *, b
     zero = config.get("zero_optimization", {})
     if not isinstance(zero, dict) or zero.get("stage", 0) not in (1, 2, 3):
         raise TrainingError(f"{path}: zero_optimization.stage must be 1, 2 or 3: {json.dumps(zero)[:200]}")
-    values = {"lr": optim.lr, "betas": list(optim.betas), "eps": optim.eps, "weight_decay": optim.weight_decay}
+    values = adamw_options(optim, optim.lr) | {"betas": list(optim.betas)}
     # torch's own needs no compiler; on the CPU, DeepSpeed's is many times faster
     config["optimizer"] = {
         "type": "AdamW",

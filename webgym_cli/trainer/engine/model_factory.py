@@ -101,7 +101,7 @@ class ModelFactory:
     def _engine(self, module: Any, optim: AnyOptimSettings, grad_clip: float) -> TrainEngine:
         config = self._deepspeed(optim, grad_clip)
         if config is not None:
-            return DeepSpeedEngine(module, self.world, config)
+            return DeepSpeedEngine(module, self.world, optim, config)
         return PlainEngine(module, self.world, optim, grad_clip, bf16=self.bf16)
 
     def _deepspeed(self, optim: AnyOptimSettings, grad_clip: float) -> dict[str, Any] | None:

@@ -50,10 +50,8 @@ class BatchRunner:
                     scores[self.places(micro)] = read(output).float().cpu()
         return self.world.total(scores)
 
-    def update(
-        self, learning: Mapping[str, TrainEngine], rows: Sequence[int], loss: LossFn, number: int
-    ) -> dict[str, float]:
-        """Make optimizer step `number`, counted from 0, of the `learning` networks on a mini-batch.
+    def update(self, learning: Mapping[str, TrainEngine], rows: Sequence[int], loss: LossFn) -> dict[str, float]:
+        """Make an optimizer step of the `learning` networks on a mini-batch.
 
         Return its metrics; `loss` and `lr` are the first network's: the policy's, or the critic's in critic-only steps.
         Raises `TrainingError` if loss or gradient norm is not finite.
@@ -73,10 +71,9 @@ class BatchRunner:
         values = torch.stack([sums[key].double().cpu() for key in sorted(sums)])
         means = dict(zip(sorted(sums), self.world.total(values).tolist(), strict=True))
         for name, engine in learning.items():
-            optim = self.options.actor.optim if name == "actor" else self.options.critic.optim
-            means[f"{name}/lr"] = optim.rate(number)
-            means[f"{name}/grad_norm"] = engine.step(optim.rate(number))
-            self._check(name, means, number)
+            means[f"{name}/lr"] = engine.rate
+            means[f"{name}/grad_norm"] = engine.step()
+            self._check(name, means)
         first = next(iter(learning))
         return means | {"loss": means[f"{first}/loss"], "lr": means[f"{first}/lr"]}
 
@@ -85,11 +82,11 @@ class BatchRunner:
         offsets = self.batch.offsets.tolist()
         return torch.cat([torch.arange(offsets[row], offsets[row + 1]) for row in micro.rows])
 
-    def _check(self, name: str, metrics: dict[str, float], number: int) -> None:
+    def _check(self, name: str, metrics: dict[str, float]) -> None:
         wrong = [key for key in (f"{name}/loss", f"{name}/grad_norm") if not math.isfinite(metrics[key])]
         if wrong:
             raise TrainingError(
-                f"step {number + 1}: {wrong[0]} is {metrics[wrong[0]]}: the training diverged; lower {name}.optim.lr "
+                f"{wrong[0]} is {metrics[wrong[0]]}: the training diverged; lower {name}.optim.lr "
                 "and train in another trainer.output_dir"
             )
 

@@ -88,4 +88,4 @@ class PolicyGradientTrainer(Trainer):
 
         warming_up = options.needs_critic and self.batch.iteration < options.trainer.critic_warmup
         learning = {name: engine for name, engine in self.engines.items() if name == "critic" or not warming_up}
-        return runner.update(learning, rows, loss, number)
+        return runner.update(learning, rows, loss)

@@ -78,14 +78,14 @@ class WebRLTrainer(Trainer):
         """See `Trainer`."""
         rows = self.steps[number]
         if number < self.critic_only_steps:
-            return self._update_critic(self._judging(runner), rows, number)
-        return self._update_actor(runner, rows, targets, number - self.critic_only_steps)
+            return self._update_critic(self._judging(runner), rows)
+        return self._update_actor(runner, rows, targets)
 
     def _judging(self, runner: BatchRunner) -> BatchRunner:
         """Return a runner over the states, for the critic."""
         return replace(runner, batch=replace(self.batch, rows=self.states.rows))
 
-    def _update_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> dict[str, float]:
+    def _update_critic(self, judging: BatchRunner, rows: Sequence[int]) -> dict[str, float]:
         visits = self.states.count_visits(rows, self.success, after=self.webrl.objective == "released")
         met = visits.sum(1)
         totals = (int(met.sum()), len(rows))
@@ -94,11 +94,9 @@ class WebRLTrainer(Trainer):
             return webrl_batch.critic_loss_term(output, visits[list(micro.rows)].to(self.world.device), totals)
 
         states = met.nonzero()[:, 0].tolist()
-        return judging.update({"critic": self.engines["critic"]}, states, loss, number)
+        return judging.update({"critic": self.engines["critic"]}, states, loss)
 
-    def _update_actor(
-        self, runner: BatchRunner, rows: Sequence[int], targets: BatchTargets, number: int
-    ) -> dict[str, float]:
+    def _update_actor(self, runner: BatchRunner, rows: Sequence[int], targets: BatchTargets) -> dict[str, float]:
         lengths = self.batch.offsets.diff()
         totals = (int(lengths[list(rows)].sum()), len(rows))
 
@@ -107,4 +105,4 @@ class WebRLTrainer(Trainer):
             part = targets.select(chosen, device)
             return webrl_batch.actor_loss_term(output, lengths[chosen].to(device), part, self.webrl, totals)
 
-        return runner.update({"actor": self.engines["actor"]}, rows, loss, number)
+        return runner.update({"actor": self.engines["actor"]}, rows, loss)
