@@ -71,6 +71,14 @@ def test_a_crash_between_record_and_weights_is_made_good(run):
     assert not (first / "model.safetensors").exists()
 
 
+def test_the_reference_of_the_newest_policy_keeps_its_weights(run):
+    first, second, third = (published(run, version) for version in (1, 2, 3))
+    record = json.loads((third / checkpoints.RECORD).read_text())
+    (third / checkpoints.RECORD).write_text(json.dumps(record | {"reference": first.name}))
+    retention.drop_old_weights(run, 1)
+    assert [(folder / "model.safetensors").exists() for folder in (first, second, third)] == [True, False, True]
+
+
 def test_weights_that_a_server_was_started_with_stay(run):
     first, _ = (published(run, version) for version in (1, 2))
     command = [sys.executable, "-S", "-c", "print(flush=True); input()", "--model", str(first)]

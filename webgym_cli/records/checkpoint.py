@@ -53,6 +53,8 @@ class Checkpoint(Record):
     """Wall time of the command that finished this training, from its start to the publication."""
     adapter: LoraAdapter | None = None
     """The LoRA adapter that was merged into the weights; None: no LoRA."""
+    reference: str = ""
+    """The checkpoint whose KL divergence this training and the next ones limit; empty: none of the run's."""
     weights: bool = True
     """Whether the weights are still there: `train.keep_weights` removes those of old checkpoints."""
     created_at: str

@@ -33,14 +33,14 @@ def drop_old_states(run: RunDir, keep: int) -> None:
 def drop_old_weights(run: RunDir, keep: int | None) -> None:
     """Remove the weights of all but the newest checkpoints, with their states; None keeps all. Records stay.
 
-    The newest is the current policy; its adapter's base model is kept. Weights in use by a process on this machine are
-    kept until a later call.
+    The newest is the current policy; its adapter's base model and its reference policy are kept. Weights in use by a
+    process on this machine are kept until a later call.
     """
     every = checkpoints.checkpoints(run)
-    needed = every[-1].adapter.base if every and every[-1].adapter else ""
+    needed = {name for one in every[-1:] for name in (one.reference, one.adapter.base if one.adapter else "")}
     for checkpoint in every[:-keep] if keep else ():
         folder = checkpoints.folder(run, checkpoint)
-        if checkpoint.name != needed and (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
+        if checkpoint.name not in needed and (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
             _write_record(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
             _remove_states(folder)
             _remove(path for pattern in WEIGHTS for path in folder.glob(pattern))

@@ -113,7 +113,11 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
         ),
         config_digest=_digest(config, deepspeed),
         total_steps=steps,
-        record={"objective": config.get("webrl", {}), "adapter": start.adapter if start else None},
+        record={
+            "objective": config.get("webrl", {}),
+            "adapter": start.adapter if start else None,
+            "reference": "" if webrl else _name_reference(run, settings),
+        },
         disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
         memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )
@@ -205,7 +209,7 @@ def _has_critic(config: dict[str, Any]) -> bool:
 
 def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str | None:
     """Return the model that is the reference. Raises `MissingStageError` when its weights were removed."""
-    if not (settings.rl.actor.use_kl_loss or settings.rl.algorithm.use_kl_in_reward):
+    if not _has_reference(settings):
         return None
     if began is None:
         return settings.policy_config.base_model
@@ -215,6 +219,16 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str |
             hint="-s rl.ref.path=FOLDER names another reference",
         )
     return str(checkpoints.folder(run, began).resolve())
+
+
+def _has_reference(settings: Settings) -> bool:
+    return settings.rl.actor.use_kl_loss or settings.rl.algorithm.use_kl_in_reward
+
+
+def _name_reference(run: RunDir, settings: Settings) -> str:
+    """Return the checkpoint that is the reference of all policy gradients; empty if it is none of the run's."""
+    began = _before_gradients(run)
+    return began.name if began and _has_reference(settings) and settings.rl.ref.path is None else ""
 
 
 def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
