@@ -205,3 +205,13 @@ def test_tasks_that_differ_by_role_or_check_are_no_duplicates(file):
     task = {"id": "a", "instruction": "Do.", "start_url": "http://a.com"}
     write(file, task, {**task, "site": "s"}, {**task, "site": "s", "role": "r"}, {**task, "check": "c"}, task)
     assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (4, 1)
+
+
+def test_equal_questions_about_other_files_are_no_duplicates(file):
+    asked = {"question": "Find x.", "answer": "1", "images": ["a.png"]}
+    write(file, asked, {**asked, "images": ["b.png"]}, {**asked, "answer": "2"}, asked)
+    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (3, 1)
+    assert len({task.id for task in tasks.read((0, 1))}) == 2
+    sent = {"instruction": "Send it.", "start_url": "http://a.com", "environment": "web", "upload_folder": "x"}
+    write(file, sent, {**sent, "upload_folder": "y"}, {**sent, "topic": "z"})
+    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (2, 1)

@@ -255,3 +255,8 @@ class RlSettings(ConfigSection):
     critic: CriticSettings = CriticSettings.model_construct()
     webrl: WebRLSettings = WebRLSettings.model_construct()
     trainer: RlTrainerSettings = RlTrainerSettings.model_construct()
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether a policy gradient limits the KL divergence from a reference policy."""
+        return self.actor.use_kl_loss or self.algorithm.use_kl_in_reward

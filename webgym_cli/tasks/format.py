@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import OR
+from webgym_cli.tasks.files import IMAGES, UPLOADS
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 from webgym_cli.util.urls import has_userinfo
@@ -75,7 +76,7 @@ def read_task(value: dict[str, Any]) -> Task:
     _take_limit(record.extra)
     if source.complete is not None:
         source.complete(record)
-    _complete(fields, record.spelling)
+    _complete(record)
     try:
         task = Task.model_validate({**fields, "extra": record.extra})
         if source.check_task is not None:
@@ -160,18 +161,20 @@ def _take_limit(extra: dict[str, Any]) -> None:
     extra[MAX_STEPS] = int(given)
 
 
-def _complete(fields: dict[str, Any], spelling: Mapping[str, str]) -> None:
+def _complete(record: TaskFields) -> None:
     """Numbers become texts, accepted answers one text, a missing id is generated, WebGym's empty answer is none."""
+    fields = record.fields
     if _is_number(number := fields.get("id")):
         fields["id"] = str(number)
     if "id" not in fields and fields.get("instruction"):
         content = "\0".join(str(fields.get(name)) for name in ("instruction", "start_url", "difficulty"))
+        content += "".join(f"\0{record.extra[name]}" for name in (IMAGES, UPLOADS) if name in record.extra)
         fields["id"] = hashlib.sha256(content.encode()).hexdigest()[:16]
     answer = fields.get("reference_answer")
     answers = answer if isinstance(answer, list) and answer else [answer]
     if all(isinstance(one, str) or _is_number(one) for one in answers):
         fields["reference_answer"] = OR.join(map(str, answers))
-    if answer == "" and "reference_answer" in spelling:
+    if answer == "" and "reference_answer" in record.spelling:
         del fields["reference_answer"]
 
 

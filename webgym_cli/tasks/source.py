@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import stat
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
-from webgym_cli.tasks.files import place_files
+from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array, require_lines
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
@@ -121,13 +122,15 @@ def open_lines(path: Path) -> BufferedReader:
 
 
 def fingerprint(task: Task) -> int:
-    """Return a 64-bit hash that is equal for tasks with the same instruction, URL, difficulty, site, role and check.
+    """Return a 64-bit hash that is equal for tasks with the same question: instruction, start, files and answer.
 
-    If the environment generates the instruction (MiniWoB), a task without URL is identified by its id.
+    If the environment generates the instruction (MiniWoB), a task without URL is identified by its id. Only of a task
+    without URL all unknown fields count: benchmarks of the web list one question under several topics.
     """
     place = task.start_url or ("" if task.instruction else task.id)
-    more = "".join(f"\0{part}" for part in (task.site, task.role, task.check)) if task.site or task.check else ""
-    return hash_text(f"{task.instruction}\0{place}\0{task.difficulty}{more}")
+    extra = task.extra if not task.start_url else {name: task.extra.get(name) for name in (IMAGES, UPLOADS)}
+    named = (task.instruction, place, task.difficulty, task.site, task.role, task.check, task.reference_answer)
+    return hash_text(json.dumps([named, extra], sort_keys=True, default=str))
 
 
 def site_hash(site: str) -> int:

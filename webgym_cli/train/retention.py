@@ -40,7 +40,11 @@ def drop_old_weights(run: RunDir, keep: int | None) -> None:
     needed = {name for one in every[-1:] for name in (one.reference, one.adapter.base if one.adapter else "")}
     for checkpoint in every[:-keep] if keep else ():
         folder = checkpoints.folder(run, checkpoint)
-        if checkpoint.name not in needed and (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
+        if (
+            checkpoint.name not in needed
+            and (checkpoint.weights or any(folder.glob(WEIGHTS[0])))
+            and not _in_use(folder)
+        ):
             _write_record(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
             _remove_states(folder)
             _remove(path for pattern in WEIGHTS for path in folder.glob(pattern))

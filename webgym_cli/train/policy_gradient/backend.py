@@ -91,7 +91,7 @@ def check_settings(settings: Settings) -> None:
 
 def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
-    run, settings = inputs.run, inputs.settings
+    run, settings, began = inputs.run, inputs.settings, _before_gradients(inputs.run)
     python, placement = role_python(settings, "train"), find_placement(settings, inputs.environ)
     folder = working_dir.partial_folder(run, batch.model_name)
     config = trainer_config(run, settings, batch, folder, webrl=webrl)
@@ -113,11 +113,8 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
         ),
         config_digest=_digest(config, deepspeed),
         total_steps=steps,
-        record={
-            "objective": config.get("webrl", {}),
-            "adapter": start.adapter if start else None,
-            "reference": "" if webrl else _name_reference(run, settings),
-        },
+        record={"objective": config.get("webrl", {}), "adapter": start.adapter if start else None}
+        | ({"reference": began.name} if began and not webrl and settings.rl.has_reference else {}),
         disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
         memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )
@@ -147,7 +144,7 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
     if config["trainer"]["critic_warmup"]:
         config["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
-        if not webrl:  # WebRL's reference is the policy at the start of each training
+        if not webrl and settings.rl.has_reference:  # WebRL's is the policy at the start of each training
             config["ref"]["path"] = config["ref"]["path"] or _weights(run, settings, began)
         _go_on(config, settings, newest, checkpoints.folder(run, newest), kind)
     if config["critic"]["path"] is None and "adapter" in config["model"] and _has_critic(config):
@@ -207,10 +204,8 @@ def _has_critic(config: dict[str, Any]) -> bool:
     return "webrl" in config or ESTIMATORS.find(config["algorithm"]["adv_estimator"]).needs_critic
 
 
-def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str | None:
+def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str:
     """Return the model that is the reference. Raises `MissingStageError` when its weights were removed."""
-    if not _has_reference(settings):
-        return None
     if began is None:
         return settings.policy_config.base_model
     if not began.weights:
@@ -219,16 +214,6 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str |
             hint="-s rl.ref.path=FOLDER names another reference",
         )
     return str(checkpoints.folder(run, began).resolve())
-
-
-def _has_reference(settings: Settings) -> bool:
-    return settings.rl.actor.use_kl_loss or settings.rl.algorithm.use_kl_in_reward
-
-
-def _name_reference(run: RunDir, settings: Settings) -> str:
-    """Return the checkpoint that is the reference of all policy gradients; empty if it is none of the run's."""
-    began = _before_gradients(run)
-    return began.name if began and _has_reference(settings) and settings.rl.ref.path is None else ""
 
 
 def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
