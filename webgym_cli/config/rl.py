@@ -58,7 +58,8 @@ class OptimSettings(AdamWSettings):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     """AdamW's decay rates of the first and second moment."""
     lr_warmup_steps: int = Field(default=0, ge=0)
-    """Number of optimizer steps of the linear warm-up from 0, over all trainings that carry over the optimizer state."""
+    """Number of optimizer steps of the linear warm-up from 0, over all trainings that carry over the optimizer
+    state."""
 
     def rate(self, step: int) -> float:
         """Return the learning rate of an optimizer step, counted from 0."""
