@@ -19,7 +19,7 @@ def host():
 
 
 def plan(host, split="train", index=None, task_id=None, seed=None):
-    return host.plan_episode(split, index, task_id, seed)
+    return host.plan_episode(split=split, index=index, task_id=task_id, seed=seed)
 
 
 def test_the_seed_draws_the_task_and_is_drawn_itself(host):

@@ -18,10 +18,10 @@ from pydantic import ConfigDict, Field
 
 import webgym_cli
 from webgym_cli.agent.forms.tools import format_tool_call
-from webgym_cli.env_server.host import SessionHost
+from webgym_cli.env_server.host import EpisodeChoice, SessionHost
 from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Task
 from webgym_cli.tasks.source import TaskSet
 
 NAME = "webgym"
@@ -60,16 +60,7 @@ class WebObservation(OpenObservation):  # type: ignore[misc]
     success: bool | None = Field(default=None, description="Whether the task was solved; null if unknown.")
 
 
-class WebState(OpenState):  # type: ignore[misc]
-    """The running episode."""
-
-    split: str = ""
-    task: dict[str, Any] = Field(default_factory=dict)
-    seed: int = 0
-    max_steps: int = 0
-
-
-class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]):  # type: ignore[misc]
+class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, OpenState]):  # type: ignore[misc]
     """The environment of one connection, with a browser context of its own from reset to the end of the episode."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -78,24 +69,14 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
         super().__init__()
         self._host, self._loop = host, loop
         self._session = host.open_session()
-        self._state = WebState()
+        self._state = OpenState()
 
-    async def reset_async(
-        self,
-        seed: int | None = None,
-        episode_id: str | None = None,
-        split: str = Split.TRAIN.value,
-        index: int | None = None,
-        task_id: str | None = None,
-        **unknown: Any,
-    ) -> WebObservation:
-        """Start an episode. Raises `WebGymError`."""
-        if unknown:
-            raise UsageError(f"reset knows seed, episode_id, split, index, task_id; not {', '.join(unknown)[:100]}")
-        episode = self._host.plan_episode(split, index, task_id, seed)
-        self._state = WebState(
+    async def reset_async(self, episode_id: str | None = None, **choice: Any) -> WebObservation:
+        """Start an episode. `choice`: the fields of an `EpisodeChoice`. Raises `WebGymError`."""
+        episode = self._host.plan_episode(**choice)
+        self._state = OpenState(
             episode_id=str(episode_id or episode.id)[:255],
-            split=split,
+            split=episode.split,
             task=_describe_task(episode.task),
             seed=episode.seed,
             max_steps=episode.max_steps,
@@ -117,7 +98,7 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
     step = reset
 
     @property
-    def state(self) -> WebState:
+    def state(self) -> OpenState:
         """The running episode."""
         return self._state
 
@@ -137,16 +118,10 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
 
     async def list_tools(self) -> list[SimpleNamespace]:
         """Return MCP's tools: one that starts a task, and the action set's function."""
-        properties = {
-            "split": {"type": "string", "enum": self.list_splits()},
-            "index": {"type": "integer", "minimum": 0},
-            "task_id": {"type": "string"},
-            "seed": {"type": "integer", "minimum": 0},
-        }
         start = SimpleNamespace(
             name="start_task",
             description="Starts a task; without index and task_id one that the seed draws.",
-            parameters={"type": "object", "properties": properties},
+            parameters=EpisodeChoice.model_json_schema(),
             fn=self._start_task,
         )
         return [start, SimpleNamespace(**self._host.function, fn=self._call_action)]

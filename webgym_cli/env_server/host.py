@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 from itertools import count
 from typing import Any, Self
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.config.model import Settings
@@ -16,6 +18,7 @@ from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import check_tasks, find_environment
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
@@ -28,13 +31,26 @@ _CHUNK = 1000
 _MAX_SEED = 2**32
 
 
+class EpisodeChoice(BaseModel):
+    """Which episode a client asks for. Without a seed it is drawn; without a task the seed draws one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    split: str = Split.TRAIN.value
+    index: int | None = Field(default=None, ge=0)
+    task_id: str | None = None
+    seed: int | None = Field(default=None, ge=0, lt=_MAX_SEED)
+
+
 class SessionHost:
     """Opens sessions over shared browsers; an async context manager that leaves no browser running."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises `UsageError` for a task source that can't be read, or an action set without named arguments."""
         self.settings = settings
-        self._actions = _find_actions(settings)
+        schema = _find_actions(settings).build_schema(settings.context_config.interaction_mode)
+        self.function: dict[str, Any] = schema["function"]
+        """The actions as one function: its name, description and parameters."""
         sources = {Split.TRAIN: settings.tasks.train, Split.TEST: settings.tasks.test}
         self.tasks: dict[Split, TaskSet] = {split: open_tasks(source) for split, source in sources.items() if source}
         self._pools: dict[str, EnvironmentPool] = {}
@@ -93,23 +109,21 @@ class SessionHost:
                 raise BoundaryError(kind, f"{kind}: {message}")
             return await session.reset(episode, self._pools[episode.task.environment])
 
-    def plan_episode(self, split: Any, index: Any, task_id: Any, seed: Any) -> Episode:
-        """Return the episode that a client asks for. Raises `UsageError`.
-
-        Without a seed it is drawn; without a task the seed draws one.
-        """
-        seed = secrets.randbelow(_MAX_SEED) if seed is None else seed
-        if not _is_index(seed, _MAX_SEED):
-            raise UsageError(f"seed: a whole number from 0 to {_MAX_SEED - 1}")
-        chosen, tasks = self.find_split(split)
-        if task_id is not None:
-            wanted = hash_text(replace_surrogates(str(task_id)))
-            index = next((at for at in range(len(tasks)) if tasks.id_hash(at) == wanted), None)
-        elif index is None:
-            index = seed % len(tasks)
-        if not _is_index(index, len(tasks)):
-            wording = f"index {index!r}" if task_id is None else f"task_id {task_id!r}"
-            raise UsageError(f"{chosen} has {len(tasks)} tasks, but none of {wording[:100]}")
+    def plan_episode(self, **given: Any) -> Episode:
+        """Return the episode that a client asks for by the fields of `EpisodeChoice`. Raises `UsageError`."""
+        try:
+            asked = EpisodeChoice.model_validate(given)
+        except ValidationError as error:
+            raise UsageError(describe_invalid(error)) from None
+        chosen, tasks = self.find_split(asked.split)
+        seed = secrets.randbelow(_MAX_SEED) if asked.seed is None else asked.seed
+        if asked.task_id is not None:
+            wanted = hash_text(replace_surrogates(asked.task_id))
+            index = next((at for at in range(len(tasks)) if tasks.id_hash(at) == wanted), len(tasks))
+        else:
+            index = seed % len(tasks) if asked.index is None else asked.index
+        if index >= len(tasks):
+            raise UsageError(f"{chosen} has {len(tasks)} tasks, but none of {asked!r}"[:300])
         task = tasks.task(index)
         steps = find_environment(task.environment).max_steps(self.settings, task, chosen)
         name = f"{chosen}-client-{next(self._numbers):06d}"
@@ -122,20 +136,10 @@ class SessionHost:
                 return split, tasks
         raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
 
-    @property
-    def function(self) -> dict[str, Any]:
-        """The actions as one function: its name, description and parameters."""
-        function: dict[str, Any] = self._actions.build_schema(self.settings.context_config.interaction_mode)["function"]
-        return function
-
     def _read_tasks(self) -> Iterator[list[Task]]:
         for tasks in self.tasks.values():
             for first in range(0, len(tasks), _CHUNK):
                 yield list(tasks.read(range(first, min(first + _CHUNK, len(tasks)))))
-
-
-def _is_index(value: Any, limit: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
 
 
 def _find_actions(settings: Settings) -> WebActions:

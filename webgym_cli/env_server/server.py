@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation, WebState
+from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.env_server.sessions import ClientSession
 from webgym_cli.util.local_server import format_address, is_ours, open_socket
@@ -105,7 +105,6 @@ def make_app(host: SessionHost, token: str, sessions: int, session_timeout: floa
         WebObservation,
         concurrency_config=ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=session_timeout),
         env_name=NAME,
-        state_cls=WebState,
         # The simulation mode adds HTTP routes that open a browser context a request, outside of all sessions.
         mode=ServerMode.PRODUCTION,
     )

@@ -45,7 +45,7 @@ class ClientSession(Agent):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._turns: asyncio.Queue[Turn] = asyncio.Queue()
+        self._turns: asyncio.Queue[Turn | asyncio.Task[Trajectory | None]] = asyncio.Queue()
         self._replies: asyncio.Queue[str] = asyncio.Queue()
         self._runner: LocalRunner | None = None
         self._playing: asyncio.Task[Trajectory | None] | None = None
@@ -67,6 +67,7 @@ class ClientSession(Agent):
             run = RunDir(folder.path)
             self._runner = LocalRunner(run, self._settings, self, pool, make_episode=_ClientEpisode)
             self._playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
+            self._playing.add_done_callback(self._turns.put_nowait)
             return await self._next_turn()
 
     async def step(self, reply: str) -> Turn:
@@ -111,18 +112,10 @@ class ClientSession(Agent):
             raise UsageError(_ENDED)
 
     async def _next_turn(self) -> Turn:
-        playing = self._playing
-        if playing is None:
-            raise RuntimeError("a turn without an episode")
-        seeing = asyncio.create_task(self._turns.get())
-        try:
-            await asyncio.wait({seeing, playing}, return_when=asyncio.FIRST_COMPLETED)
-            if seeing.done():
-                return seeing.result()
-        finally:
-            seeing.cancel()
-        self._playing = None
-        trajectory = playing.result()
+        turn = await self._turns.get()
+        if isinstance(turn, Turn):
+            return turn
+        self._playing, trajectory = None, turn.result()
         if trajectory is None or trajectory.outcome.failure is FailureKind.CANCELLED:
             raise BoundaryError(FailureKind.CANCELLED, f"{FailureKind.CANCELLED}: {_ENDED}")
         outcome = trajectory.outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from http import HTTPStatus
 
-from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
+from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.client.reply import PolicyReply
@@ -18,7 +18,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request, refuse_key
 from webgym_cli.gateway.sessions import OPEN_SUFFIX, GatewayCall, Session, digest_key, recover_sessions
-from webgym_cli.imports.chat import Conversation, read_reply
+from webgym_cli.imports.chat import read_reply
 from webgym_cli.records.action import Action
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import EventSink, make_event
@@ -82,7 +82,7 @@ class Recorder:
     def open_session(self, task: Task, seed: int) -> tuple[Session, str]:
         """Open a session and return it with its key. Raises `RequestError` if there are too many."""
         if len(self.sessions) >= MAX_SESSIONS:
-            raise RequestError(429, f"{MAX_SESSIONS} sessions are open", "too_many_sessions", "rate_limit_error")
+            raise RequestError(429, f"{MAX_SESSIONS} sessions are open", "too_many_sessions")
         name = f"{self.split}-{self.iteration:04d}-s{secrets.token_hex(8)}"
         position = self._turns[task.key]
         self._turns[task.key] += 1
@@ -115,7 +115,7 @@ class Recorder:
                 session.exhausted = True
                 raise RequestError(400, "the session has had all its calls", "step_limit")
             if len(session.running) >= MAX_RUNNING:
-                raise RequestError(429, f"{MAX_RUNNING} calls are in flight", "too_many_calls", "rate_limit_error")
+                raise RequestError(429, f"{MAX_RUNNING} calls are in flight", "too_many_calls")
             task = asyncio.create_task(self._sample(session, request, digest, helper=helper))
             session.running[digest] = task
             task.add_done_callback(lambda _: session.running.pop(digest, None))
@@ -149,12 +149,20 @@ class Recorder:
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
+        limits, store = self.settings.image, ScreenshotStore(self.run.screenshots)
+        pixels = range(limits.image_min_pixels, limits.image_max_pixels + 1)
         call_format = CALL_FORMATS.find(self.settings.agent.call_format)
-        conversation, shots = await asyncio.to_thread(self._store_images, request, call_format)
+        conversation = await asyncio.to_thread(convert_request, request, call_format, pixels, store)
+        shots = conversation.images
         seed = derive_sampling_seed(self.settings.seed, f"{session.id}/{digest}", 0)
-        images = tuple(shot.sha256 for shot in shots)
-        greedy, fields = session.episode.greedy, request.fields
-        prompt = Prompt(conversation.messages, images, episode=session.id, greedy=greedy, seed=seed, fields=fields)
+        prompt = Prompt(
+            conversation.messages,
+            tuple(shot.sha256 for shot in shots),
+            episode=session.id,
+            greedy=session.episode.greedy,
+            seed=seed,
+            fields=request.fields,
+        )
         try:
             async with session.around_call():
                 started = asyncio.get_running_loop().time()
@@ -162,31 +170,20 @@ class Recorder:
                 seconds = asyncio.get_running_loop().time() - started
         except BoundaryError as error:
             session.error = error
-            refused = error.kind is FailureKind.POLICY_REFUSED
-            status = HTTPStatus.BAD_REQUEST if refused else HTTPStatus.SERVICE_UNAVAILABLE
-            kind = "invalid_request_error" if refused else "server_error"
-            raise RequestError(status, str(error)[:500], error.kind.value, kind) from None
+            status = 400 if error.kind is FailureKind.POLICY_REFUSED else 503
+            raise RequestError(status, str(error), error.kind.value) from None
         step = await asyncio.to_thread(self._make_step, session, request, prompt, shots, reply, seconds)
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
         session.record("call", call=GatewayCall(number=len(session.calls), **facts))
         session.error = None
         return session.calls[-1]
 
-    def _store_images(
-        self, request: ChatRequest, call_format: ActionSet
-    ) -> tuple[Conversation[bytes], list[Screenshot]]:
-        """Return the messages of a request, and its stored images in order. Raises `RequestError`."""
-        limits, store = self.settings.image, ScreenshotStore(self.run.screenshots)
-        pixels = range(limits.image_min_pixels, limits.image_max_pixels + 1)
-        conversation = convert_request(request, call_format, pixels)
-        return conversation, [store.put(png) for png in conversation.images]
-
     def _make_step(
         self,
         session: Session,
         request: ChatRequest,
         prompt: Prompt,
-        shots: list[Screenshot],
+        shots: Sequence[Screenshot],
         reply: PolicyReply,
         seconds: float,
     ) -> Step:
@@ -196,7 +193,7 @@ class Recorder:
             if digest_tokens(ids) != digest:
                 # Trained, it would be another prompt: pixels lost, or a picture cut off.
                 message = "the server's prompt tokens, images included, are not those of the recorded messages"
-                raise RequestError(502, message, "prompt_tokens_differ", "server_error")
+                raise RequestError(502, message, "prompt_tokens_differ")
         cut = reply.generation.finish_reason == "length"
         spec = self._spec.model_copy(update={"tools": request.schemas})
         read = ParseError(ParseErrorKind.TRUNCATED) if cut else read_reply(reply.text, spec)

@@ -22,9 +22,11 @@ from webgym_cli.imports.chat import (
 from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.tool import MAX_DEPTH, measure_depth
-from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.records.trajectory import ParseErrorKind, Screenshot
+from webgym_cli.store.screenshots import ScreenshotStore
 
-_MOST_IMAGES = 64
+_MOST_IMAGES, _MAX_MESSAGE = 64, 500
+_ERROR_TYPES, _SERVER_ERROR = {401: "authentication_error", 429: "rate_limit_error"}, 500
 # Fields of both dialects that are ignored: sampling parameters, which are the run's, and the client's book-keeping.
 _IGNORED = frozenset(
     (
@@ -41,29 +43,25 @@ Model = TypeVar("Model", bound=BaseModel)
 class RequestError(Exception):
     """A refused request, answered in OpenAI's error form."""
 
-    def __init__(self, status: int, message: str, code: str, kind: str = "invalid_request_error") -> None:
-        super().__init__(message)
+    def __init__(self, status: int, message: str, code: str) -> None:
+        super().__init__(message[:_MAX_MESSAGE])
         self.status = status
         self.code = code
-        self.kind = kind
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer's body. OpenAI's clients choose their exception by the status, other programs by the type."""
+        kind = _ERROR_TYPES.get(self.status, "invalid_request_error" if self.status < _SERVER_ERROR else "server_error")
+        return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
 
 
 def refuse_key(message: str) -> RequestError:
     """Return the refusal of a key."""
-    return RequestError(401, message, "invalid_api_key", "authentication_error")
+    return RequestError(401, message, "invalid_api_key")
 
 
 class _StreamOptions(ChatPart):
     include_usage: bool = False
-
-
-class _Named(ChatPart):
-    name: str
-
-
-class _Choice(ChatPart):
-    type: Literal["function"]
-    function: _Named
 
 
 class ChatRequest(ChatPart):
@@ -74,7 +72,7 @@ class ChatRequest(ChatPart):
     model: str = Field(max_length=200)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
     tools: list[ChatTool] | None = Field(default=None, max_length=MAX_ITEMS)
-    tool_choice: Literal["none", "auto", "required"] | _Choice | None = None
+    tool_choice: Literal["none", "auto", "required"] | ChatTool | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     stop: str | list[str] | None = None
@@ -100,7 +98,7 @@ class ChatRequest(ChatPart):
     @property
     def _named(self) -> str:
         """The function that `tool_choice` names; empty if it names none."""
-        return self.tool_choice.function.name if isinstance(self.tool_choice, _Choice) else ""
+        return self.tool_choice.function.name if isinstance(self.tool_choice, ChatTool) else ""
 
     def find_violation(self, calls: Sequence[str]) -> ParseError | None:
         """Return why an answer that calls these functions is not one that the request allows; None if it is."""
@@ -133,28 +131,30 @@ def validate(model: type[Model], value: Any) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise RequestError(400, describe_invalid(error)[:300], "invalid_value") from None
+        raise RequestError(400, describe_invalid(error), "invalid_value") from None
 
 
-def convert_request(request: ChatRequest, call_format: ActionSet, pixels: range) -> Conversation[bytes]:
-    """Return the messages of a request as they are sent, and its images as PNG. Raises `RequestError`.
+def convert_request(
+    request: ChatRequest, call_format: ActionSet, pixels: range, store: ScreenshotStore
+) -> Conversation[Screenshot]:
+    """Return the messages of a request as they are sent, and its images, which it stores. Raises `RequestError`.
 
     `pixels`: allowed numbers of an image's pixels.
     """
     count = 0
 
-    def read_image(url: str) -> bytes:
+    def store_image(url: str) -> Screenshot:
         nonlocal count
         if (count := count + 1) > _MOST_IMAGES:
             raise UnreadableImage(f"more than {_MOST_IMAGES} images")
         # Other addresses than data URLs are refused: to fetch them would reach any host.
-        return convert_png(decode_data_url(url), "image_url", pixels)
+        return store.put(convert_png(decode_data_url(url), "image_url", pixels))
 
     try:
-        return convert_messages(request.messages, request.schemas, call_format, read_image)
+        return convert_messages(request.messages, request.schemas, call_format, store_image)
     except (InvalidChat, UnreadableImage) as error:
         code = "invalid_image" if isinstance(error, UnreadableImage) else "invalid_value"
-        raise RequestError(400, str(error)[:300], code) from None
+        raise RequestError(400, str(error), code) from None
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,10 +1,11 @@
-"""OpenAI's Responses dialect: its requests as chat requests, and an answer as a response object with its events."""
+"""OpenAI's Responses dialect: its requests as chat requests, and a chat completion as a response, whole or streamed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from webgym_cli.gateway.answers import encode_event
 from webgym_cli.gateway.requests import ChatRequest, RequestError, validate
 
 
@@ -30,9 +31,10 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     return validate(ChatRequest, chat)
 
 
-def build_response(name: str, completion: dict[str, Any]) -> dict[str, Any]:
-    """Return the response object of an answer, given as a chat completion."""
+def build_response(completion: dict[str, Any]) -> dict[str, Any]:
+    """Return the response object of a chat completion."""
     (choice,), usage, output = completion["choices"], completion["usage"], []
+    name = completion["id"].removeprefix("chatcmpl-")
     text, calls = choice["message"]["content"], choice["message"].get("tool_calls", [])
     cut = choice["finish_reason"] == "length"
     if text or not calls:
@@ -64,8 +66,13 @@ def build_response(name: str, completion: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def iterate_response_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a streamed response."""
+def stream_response(completion: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the server-sent events of a chat completion's response."""
+    for number, event in enumerate(_iterate_events(build_response(completion))):
+        yield b"event: %b\n" % event["type"].encode() + encode_event({**event, "sequence_number": number})
+
+
+def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": [], "usage": None}}
     for index, item in enumerate(response["output"]):
         place = {"item_id": item["id"], "output_index": index}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.gateway.answers import GatewayAnswer
+from webgym_cli.gateway.answers import build_completion, stream_completion
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_json, refuse_key, validate
-from webgym_cli.gateway.responses import parse_response_request
+from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
 from webgym_cli.gateway.sessions import GatewayCall, Session
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -93,10 +93,9 @@ class GatewayServer(LocalServer):
         named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
         digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body))).hexdigest()
         call = await self._recorder.call(session, chat, digest, helper=helper)
-        answer = GatewayAnswer(
-            call, session.id, chat.model, thinking=bool(self._recorder.settings.policy_config.thinking)
-        )
-        response = self._build_response(parse, chat, answer)
+        thinking = bool(self._recorder.settings.policy_config.thinking)
+        completion = build_completion(call, session.id, chat.model, thinking=thinking)
+        response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
         await self._send(request, response, session, call)
         return response
 
@@ -111,17 +110,6 @@ class GatewayServer(LocalServer):
         except ConnectionError:
             delivered = False
         session.note_delivery(call, delivered=delivered)
-
-    def _build_response(self, parse: Parser, chat: ChatRequest, answer: GatewayAnswer) -> web.Response:
-        is_chat = parse is not parse_response_request
-        if not chat.stream:
-            return web.json_response(answer.completion if is_chat else answer.response)
-        with_usage = chat.stream_options is not None and chat.stream_options.include_usage
-        events: Iterable[bytes] = (
-            answer.stream_completion(with_usage=with_usage) if is_chat else answer.stream_response()
-        )
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        return web.Response(body=b"".join(events), headers=headers)
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""
@@ -145,7 +133,7 @@ class GatewayServer(LocalServer):
         try:
             find_environment(task.environment)
         except WebGymError as error:
-            raise RequestError(400, str(error)[:300], "invalid_value") from None
+            raise RequestError(400, str(error), "invalid_value") from None
         session, key = self._recorder.open_session(task.to_storable(), given.seed)
         # By the name under which the client reached the gateway: the address it listens on may be 0.0.0.0.
         base_url = f"{request.scheme}://{request.host}/v1"
@@ -175,6 +163,15 @@ class GatewayServer(LocalServer):
         return session
 
 
+def _build_response(chat: ChatRequest, completion: dict[str, Any], *, is_chat: bool) -> web.Response:
+    if not chat.stream:
+        return web.json_response(completion if is_chat else build_response(completion))
+    with_usage = chat.stream_options is not None and chat.stream_options.include_usage
+    events = stream_completion(completion, with_usage=with_usage) if is_chat else stream_response(completion)
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+    return web.Response(body=b"".join(events), headers=headers)
+
+
 def _read_key(request: web.Request) -> str:
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     return request.headers.get(SESSION_HEADER, "") or (key.strip() if scheme.lower() == "bearer" else "")
@@ -194,15 +191,11 @@ async def _answer_errors(
             raise RequestError(403, "requests of web pages are refused", "web_page")
         return await handler(request)
     except RequestError as error:
-        return _error(error)
+        refusal = error
     except StoreError as error:  # a full disk: the call is not recorded, so it is not answered
-        return _error(RequestError(503, str(error)[:300], "not_stored", "server_error"))
+        refusal = RequestError(503, str(error), "not_stored")
     except web.HTTPException as error:
-        return _error(RequestError(error.status, error.reason, "http_error"))
+        refusal = RequestError(error.status, error.reason, "http_error")
     except (HttpProcessingError, web.RequestPayloadError) as error:  # a body that is not encoded as its headers say
-        return _error(RequestError(400, f"the body can't be read: {error}"[:300], "http_error"))
-
-
-def _error(error: RequestError) -> web.Response:
-    facts = {"message": str(error), "type": error.kind, "param": None, "code": error.code}
-    return web.json_response({"error": facts}, status=error.status)
+        refusal = RequestError(400, f"the body can't be read: {error}", "http_error")
+    return web.json_response(refusal.body, status=refusal.status)

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Moment, Record, moment_of
 from webgym_cli.records.episode import Episode
-from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.trajectory import Outcome, Score, Step
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.trajectory import Outcome, Step
 from webgym_cli.store.run import now
 from webgym_cli.util.files import append_lines, read_lines
 
@@ -136,12 +136,7 @@ class Session:
             return end
         if not self.steps():
             return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail="the agent made no call of the policy")
-        stop = Stop.TERMINATED if end.answer is None else Stop.ANSWERED
-        if self.reward is None:
-            return end.model_copy(update={"stop": stop})
-        scores = (Score(source="environment", value=self.reward, detail="given to the gateway"),)
-        facts = {"reward": self.reward, "success_threshold": success_threshold, "scores": scores}
-        return end.model_copy(update={"stop": stop, **facts})
+        return Outcome.of_other_system(self.reward, end.answer, "given to the gateway", success_threshold)
 
     def _apply(self, line: SessionLine) -> None:
         if line.call is not None:

@@ -240,7 +240,7 @@ def _build_step(number: int, steps: Sequence[ImportedStep], shots: Mapping[Pictu
         following = steps[number + 1].picture
         changed = following is None or shot != shots[following]
     sent = step.sent and SentPrompt(
-        messages=step.sent.messages, images=tuple(shots[picture].sha256 for picture in step.sent.pictures)
+        messages=step.sent.messages, images=tuple(shots[picture].sha256 for picture in step.sent.images)
     )
     results = tuple(ToolResult(name="image", text="", image=shots[picture]) for picture in step.more_pictures)
     return Step(

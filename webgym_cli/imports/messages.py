@@ -13,12 +13,11 @@ from urllib.parse import unquote
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
-from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
+from webgym_cli.imports.chat import ChatMessage, ChatTool, Conversation, convert_messages, convert_reply, read_reply
 from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
 from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture, is_file
 from webgym_cli.imports.source import (
     ImportedEpisode,
-    ImportedPrompt,
     ImportedStep,
     ImportFormat,
     NotUnderstood,
@@ -30,10 +29,10 @@ from webgym_cli.imports.source import (
     read_episode,
 )
 from webgym_cli.records.base import describe_invalid
-from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
+from webgym_cli.records.trajectory import Outcome, PromptSpec
 
 _NAME = "messages.json"
 _DIGEST = "sha256:"
@@ -114,13 +113,13 @@ def build_episode(
         max_images=prompt.max_images,
         thinking=any(isinstance(text, str) and "</think>" in text for text in texts),
     )
-    loader = _ImageLoader(record.images, folder)
-    steps = tuple(_read_steps(episode.messages, spec, loader))
+    images = _Images(record.images, folder)
+    steps = tuple(_read_steps(episode.messages, spec, images))
     task = _build_task(episode)
     content = [[step.response, [message.model_dump() for message in step.sent.messages]] for step in steps if step.sent]
     return ImportedEpisode(
         where=where,
-        digest=compute_digest(task.key, content, loader.names, episode.reward, episode.failure),
+        digest=compute_digest(task.key, content, images.names, episode.reward, episode.failure),
         task=task,
         policy=episode.model or "messages",
         prompt=spec,
@@ -130,7 +129,7 @@ def build_episode(
     )
 
 
-def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, loader: _ImageLoader) -> Iterator[ImportedStep]:
+def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, images: _Images) -> Iterator[ImportedStep]:
     """Yield a step for each message of the assistant, with the messages before it as its prompt."""
     call_format, most = CALL_FORMATS.find(spec.call_format), spec.max_images or spec.history_window + 1
     seen: set[Picture] = set()
@@ -138,7 +137,7 @@ def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, loader: _Imag
     if not replies:
         raise NotUnderstood("no message of the assistant")
     for number in replies:
-        sent = convert_messages(messages[:number], spec.tools or (), call_format, loader.load)
+        sent = convert_messages(messages[:number], spec.tools or (), call_format, images.__getitem__)
         pictures = sent.images[-most:]
         text = convert_reply(messages[number], call_format)
         read = read_reply(text, spec)
@@ -148,7 +147,7 @@ def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, loader: _Imag
             make_step(text, read),
             picture=pictures[-1] if pictures else None,
             more_pictures=tuple(new),
-            sent=ImportedPrompt(_drop_images(sent.messages, len(sent.images) - len(pictures)), pictures),
+            sent=Conversation(_drop_images(sent.messages, len(sent.images) - len(pictures)), pictures),
         )
 
 
@@ -175,31 +174,27 @@ def _build_task(episode: ChatEpisode) -> Task:
 def _build_outcome(episode: ChatEpisode) -> Outcome:
     if episode.failure:
         return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
-    stop = Stop.TERMINATED if episode.answer is None else Stop.ANSWERED
-    if episode.reward is None:
-        return Outcome(stop=stop, answer=episode.answer)
-    score = Score(source="environment", value=episode.reward, detail="the reward in the file")
-    return Outcome(reward=episode.reward, scores=(score,), stop=stop, answer=episode.answer)
+    return Outcome.of_other_system(episode.reward, episode.answer, "the reward in the file")
 
 
-class _ImageLoader:
-    """Images of an episode by their URL: a file, a `data:` URL, `sha256:` and a digest, or a name within the file."""
+class _Images(dict[str, Picture]):
+    """Images of an episode by their URL: a file, a `data:` URL, `sha256:` and a digest, or a name within the file.
+
+    One that is not there yet is looked for; raises `NotUnderstood`.
+    """
 
     def __init__(self, inside: Mapping[str, bytes], folder: Path) -> None:
+        super().__init__()
         self._inside, self._folder = inside, folder
-        self._known: dict[str, Picture] = {}
 
     @property
     def names(self) -> list[str]:
         """What identifies the images, independent of their location."""
-        pictures = self._known.values()
-        return [hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else one.name for one in pictures]
+        return [hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else one.name for one in self.values()]
 
-    def load(self, url: str) -> Picture:
-        """Return an image. Raises `NotUnderstood`."""
-        if url not in self._known:
-            self._known[url] = self._find(url)
-        return self._known[url]
+    def __missing__(self, url: str) -> Picture:
+        self[url] = self._find(url)
+        return self[url]
 
     def _find(self, url: str) -> Picture:
         if url in self._inside:

@@ -15,11 +15,11 @@ from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.forms.web_actions import BASIC
+from webgym_cli.imports.chat import Conversation
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec, Trajectory
 from webgym_cli.records.webrl import AnyAction
@@ -76,15 +76,6 @@ class SkippedEpisode:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedPrompt:
-    """The messages that were sent for a step."""
-
-    messages: tuple[Message, ...]
-    pictures: tuple[Picture, ...]
-    """The images, in the order of their placeholders: screenshots and `more_pictures` of this and earlier steps."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImportedStep:
     """One step of another system, with a reference to its screenshot in that system's files."""
 
@@ -102,8 +93,10 @@ class ImportedStep:
     title: str = ""
     prompt: str = ""
     """The prompt as the other system stored it."""
-    sent: ImportedPrompt | None = None
-    """The prompt as messages, with which the response is trained; None: it is trained with webgym's own prompt."""
+    sent: Conversation[Picture] | None = None
+    """The prompt as messages, with which the response is trained; None: it is trained with webgym's own prompt.
+
+    Its images are screenshots and `more_pictures` of this and earlier steps."""
     action_error: str | None = None
     page_changed: bool | None = None
     """None: derived from the screenshots."""

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from webgym_cli.agent.forms.sanitize import sanitize_text
-from webgym_cli.imports.source import ImportedPrompt
+from webgym_cli.imports.chat import Conversation
 from webgym_cli.records.sample import IMAGE, Message
 
 _FILE = "file://"
@@ -21,7 +21,7 @@ def shorten_path(path: str) -> str:
     return "/".join(PurePosixPath(path).parts[-2:])
 
 
-def read_sent(raw: str, screenshots: Mapping[str, Path]) -> ImportedPrompt | None:
+def read_sent(raw: str, screenshots: Mapping[str, Path]) -> Conversation[Path] | None:
     """Parse the messages that were sent; None if they are invalid or refer to images of other episodes.
 
     `screenshots`: those of the episode, by `shorten_path`.
@@ -40,7 +40,7 @@ def read_sent(raw: str, screenshots: Mapping[str, Path]) -> ImportedPrompt | Non
             messages.append(Message(role=message["role"], content=content))
     except (KeyError, TypeError, ValidationError):
         return None
-    return ImportedPrompt(tuple(messages), tuple(pictures)) if messages[-1].role == "user" else None
+    return Conversation(tuple(messages), tuple(pictures)) if messages[-1].role == "user" else None
 
 
 def _join_parts(content: Any, screenshots: Mapping[str, Path], pictures: list[Path]) -> str:

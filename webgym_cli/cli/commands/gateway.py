@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from webgym_cli.cli.commands.env import PortOpt
 from webgym_cli.cli.commands.rollout import PolicyOpt, SplitOpt
 from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.records.groups import Split
@@ -13,7 +14,6 @@ from webgym_cli.records.groups import Split
 HostOpt = Annotated[
     str, typer.Option("--host", help="Address to listen on; one that others reach needs GATEWAY_TOKEN.")
 ]
-PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: a free one.")]
 
 
 def gateway(
