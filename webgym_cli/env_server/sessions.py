@@ -99,9 +99,6 @@ class ClientSession(Agent):
         """Wait for the client's next action."""
         return PolicyReply(text=await self._replies.get(), generation=Generation(finish_reason="stop"))
 
-    def sampling(self, *, greedy: bool) -> None:
-        """Return nothing: how the client samples is unknown."""
-
     def show(self, episode: EpisodeRun, view: RawObservation) -> None:
         """Hand the next observation to the client."""
         error = _describe_error(episode.steps[-1]) if episode.steps else ""

@@ -45,7 +45,7 @@ def build_completion(call: GatewayCall, session: str, model: str, *, thinking: b
 def stream_completion(completion: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
     """Yield the server-sent events of a chat completion."""
     (choice,), usage = completion["choices"], completion["usage"]
-    delta = {**choice["message"], "content": choice["message"]["content"] or ""}
+    delta = dict(choice["message"])
     if "tool_calls" in delta:
         delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(delta["tool_calls"])]
     frame = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}

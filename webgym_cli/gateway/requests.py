@@ -15,11 +15,10 @@ from webgym_cli.imports.chat import (
     ChatMessage,
     ChatPart,
     ChatTool,
-    Conversation,
-    InvalidChat,
     convert_messages,
 )
 from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
+from webgym_cli.imports.source import Conversation, NotUnderstood
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.tool import MAX_DEPTH, measure_depth
 from webgym_cli.records.trajectory import ParseErrorKind, Screenshot
@@ -152,7 +151,7 @@ def convert_request(
 
     try:
         return convert_messages(request.messages, request.schemas, call_format, store_image)
-    except (InvalidChat, UnreadableImage) as error:
+    except NotUnderstood as error:
         code = "invalid_image" if isinstance(error, UnreadableImage) else "invalid_value"
         raise RequestError(400, str(error), code) from None
 

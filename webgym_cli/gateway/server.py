@@ -6,19 +6,19 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import BaseModel, ConfigDict, Field
 
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.errors import StoreError, WebGymError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
 from webgym_cli.gateway.recorder import Recorder
-from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_json, refuse_key, validate
+from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, refuse_key, validate
 from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
-from webgym_cli.gateway.sessions import GatewayCall, Session
+from webgym_cli.gateway.sessions import Session
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
@@ -57,9 +57,6 @@ class _Ending(_Form):
     failure: str | None = Field(default=None, max_length=_MAX_ANSWER)
 
 
-Body = TypeVar("Body", bound=_Form)
-
-
 class GatewayServer(LocalServer):
     """The server. Without `with_sessions` only a rollout opens sessions, and no agent can reward itself."""
 
@@ -96,13 +93,7 @@ class GatewayServer(LocalServer):
         thinking = bool(self._recorder.settings.policy_config.thinking)
         completion = build_completion(call, session.id, chat.model, thinking=thinking)
         response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
-        await self._send(request, response, session, call)
-        return response
-
-    async def _send(
-        self, request: web.Request, response: web.StreamResponse, session: Session, call: GatewayCall
-    ) -> None:
-        """Send the answer to a recorded call, and record if the agent is not there to take it."""
+        # The agent may have left meanwhile; then the answer is not one that it acted on.
         delivered = request.transport is not None and not request.transport.is_closing()
         try:
             await response.prepare(request)
@@ -110,6 +101,7 @@ class GatewayServer(LocalServer):
         except ConnectionError:
             delivered = False
         session.note_delivery(call, delivered=delivered)
+        return response
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""
@@ -130,10 +122,7 @@ class GatewayServer(LocalServer):
             raise refuse_key(f"the token of {TOKEN_VARIABLE} is needed")
         given = await _read_body(_Opening, request)
         task = validate(Task, {"environment": "web", **given.task})
-        try:
-            find_environment(task.environment)
-        except WebGymError as error:
-            raise RequestError(400, str(error), "invalid_value") from None
+        find_environment(task.environment)
         session, key = self._recorder.open_session(task.to_storable(), given.seed)
         # By the name under which the client reached the gateway: the address it listens on may be 0.0.0.0.
         base_url = f"{request.scheme}://{request.host}/v1"
@@ -177,7 +166,7 @@ def _read_key(request: web.Request) -> str:
     return request.headers.get(SESSION_HEADER, "") or (key.strip() if scheme.lower() == "bearer" else "")
 
 
-async def _read_body(model: type[Body], request: web.Request) -> Body:
+async def _read_body(model: type[Model], request: web.Request) -> Model:
     return validate(model, parse_json(await request.read() or b"{}"))
 
 
@@ -194,6 +183,8 @@ async def _answer_errors(
         refusal = error
     except StoreError as error:  # a full disk: the call is not recorded, so it is not answered
         refusal = RequestError(503, str(error), "not_stored")
+    except UsageError as error:
+        refusal = RequestError(400, str(error), "invalid_value")
     except web.HTTPException as error:
         refusal = RequestError(error.status, error.reason, "http_error")
     except (HttpProcessingError, web.RequestPayloadError) as error:  # a body that is not encoded as its headers say

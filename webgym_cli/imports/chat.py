@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
@@ -17,6 +16,7 @@ from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
 from webgym_cli.config.limits import MAX_TOOL_CALLS
+from webgym_cli.imports.source import Conversation, Image, NotUnderstood
 from webgym_cli.records.action import Action, ActionName, CustomAction, InteractionMode
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.sample import IMAGE, Message
@@ -28,12 +28,6 @@ from webgym_cli.util.text import replace_surrogates
 MAX_ITEMS = 2000
 # Characters of a reply that its action shows; the whole text is the step's response.
 _SHOWN = 2000
-# An image, as the caller's loader returns it.
-Image = TypeVar("Image")
-
-
-class InvalidChat(ValueError):
-    """Messages that can't be converted."""
 
 
 class ChatPart(BaseModel):
@@ -98,21 +92,13 @@ class ChatTool(ChatPart):
     function: _ToolFunction
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation(Generic[Image]):
-    """Plain messages, and their images in the order of the placeholders."""
-
-    messages: tuple[Message, ...]
-    images: tuple[Image, ...]
-
-
 def convert_messages(
     messages: Sequence[ChatMessage],
     tools: Sequence[dict[str, Any]],
     call_format: ActionSet,
     load_image: Callable[[str], Image],
 ) -> Conversation[Image]:
-    """Return messages as they are sent. `load_image`: returns the image of a URL. Raises `InvalidChat`.
+    """Return messages as they are sent. `load_image`: returns the image of a URL. Raises `NotUnderstood`.
 
     Later system messages become part of the user's turns, and consecutive messages of one role one message.
     """
@@ -129,13 +115,13 @@ def convert_messages(
         turns.insert(0, ("system", "\n\n".join([*system, call_format.describe(tools)])))
     speakers = [role for role, _ in turns if role != "system"]
     if not speakers or speakers[0] != "user" or speakers[-1] != "user":
-        raise InvalidChat("messages: the first and the last turn must be the user's or a tool's")
+        raise NotUnderstood("messages: the first and the last turn must be the user's or a tool's")
     plain = (Message.model_validate({"role": role, "content": text}) for role, text in turns)
     return Conversation(tuple(plain), tuple(images))
 
 
 def convert_reply(message: ChatMessage, call_format: ActionSet) -> str:
-    """Return a message of the assistant as the text that the policy writes. Raises `InvalidChat`."""
+    """Return a message of the assistant as the text that the policy writes. Raises `NotUnderstood`."""
     content = message.content or ""
     text = content if isinstance(content, str) else "".join(part.text or "" for part in content)
     return _write_calls(message, text, call_format)
@@ -154,8 +140,8 @@ def _convert_message(
     message: ChatMessage, images: list[Image], call_format: ActionSet, load_image: Callable[[str], Image]
 ) -> tuple[str, str]:
     if message.content is None and message.role != "assistant":
-        raise InvalidChat(f"messages: a message of the role {message.role} has no content")
-    text = "".join(_convert_parts(message.content, images, load_image, is_page=message.role == "tool"))
+        raise NotUnderstood(f"messages: a message of the role {message.role} has no content")
+    text = "".join(convert_parts(message.content, images, load_image, is_page=message.role == "tool"))
     if message.role == "tool" and call_format.write_result is not None:
         return "user", call_format.write_result(text)
     if message.role == "assistant":
@@ -164,17 +150,17 @@ def _convert_message(
 
 
 def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str:
-    """Return a reply's text with its calls in the call format. Raises `InvalidChat`."""
+    """Return a reply's text with its calls in the call format. Raises `NotUnderstood`."""
     if not message.tool_calls:
         if message.content is None:  # a refusal, or a call in a form that is not known here
-            raise InvalidChat("messages: a message of the assistant has neither content nor tool_calls")
+            raise NotUnderstood("messages: a message of the assistant has neither content nor tool_calls")
         return text
     calls = tuple(_read_call(call) for call in message.tool_calls[:MAX_ITEMS])
     action = Action(name=ActionName.CALL, calls=calls, text=text or None)
     try:
         return call_format.format_action(action, InteractionMode.COORDINATES)
     except ValueError as error:
-        raise InvalidChat(f"tool_calls: {error}") from None
+        raise NotUnderstood(f"tool_calls: {error}") from None
 
 
 def _read_call(call: _SentCall) -> ToolCall:
@@ -183,15 +169,19 @@ def _read_call(call: _SentCall) -> ToolCall:
         arguments = json.loads(replace_surrogates(given) or "{}") if isinstance(given, str) else given
         return ToolCall.model_validate({"name": replace_surrogates(call.function.name), "arguments": arguments})
     except ValidationError as error:
-        raise InvalidChat(f"tool_calls: {describe_invalid(error)}") from None
+        raise NotUnderstood(f"tool_calls: {describe_invalid(error)}") from None
     except (ValueError, RecursionError):
-        raise InvalidChat("tool_calls: arguments are no JSON") from None
+        raise NotUnderstood("tool_calls: arguments are no JSON") from None
 
 
-def _convert_parts(
-    content: str | list[_Content] | None, images: list[Image], load_image: Callable[[str], Image], *, is_page: bool
+def convert_parts(
+    content: str | list[_Content] | None,
+    images: list[Image],
+    load_image: Callable[[str], Image],
+    *,
+    is_page: bool = False,
 ) -> Iterator[str]:
-    """Yield the texts of a message's parts, with placeholders for its images."""
+    """Yield the texts of a message's parts, with placeholders for its images, which are appended to `images`."""
     clean = sanitize_page if is_page else sanitize_text
     if not isinstance(content, list):
         yield clean(content or "")

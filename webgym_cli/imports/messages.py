@@ -13,10 +13,11 @@ from urllib.parse import unquote
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
-from webgym_cli.imports.chat import ChatMessage, ChatTool, Conversation, convert_messages, convert_reply, read_reply
+from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
 from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
 from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture, is_file
 from webgym_cli.imports.source import (
+    Conversation,
     ImportedEpisode,
     ImportedStep,
     ImportFormat,

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.forms.web_actions import BASIC
-from webgym_cli.imports.chat import Conversation
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec, Trajectory
 from webgym_cli.records.webrl import AnyAction
@@ -34,6 +34,8 @@ MAX_NUMBER = 1 << 63
 
 # An image: its file, or its content.
 Picture = Path | bytes
+# An image, as its reader has it.
+Image = TypeVar("Image")
 
 
 class SkipReason(StrEnum):
@@ -73,6 +75,14 @@ class SkippedEpisode:
     where: str
     """The file, and the episode within it."""
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation(Generic[Image]):
+    """Plain messages, and their images in the order of the placeholders."""
+
+    messages: tuple[Message, ...]
+    images: tuple[Image, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
-from webgym_cli.agent.forms.sanitize import sanitize_text
-from webgym_cli.imports.chat import Conversation
-from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.imports.chat import ChatMessage, convert_parts
+from webgym_cli.imports.source import Conversation, Picture
+from webgym_cli.records.sample import Message
 
 _FILE = "file://"
+_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 def shorten_path(path: str) -> str:
@@ -21,37 +21,22 @@ def shorten_path(path: str) -> str:
     return "/".join(PurePosixPath(path).parts[-2:])
 
 
-def read_sent(raw: str, screenshots: Mapping[str, Path]) -> Conversation[Path] | None:
+def read_sent(raw: str, screenshots: Mapping[str, Path]) -> Conversation[Picture] | None:
     """Parse the messages that were sent; None if they are invalid or refer to images of other episodes.
 
-    `screenshots`: those of the episode, by `shorten_path`.
+    `screenshots`: those of the episode, by `shorten_path`. Messages stay as they were: none are joined.
     """
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        return None
-    if not isinstance(value, list) or not value:
-        return None
+    pictures: list[Picture] = []
     messages: list[Message] = []
-    pictures: list[Path] = []
+
+    def find_image(url: str) -> Path:
+        return screenshots[shorten_path(url.removeprefix(_FILE))]
+
     try:
-        for message in value:
-            content = _join_parts(message["content"], screenshots, pictures)
-            messages.append(Message(role=message["role"], content=content))
-    except (KeyError, TypeError, ValidationError):
+        for message in _MESSAGES.validate_python(json.loads(raw)):
+            parts = convert_parts(message.content, pictures, find_image)
+            messages.append(Message.model_validate({"role": message.role, "content": "".join(parts)}))
+    except (ValueError, KeyError):
         return None
-    return Conversation(tuple(messages), tuple(pictures)) if messages[-1].role == "user" else None
-
-
-def _join_parts(content: Any, screenshots: Mapping[str, Path], pictures: list[Path]) -> str:
-    """Return a message's text with image placeholders; append its images. Raises `KeyError`, `TypeError`."""
-    if isinstance(content, str):
-        return sanitize_text(content)
-    text = ""
-    for part in content:
-        if part["type"] == "image_url":
-            pictures.append(screenshots[shorten_path(part["image_url"]["url"].removeprefix(_FILE))])
-            text += IMAGE
-        else:
-            text += sanitize_text(part["text"])
-    return text
+    is_prompt = bool(messages) and messages[-1].role == "user"
+    return Conversation(tuple(messages), tuple(pictures)) if is_prompt else None

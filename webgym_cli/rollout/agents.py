@@ -35,8 +35,8 @@ class Agent(Protocol):
         ...
 
     def sampling(self, *, greedy: bool) -> Sampling | None:
-        """Return the sampling parameters of greedy or sampled responses; None for an expert."""
-        ...
+        """Return the sampling parameters of greedy or sampled responses; None if they are unknown, or an expert's."""
+        return None
 
 
 class ModelAgent:
@@ -69,7 +69,7 @@ class ModelAgent:
         return self._policy.servers()
 
 
-class OracleAgent:
+class OracleAgent(Agent):
     """The environment's expert; writes its actions in the policy's response format."""
 
     name = EXPERT
@@ -84,22 +84,15 @@ class OracleAgent:
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the expert's next action in the response format of the prompt."""
         action = await environment.expert_action()
-        has_tools = environment.tools is not None
-        name = self._call_format if has_tools else str(self._action_set)
-        actions = (CALL_FORMATS if has_tools else ACTION_SETS).find(name)
+        formats, name = ACTION_SETS, str(self._action_set)
+        hint = "-s context_config.prompt_version=full, or another set of docs/actions.md that has it"
+        if environment.tools is not None:
+            formats, name, hint = CALL_FORMATS, self._call_format, "-s agent.call_format=hermes"
         try:
-            text = actions.format_action(action, self._mode)
+            text = formats.find(name).format_action(action, self._mode)
         except ValueError as error:
-            raise UsageError(
-                f"the expert's action can't be written as {name} has it: {error}",
-                hint="-s agent.call_format=hermes"
-                if has_tools
-                else "-s context_config.prompt_version=full, or another set of docs/actions.md that has it",
-            ) from error
+            raise UsageError(f"the expert's action can't be written as {name} has it: {error}", hint=hint) from error
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
-
-    def sampling(self, *, greedy: bool) -> None:
-        """Return nothing: an expert samples from no distribution."""
 
 
 def build_step(

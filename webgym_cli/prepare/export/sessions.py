@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import webgym_cli
-from webgym_cli.agent.prompt import render_step, split_at_images
+from webgym_cli.agent.prompt import render_step
 from webgym_cli.prepare.export.formats import build_parts
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
@@ -86,15 +86,9 @@ def _build_atif(trajectory: Trajectory, output: ExportOutput) -> dict[str, Any]:
 
 
 def _to_content(message: Message, paths: Iterator[str]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
-    for text in split_at_images(message):
-        if text is not None:
-            parts.append({"type": "text", "text": text})
-            continue
-        path = next(paths)
-        media = "image/webp" if path.endswith(".webp") else "image/png"
-        parts.append({"type": "image", "source": {"media_type": media, "path": path}})
-    return parts
+    sources = ({"media_type": f"image/{path.rpartition('.')[2]}", "path": path} for path in paths)
+    parts = build_parts(message, sources)
+    return [part if "text" in part else {"type": "image", "source": part["image_url"]["url"]} for part in parts]
 
 
 def _build_agent_step(step: Step) -> dict[str, Any]:
