@@ -170,7 +170,7 @@ def test_replies_keep_the_prompt_that_they_were_given_to(tmp_path):
     assert trajectory.steps[1].sent.messages[1].content == "<image>Task: when?"
     assert trajectory.steps[1].sent.messages[0].content.endswith("&lt;image&gt;")
     first, second = (step.picture for step in trajectory.steps)
-    assert (trajectory.steps[0].sent.pictures, trajectory.steps[1].sent.pictures) == ((first,), (first, second))
+    assert (trajectory.steps[0].sent.images, trajectory.steps[1].sent.images) == ((first,), (first, second))
     # their prompt asks for no call of ours, so none is appended
     assert (trajectory.steps[0].response, trajectory.steps[0].action.text) == (raw, "red")
 
@@ -180,7 +180,7 @@ def test_replies_keep_the_prompt_that_they_were_given_to(tmp_path):
 )
 def test_a_prompt_of_another_form_is_not_taken_over(tmp_path, prompt):
     trajectory = only(tmp_path, with_prompts(prompt, [sent(1)]))
-    assert (trajectory.steps[0].sent, trajectory.steps[1].sent.pictures) == (None, (trajectory.steps[1].picture,))
+    assert (trajectory.steps[0].sent, trajectory.steps[1].sent.images) == (None, (trajectory.steps[1].picture,))
 
 
 def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):

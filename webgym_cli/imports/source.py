@@ -31,7 +31,6 @@ MAX_NODES = 100_000
 MAX_DEPTH = 50
 MAX_NUMBER = 1 << 63
 
-
 # An image: its file, or its content.
 Picture = Path | bytes
 # An image, as its reader has it.
@@ -104,9 +103,7 @@ class ImportedStep:
     prompt: str = ""
     """The prompt as the other system stored it."""
     sent: Conversation[Picture] | None = None
-    """The prompt as messages, with which the response is trained; None: it is trained with webgym's own prompt.
-
-    Its images are screenshots and `more_pictures` of this and earlier steps."""
+    """The prompt as messages, with which the response is trained; None: it is trained with webgym's own prompt."""
     action_error: str | None = None
     page_changed: bool | None = None
     """None: derived from the screenshots."""
