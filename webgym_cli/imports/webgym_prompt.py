@@ -34,6 +34,8 @@ def read_sent(raw: str, screenshots: Mapping[str, Path]) -> Conversation[Picture
 
     try:
         for message in _MESSAGES.validate_python(json.loads(raw)):
+            if message.content is None:
+                return None
             parts = convert_parts(message.content, pictures, find_image)
             messages.append(Message.model_validate({"role": message.role, "content": "".join(parts)}))
     except (ValueError, KeyError):
