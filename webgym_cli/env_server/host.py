@@ -112,18 +112,18 @@ class SessionHost:
     def plan_episode(self, **given: Any) -> Episode:
         """Return the episode that a client asks for by the fields of `EpisodeChoice`. Raises `UsageError`."""
         try:
-            asked = EpisodeChoice.model_validate(given)
+            choice = EpisodeChoice.model_validate(given)
         except ValidationError as error:
             raise UsageError(describe_invalid(error)) from None
-        chosen, tasks = self.find_split(asked.split)
-        seed = secrets.randbelow(_MAX_SEED) if asked.seed is None else asked.seed
-        if asked.task_id is not None:
-            wanted = hash_text(replace_surrogates(asked.task_id))
+        chosen, tasks = self.find_split(choice.split)
+        seed = secrets.randbelow(_MAX_SEED) if choice.seed is None else choice.seed
+        if choice.task_id is not None:
+            wanted = hash_text(replace_surrogates(choice.task_id))
             index = next((at for at in range(len(tasks)) if tasks.id_hash(at) == wanted), len(tasks))
         else:
-            index = seed % len(tasks) if asked.index is None else asked.index
+            index = seed % len(tasks) if choice.index is None else choice.index
         if index >= len(tasks):
-            raise UsageError(f"{chosen} has {len(tasks)} tasks, but none of {asked!r}"[:300])
+            raise UsageError(f"{chosen} has {len(tasks)} tasks, but none of {choice!r}"[:300])
         task = tasks.task(index)
         steps = find_environment(task.environment).max_steps(self.settings, task, chosen)
         name = f"{chosen}-client-{next(self._numbers):06d}"
