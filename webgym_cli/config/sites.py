@@ -59,7 +59,7 @@ class SiteSettings(ConfigSection):
     login_page: str = ""
     """Path of the page with the login form, relative to `url`."""
     account_field: str = ""
-    """Locator of the account name field."""
+    """Locator of the account name field; empty: the form asks for a password alone."""
     password_field: str = "input[type=password]"
     """Locator of the password field."""
     submit: str = ""

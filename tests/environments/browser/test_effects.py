@@ -137,6 +137,7 @@ FIELDS = {
     "nothing": ("<button aria-label=Name>b</button><script>document.querySelector('button').onclick = (e) => "
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),
+    "disabled": (FIELD + "disabled>", "new", "can't be changed"),
     "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
 }  # fmt: skip
 

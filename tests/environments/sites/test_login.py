@@ -198,7 +198,9 @@ async def test_the_doctor_tries_address_reset_and_logins(settings, mail, monkeyp
     assert "NO_SUCH is not set" in checks["login gitlab boss"].fix
 
 
-async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_two_pages(settings, monkeypatch):
+async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_two_pages_or_a_password_alone(
+    settings, monkeypatch
+):
     async def answer(request):
         if request.headers.get("Authorization") != "Basic Z2F0ZTprZXk=":
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="gate"'})
@@ -207,12 +209,12 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
             redirect = web.HTTPFound("/")
             redirect.set_cookie("sid", "1")
             raise redirect
-        field = "name=password type=password" if form else "name=name"
+        field = "name=password type=password" if form or request.path == "/alone" else "name=name"
         page = "<p>Inside" if "sid" in request.cookies else f"<form method=post><input {field}></form>"
         return web.Response(text=page, content_type="text/html")
 
     app = web.Application()
-    app.router.add_route("*", "/", answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     monkeypatch.setenv("DESK", "p")
     monkeypatch.setenv("GATE", "gate:key")
     async with LocalServer(app, 0) as server:
@@ -229,6 +231,10 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
         gate = f'browser.http_credentials={{"{server.address}": "GATE"}}'
         known = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()), gate)
         assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
+        fields |= {"account_field": "", "login_page": "/alone"}
+        alone = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()), gate)
+        LoginStore.of(alone).path(("desk",)).unlink()
+        assert await log_in_to_sites(alone, [task("desk")]) == ("desk",)
 
 
 @pytest.fixture

@@ -132,7 +132,10 @@ webgym.act = (() => {
     const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
-    if (!focused() || focused() === document.body) sliderAt(deepest(x, y))?.focus();
+    if (!focused() || focused() === document.body) {
+      if (field?.closest?.("input:disabled,textarea:disabled")) return { error: "the field can't be changed" };
+      sliderAt(field)?.focus();
+    }
     field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);

@@ -52,10 +52,11 @@ class LoginManager:
         secret = read_password(login, account)
         async with self._session(login, {}) as session:
             await self._open(session, login, site.login_page)
-            await self._fill(session, login, "account_field", account.account)
-            # The form may ask for the password on its next page.
-            if not await _locator(session.page, site.password_field).filter(visible=True).count():
-                await self._submit(session, login, "account_field")
+            if site.account_field:
+                await self._fill(session, login, "account_field", account.account)
+                # The form may ask for the password on its next page.
+                if not await _locator(session.page, site.password_field).filter(visible=True).count():
+                    await self._submit(session, login, "account_field")
             await self._fill(session, login, "password_field", secret)
             await self._submit(session, login, "password_field")
             complaint = await self._complaint(session)
