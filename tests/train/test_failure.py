@@ -37,9 +37,12 @@ def test_a_killed_rank_is_the_cause_not_the_connection_that_others_lost(tmp_path
     assert ("memory" in str(error)) == (signal == "SIGKILL")
 
 
-def test_a_rank_that_raised_is_no_killed_one(tmp_path):
+@pytest.mark.parametrize(
+    "traceback", ["To enable traceback see: https://pytorch.org/docs", "Signal 6 (SIGABRT) received by PID 23801"]
+)
+def test_a_rank_that_raised_is_no_killed_one(tmp_path, traceback):
     log = tmp_path / "train.log"
-    report = REPORT.format(other=-15, code=1, traceback="To enable traceback see: https://pytorch.org/docs")
+    report = REPORT.format(other=-15, code=1, traceback=traceback)
     log.write_text("RuntimeError: Connection closed by peer [127.0.0.1]:5\n" + report)
     error = trainer_error(1, log)
     assert type(error) is PeerLostError

@@ -13,8 +13,9 @@ from webgym_cli.jobs.process import last_lines
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
 # A launcher's messages about a failed child, which don't contain the cause.
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
-# What torchrun reports of the process that failed first, if a signal ended it. The others fail by it.
-KILLED = re.compile(r"Root Cause.*traceback : Signal \d+ \((SIG\w+)\)", re.DOTALL)
+# What torchrun reports of the process that failed first, if a signal ended it; the others then fail by it. NCCL aborts
+# (SIGABRT) where another node is lost.
+KILLED = re.compile(r"Root Cause.*traceback : Signal \d+ \((SIG(?:KILL|SEGV|BUS|ILL|FPE))\)", re.DOTALL)
 # A full disk, also as `torch.save` reports it, with positions in the file alone.
 DISK_FULL = re.compile(r"No space left on device|inline_container\.cc.*unexpected pos")
 # Prefix of our own trainer's line with the cause.
