@@ -1,7 +1,6 @@
 """A policy server of this process that does as it is told: answers, waits, fails, dies and comes back."""
 
 import asyncio
-import os
 
 from aiohttp import web
 
@@ -103,7 +102,6 @@ class Host:
 
 def balanced(*hosts, started=False, **limits):
     """Return a policy over these servers, made as a rollout makes it."""
-    os.environ["POLICY_HOST_KEY"] = KEY
     given = {"policy_timeout": 10, "policy_api_key_env_var": "POLICY_HOST_KEY", **limits}
     settings = RolloutSettings.model_validate(given)
     images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)

@@ -66,7 +66,7 @@ def main() -> None:
         fail(str(error), _find_limit(error) or error.hint or _default_hint(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(_report_interrupt())
+        sys.exit(_report_stop("interrupted", 130))
     except Terminated:
         sys.exit(_report_stop("terminated", 143))
     except OSError as error:
@@ -79,7 +79,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         sys.exit(_click_error(error))
     if code == 130:  # typer's code for KeyboardInterrupt
-        _report_interrupt()
+        _report_stop("interrupted", 130)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -105,7 +105,7 @@ def _click_error(error: Exception) -> int:
         return 1
     if explain is None:
         if type(error).__name__ == "Abort":
-            return _report_interrupt()
+            return _report_stop("interrupted", 130)
         raise error
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         error.show()  # type: ignore[attr-defined]
@@ -179,10 +179,6 @@ def _show_warning(usual: Callable[..., None], message: Warning | str, *where: An
 
 def _raise_terminated(*_: Any) -> NoReturn:
     raise Terminated
-
-
-def _report_interrupt() -> int:
-    return _report_stop("interrupted", 130)
 
 
 def _report_stop(how: str, code: int) -> int:

@@ -13,6 +13,7 @@ from webgym_cli.records.failure import FailureKind
 
 @pytest.fixture
 async def hosts(monkeypatch):
+    monkeypatch.setenv("POLICY_HOST_KEY", KEY)
     monkeypatch.setattr(balance, "RETRY_DELAY", 0.01)
     result = [Host(name) for name in "abc"]
     for host in result:

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -37,3 +39,25 @@ async def test_drivers_that_start_at_once_leave_our_environment_as_it_was(tmp_pa
     finally:
         for driver in drivers:
             await driver.stop()
+
+
+def test_a_driver_that_was_killed_leaves_no_error_that_nothing_reads():
+    code = """
+import asyncio, psutil
+from playwright.async_api import Error
+from webgym_cli.environments.browser.driver import start_driver
+
+async def main():
+    driver = await start_driver()
+    psutil.Process().children()[0].kill()
+    try:
+        await driver.request.new_context()
+    except Error as error:
+        print(error)
+    asyncio.get_running_loop().call_exception_handler({"message": "another one"})
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "closed" in done.stdout
+    assert done.stderr.splitlines() == ["another one"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from webgym_cli.util.environ import lend_variables
@@ -23,7 +23,9 @@ async def start_driver(direct: str = "", **variables: str) -> Playwright:
     """
     from playwright.async_api import async_playwright
 
-    async with _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_handle_exception)
+    async with _LOCKS.setdefault(loop, asyncio.Lock()):
         # A small young generation saves 20 MB.
         # Node.js takes loopback's brackets, and no networks.
         exempt = [entry for entry in (os.environ.get("no_proxy"), "localhost,127.0.0.1,[::1]", direct) if entry]
@@ -31,3 +33,9 @@ async def start_driver(direct: str = "", **variables: str) -> Playwright:
         variables["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()
         with lend_variables(**variables):
             return await async_playwright().start()
+
+
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # Playwright raises a driver's end in the calls, and keeps it in a future that nothing reads.
+    if "reading from the driver" not in str(context.get("exception")):
+        loop.default_exception_handler(context)
