@@ -485,3 +485,10 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
     assert (settings.browser.auth_folder, settings.venvs.train) == (str(tmp_path / "logins"), str(tmp_path / "env"))
     assert settings.rollout.file_folders == (str(tmp_path / "files"), "none")
     assert settings.sites["desk"].accounts["admin"].storage_state == str(tmp_path / "admin.json")
+
+
+def test_a_number_in_scientific_notation_is_one_in_free_settings_too(written):
+    file = written("a.yaml", "train: {extra: {adam_epsilon: 1e-6, note: '1e-6', name: e5}}\nloop: {iterations: 1e1}")
+    settings = load([file])
+    assert settings.train.extra == {"adam_epsilon": 1e-6, "note": "1e-6", "name": "e5"}
+    assert settings.loop.iterations == 10

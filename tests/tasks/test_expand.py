@@ -107,3 +107,12 @@ def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(UsageError, match=r"templates\.yaml: "):
         expand_templates(path)
+
+
+def test_a_held_out_value_is_told_from_one_that_python_takes_for_equal(tmp_path):
+    template = TEMPLATE | {"id": "a", "instruction": "Do {n}.", "extra": {}}
+    expanded = expand_templates(
+        write(tmp_path, parameters={"n": [1, 1.0]}, held_out={"n": [1.0]}, templates=[template | {"id": "{n}"}])
+    )
+    assert [[task.extra["n"] for task in tasks] for tasks in (expanded.train, expanded.test)] == [[1], [1.0]]
+    assert isinstance(expanded.train[0].extra["n"], int)

@@ -121,10 +121,10 @@ def read_file(path: Path) -> Flat:
 def _parse_yaml(text: str, path: Path) -> Any:
     import yaml  # a run's settings are JSON
 
-    from webgym_cli.util.yaml_text import load_yaml
+    from webgym_cli.util.yaml_text import load_config
 
     try:
-        return load_yaml(text)
+        return load_config(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -138,10 +138,10 @@ def _value(text: str) -> Any:
     if text.startswith("["):
         import yaml
 
-        from webgym_cli.util.yaml_text import load_yaml
+        from webgym_cli.util.yaml_text import load_config
 
         with suppress(yaml.YAMLError, ValueError, RecursionError):
-            return load_yaml(text)
+            return load_config(text)
     return text
 
 

@@ -266,13 +266,14 @@ def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[
 
 def iter_selected(run: RunDir, query: ScoringQuery, corrupt: list[str]) -> Iterator[tuple[Trajectory, list[Judgement]]]:
     """Yield the matching trajectories as stored, each with its judgements, oldest first."""
+    wanted = None if query.ids is None else frozenset(query.ids)
     for split in Split if query.split is None else (query.split,):
         for iteration in run.list_iterations(split):
             if query.iteration not in (None, iteration):
                 continue
             judgements = read_judgements(run, split, iteration, corrupt)
             for trajectory in scan_stored(run, split, iteration, corrupt):
-                if query.ids is None or trajectory.id in query.ids:
+                if wanted is None or trajectory.id in wanted:
                     yield trajectory, judgements.get(trajectory.id, [])
 
 

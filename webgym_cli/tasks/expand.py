@@ -75,6 +75,7 @@ def expand_templates(path: Path, templates: TaskTemplates | None = None) -> Expa
     given = read_templates(path) if templates is None else templates
     values = {name: _list_values(path, name, source) for name, source in given.parameters.items()}
     held_out = {name: _choose(path, name, chosen, values) for name, chosen in given.held_out.items()}
+    keys = {name: set(map(_key, chosen)) for name, chosen in held_out.items()}
     expanded, ids = ExpandedTasks(held_out=held_out), set[str]()
     used = [_list_parameters(path, template, values) for template in given.templates]
     if unused := values.keys() - set().union(*used):
@@ -89,7 +90,7 @@ def expand_templates(path: Path, templates: TaskTemplates | None = None) -> Expa
             if task.id in ids:
                 raise UsageError(f"{path}: two tasks have the id {task.id}", hint="put each parameter into the id")
             ids.add(task.id)
-            is_held_out = any(assigned[name] in held_out.get(name, ()) for name in assigned)
+            is_held_out = any(_key(assigned[name]) in keys[name] for name in keys.keys() & assigned.keys())
             (expanded.test if is_held_out else expanded.train).append(task)
     if not expanded.train:
         raise UsageError(f"{path}: held_out leaves no task for training", hint="hold out fewer values")
@@ -209,7 +210,8 @@ def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mappin
             raise UsageError(f"{path}: held_out.{name}: a share is from 0 to below 1, not {chosen:g}")
         ranked = sorted(known, key=lambda value: hashlib.sha256(f"{name}/{_key(value)}".encode()).digest())
         return ranked[: min(math.ceil(chosen * len(known)), len(known) - 1)]
-    if unknown := [value for value in chosen if value not in known]:
+    keys = set(map(_key, known))
+    if unknown := [value for value in chosen if _key(value) not in keys]:
         raise UsageError(f"{path}: held_out.{name}: {unknown[0]!r} is no value of it")
     return list(chosen)
 

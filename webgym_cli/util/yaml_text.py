@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -10,9 +11,23 @@ import yaml
 MAX_VALUES = 100_000
 
 
-def load_yaml(text: str) -> Any:
+class _ConfigLoader(yaml.SafeLoader):
+    """Reads `1e-6` as a number, as YAML 1.2 and JSON do; in YAML 1.1 a float has a point and a signed exponent."""
+
+
+_ConfigLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def load_config(text: str) -> Any:
+    """Parse the YAML text of settings, in which `1e-6` is a number; else as `load_yaml`."""
+    return load_yaml(text, _ConfigLoader)
+
+
+def load_yaml(text: str, loader_class: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """Parse a YAML text. Raises `yaml.YAMLError`, also for a key that is given twice and for too many values."""
-    loader = yaml.SafeLoader(text)
+    loader = loader_class(text)
     try:
         node = loader.get_single_node()
         if node is None:
