@@ -208,8 +208,8 @@ def test_tasks_that_differ_by_role_or_check_are_no_duplicates(file):
 
 
 def test_equal_questions_about_other_files_are_no_duplicates(file):
-    asked = {"question": "Find x.", "answer": "1", "images": ["a.png"]}
-    write(file, asked, {**asked, "images": ["b.png"]}, {**asked, "answer": "2"}, asked)
+    question = {"question": "Find x.", "answer": "1", "images": ["a.png"]}
+    write(file, question, {**question, "images": ["b.png"]}, {**question, "answer": "2"}, question)
     assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (3, 1)
     assert len({task.id for task in tasks.read((0, 1))}) == 2
     sent = {"instruction": "Send it.", "start_url": "http://a.com", "environment": "web", "upload_folder": "x"}

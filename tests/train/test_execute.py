@@ -6,19 +6,20 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
+import webgym_cli.train.execute as execution
 from tests.train.fake_checkpoints import published, weights
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import JobError, SettingsError, StoreError, VenvError
 from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
-from webgym_cli.train.execute import execute
 
 NAME = "model_20260109_000000"
 SLEEP = f"300.{os.getpid()}"
@@ -75,13 +76,21 @@ def ready(run, role, tmp_path, monkeypatch):
     events = []
 
     async def go(
-        behave="", name=NAME, digest="d0", again=False, sink=events.append, train=None, model="tiny", **algorithm
+        behave="",
+        name=NAME,
+        digest="d0",
+        again=False,
+        sink=events.append,
+        train=None,
+        model="tiny",
+        of=run,
+        **algorithm,
     ):
         monkeypatch.setenv("BEHAVE", behave)
         settings = settings_for(model, role=role, train=train, **algorithm)
         if not again:
-            prepare(run, settings, rows(tmp_path / "images", 4), name, digest)
-        return await execute(plan_training(run, settings), run, settings, new_attempt(run), sink)
+            prepare(of, settings, rows(tmp_path / "images", 4), name, digest)
+        return await execution.execute(plan_training(of, settings), of, settings, new_attempt(of), sink)
 
     go.events = events
     return go
@@ -164,6 +173,23 @@ async def test_the_time_limit(ready):
 
 def sleepers():
     return [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == ["sleep", SLEEP]]
+
+
+async def test_a_trainer_of_before_is_waited_for_behind_a_link_too(ready, run, tmp_path, monkeypatch):
+    for name in ("STOP_GRACE", "KILL_MARGIN"):
+        monkeypatch.setattr(execution, name, 0.0)
+    run.root.mkdir(parents=True, exist_ok=True)
+    linked = replace(run, root=tmp_path / "link")
+    linked.root.symlink_to(run.root, target_is_directory=True)
+    folder = linked.checkpoints / f"{NAME}.partial"
+    folder.mkdir(parents=True)
+    before = await asyncio.create_subprocess_exec("sleep", "300", cwd=folder)
+    try:
+        with pytest.raises(JobError, match=f"process {before.pid} still works there"):
+            await ready(of=linked)
+    finally:
+        before.kill()
+        await before.wait()
 
 
 async def test_cancelling_ends_the_whole_tree(ready, run):

@@ -90,7 +90,7 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
 
 async def _outlive_predecessor(plan: TrainPlan) -> None:
     """Wait until the guard of a just killed webgym has ended that webgym's trainer. Raises `JobError`."""
-    folder = str(plan.adopted or plan.folder)
+    folder = str((plan.adopted or plan.folder).resolve())  # as the system tells it
     deadline = time.monotonic() + STOP_GRACE + KILL_MARGIN
     while alive := [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == folder]:
         if time.monotonic() > deadline:

@@ -111,7 +111,10 @@ class PlainEngine:
         if {name: value.shape for name, value in state["weights"].items()} != {
             name: value.shape for name, value in self._trained.items()
         }:
-            raise TrainingError(f"{path}: holds other weights than those that are trained now")
+            raise TrainingError(
+                f"{path}: holds other weights than those that are trained now: -s train.keep_optimizer_state=false "
+                "starts with a new optimizer"
+            )
         with torch.no_grad():
             for name, value in state["weights"].items():
                 self._trained[name].copy_(value)
