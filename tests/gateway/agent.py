@@ -44,7 +44,8 @@ if mode == "hang":
     import time
 
     time.sleep(600)
-if mode == "stray":  # where an agent must not get: a private address, and its own reward
+if mode == "stray":  # where an agent must not get: a judge's key, a private address, and its own reward
+    sys.stdout.write(f"key {os.environ.get('JUDGE_KEY')}\n")
     for tried in (
         lambda: fetch(f"{os.environ['OPENAI_BASE_URL']}/models"),
         lambda: post(os.environ["OPENAI_BASE_URL"].replace("/v1", "/sessions"), {}),

@@ -31,6 +31,7 @@ from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.rollout.stage_timer import StageTimer
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.util.secrets import read_secret
 
 AGENT = Path(__file__).with_name("agent.py")
 
@@ -142,11 +143,13 @@ async def test_an_agent_gets_as_many_calls_as_its_episode_has_steps(tmp_path, mo
 
 
 @pytest.mark.browser
-async def test_an_agent_reaches_no_private_address_and_no_reward(tmp_path, model):
+async def test_an_agent_reaches_no_key_no_private_address_and_no_reward(tmp_path, model, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "judge-81TzKq")
+    assert read_secret("JUDGE_KEY") == "judge-81TzKq"
     (result,), run, _ = await roll_out(tmp_path, model, "stray")
     assert result.outcome.reward == 1
     text = (run.logs / "agents" / f"{result.id}.log").read_text()
-    assert text.split() == ["refused", "403", "refused", "404"]
+    assert text.split() == ["key", "None", "refused", "403", "refused", "404"]
 
 
 def test_a_command_that_no_shell_could_read_is_refused():

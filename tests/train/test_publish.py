@@ -141,6 +141,10 @@ def test_a_training_that_changed_nothing_is_noted(plan, tmp_path):
     ):
         log.write_text(json.dumps({"current_steps": 1, "total_steps": 1, "loss": 0.5} | line))
         assert cause in publish.check_weights(plan, weights, tmp_path)
+    critic = {"current_steps": 1, "total_steps": 2, "loss": 0.5, "lr": 1e-6, "critic/grad_norm": 2.0}
+    actor = {"current_steps": 2, "total_steps": 2, "loss": 0.0, "lr": 1e-6, "actor/grad_norm": 0.0}
+    log.write_text(f"{json.dumps(critic)}\n{json.dumps(actor)}\n")
+    assert "rewards" in publish.check_weights(plan, weights, tmp_path)
     (weights / "adapter/adapter_model.safetensors").unlink()
     tensors(base / "model.safetensors", 1.0, 2.0)
     assert "changed nothing" in publish.check_weights(plan, weights, tmp_path)

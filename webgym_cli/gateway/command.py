@@ -19,7 +19,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome, PromptSpec
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.stage_timer import EpisodeStage
-from webgym_cli.util.environ import inherited_environ
+from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.util.files import write_json
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.util.text import replace_surrogates
@@ -46,7 +46,7 @@ class AgentCommand:
         """Return the environment variables of an episode's process. `folder`: for its files, only this user's."""
         write_json(folder / _STATE, access.storage_state)
         return {
-            **inherited_environ(),
+            **environ_without_keys(),
             "AGENT_TASK": access.instruction,
             "AGENT_START_URL": access.start_url,
             "AGENT_BROWSER": str(find_chromium(self.recorder.settings.browser)),
