@@ -334,5 +334,5 @@ async def test_the_wheel_finds_what_scrolls_in_a_shadow_root_and_a_frame(session
         (frame.replace("<iframe", "<iframe sandbox"), (108, 68)),
     ):
         await show(session, tmp_path, html)
-        point = await session.evaluate(f"() => {ACT_JS}.scrollable(true)")
+        point = (await session.evaluate(f"() => {ACT_JS}.wheelAt(null, true)"))["point"]
         assert [round(side / 10) for side in point] == [round(side / 10) for side in place]

@@ -3,7 +3,7 @@
 webgym.act = (() => {
   const { bare, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { until } = webgym.waits;
-  const { hasChanged, isApart, scrollable, sizeAt, watch } = webgym.scrolls;
+  const { hasChanged, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf } = webgym.geometry;
@@ -245,7 +245,6 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, scrollable, sizeAt, isApart,
-    watch, hasChanged,
+  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, watch, hasChanged, wheelAt,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

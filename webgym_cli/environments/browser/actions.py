@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
-from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS, ActScript, locate_framed
+from webgym_cli.environments.browser.frames import OBSERVE_JS, ActScript, locate_framed
 from webgym_cli.environments.browser.keys import find_key
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import close_tab, new_tab, show_tab
@@ -26,11 +26,6 @@ AddressCheck = Callable[[str], str | None]
 # The point is None for an action without one; the executor then uses the mouse position or the focus.
 _Executor = Callable[[BrowserSession, Action, mouse.Point | None], Awaitable[str | None]]
 
-_WRONG_ELEMENT = {
-    "gone": "element {id} is no longer on the page",
-    "covered": "element {id} is covered or out of reach",
-    "silent": "the frame of element {id} does not answer",
-}
 # The policy chose the address: a page that can't be loaded is an action error, not an infrastructure failure.
 _POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
 # Overlap of the viewports before and after a scroll, in pixels.
@@ -87,10 +82,10 @@ async def locate_element(session: BrowserSession, element_id: int) -> tuple[floa
         result = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
     if "point" in result:
         return result["point"][0], result["point"][1]
-    if result["error"] == "unknown":
-        known = f"they are numbered 0 to {result['count'] - 1}" if result["count"] else "none are marked"
-        return f"there is no element {element_id}; {known}"
-    return _WRONG_ELEMENT[result["error"]].format(id=element_id)
+    if "error" in result:
+        return f"element {element_id} {result['error']}"
+    known = f"they are numbered 0 to {result['count'] - 1}" if result["count"] else "none are marked"
+    return f"there is no element {element_id}; {known}"
 
 
 async def _find_point(
@@ -130,15 +125,13 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
 
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     sideways, back = action.direction in ("left", "right"), action.direction in ("up", "left")
-    x, y = point or (
-        session.pointer if action.here else await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", not back)
-    )
     script = ActScript(session)
+    found = await script.call("wheelAt", point or (session.pointer if action.here else None), not back)
+    x, y = found["point"]
     side = session.options.width if sideways else session.options.height
     share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
     if share is None:  # a page of what scrolls there, such as a list in a dialog: nothing is passed unseen
-        width, height = (await script.call("sizeAt", (x, y), not back))["size"]
-        side = min(side, width if sideways else height)
+        side = min(side, found["size"][0 if sideways else 1])
     distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
     turned = -distance if back else distance
     await script.call("watch", (x, y))

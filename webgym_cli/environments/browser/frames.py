@@ -86,10 +86,10 @@ async def locate_framed(session: BrowserSession, document: FrameDocument, number
         async with asyncio.timeout(session.options.action_timeout):
             origin = await _find_origin(session, document)
             if origin is None:
-                return {"error": "gone"}
+                return {"error": "is no longer on the page"}
             result: dict[str, Any] = await _call(session, document, f"(id) => {OBSERVE_JS}.locate(id)", number)
     except TimeoutError:
-        return {"error": "silent"}
+        return {"error": "is in a frame that does not answer"}
     if "point" in result:
         result["point"] = [result["point"][0] + origin[0], result["point"][1] + origin[1]]
     return result

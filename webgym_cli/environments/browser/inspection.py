@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Mapping, Sequence
 
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.session import BrowserSession
@@ -13,12 +15,8 @@ _GROUP = "webgym"
 # A busy machine needs more than one. Failures are ignored: if the page was replaced or hangs, the next observation
 # fails or retries.
 _SECONDS = 3.0
-# Types of listeners that make an element a target of clicks or drags.
-_CLICKS = frozenset({"click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"})
-_DROPS = frozenset({"drop", "dragover", "dragenter"})
-_ENTRIES = frozenset({"mouseenter", "mouseover", "pointerenter", "pointerover"})
-# Number of types of listeners from which on an element is a framework's root.
-_MANY_TYPES = 30
+# Types of listeners that make an element a target of the mouse: on many pages most listeners are of others.
+_TYPES = re.compile(r"click|dblclick|drop|(mouse|pointer)(down|up|enter|over)|drag(over|enter)")
 # Maximum number of elements whose listeners are passed at a time.
 _MOST_PASSED = 3000
 
@@ -44,8 +42,7 @@ async def _adopt_roots(session: BrowserSession) -> None:
     for host in (one["value"]["objectId"] for one in listed["result"] if one["name"].isdigit()):
         node = (await send("DOM.describeNode", {"objectId": host}))["node"]
         roots = (root for root in node.get("shadowRoots", ()) if root.get("shadowRootType") == "closed")
-        nodes = [root["backendNodeId"] for root in roots]
-        await _pass_nodes(world, nodes, f"(...roots) => roots.forEach({_NAMES_JS}.adopt)")
+        await _pass_nodes(world, {root["backendNodeId"]: [] for root in roots}, f"{_NAMES_JS}.adopt")
     await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
 
 
@@ -56,36 +53,30 @@ async def _pass_listeners(session: BrowserSession, frame: str) -> None:
     send = world.channel.send
     if not world.document:
         # Of the page's world: listeners of other worlds are not told.
-        if frame:
-            own = await worlds.evaluate({"expression": "document"}, frame)
-            node = (await send("DOM.describeNode", {"objectId": own["objectId"]}))["node"]
-            remote = (await send("DOM.resolveNode", {"backendNodeId": node["backendNodeId"]}))["object"]
-        else:
-            remote = (await send("Runtime.evaluate", {"expression": "document"}))["result"]
+        own = await worlds.evaluate({"expression": "document"}, frame)
+        node = (await send("DOM.describeNode", {"objectId": own["objectId"]}))["node"]
+        remote = (await send("DOM.resolveNode", {"backendNodeId": node["backendNodeId"]}))["object"]
         world.document = str(remote["objectId"])
     request = {"objectId": world.document, "depth": -1, "pierce": True}
     types: dict[int, set[str]] = {}
     for listener in (await send("DOMDebugger.getEventListeners", request))["listeners"]:
         types.setdefault(int(listener["backendNodeId"]), set()).add(listener["type"])
-    fresh = [node for node, names in types.items() if node not in world.known and names & (_CLICKS | _DROPS | _ENTRIES)]
-    fresh = fresh[:_MOST_PASSED]
-    world.known.update(fresh)
-    roots = [node for node in fresh if len(types[node]) >= _MANY_TYPES]
-    clicked = [node for node in fresh if node not in roots and types[node] & _CLICKS]
-    zones = [node for node in fresh if node not in roots and types[node] & _DROPS]
-    entered = [node for node in fresh if node not in roots and types[node] & _ENTRIES]
-    for name, nodes in (("disregard", roots), ("hear", clicked), ("receive", zones), ("enter", entered)):
-        await _pass_nodes(world, nodes, f"(...nodes) => nodes.forEach({_KINDS_JS}.{name})")
+    fresh = [node for node in types if node not in world.known and any(map(_TYPES.fullmatch, types[node]))]
+    world.known.update(fresh[:_MOST_PASSED])
     if fresh:
+        await _pass_nodes(world, {node: sorted(types[node]) for node in fresh[:_MOST_PASSED]}, f"{_KINDS_JS}.hear")
         await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
 
 
-async def _pass_nodes(world: IsolatedWorld, nodes: list[int], function: str) -> None:
-    """Call a function with these nodes, as far as our scripts may see them."""
+async def _pass_nodes(world: IsolatedWorld, nodes: Mapping[int, Sequence[str]], function: str) -> None:
+    """Call a function with each of these nodes and its words, as far as our scripts may see them."""
     send, place = world.channel.send, {"objectGroup": _GROUP, "executionContextId": world.context}
     requests = (send("DOM.resolveNode", {"backendNodeId": node, **place}) for node in nodes)
     resolved = await asyncio.gather(*requests, return_exceptions=True)
-    objects = [one["object"].get("objectId") for one in resolved if isinstance(one, dict)]
-    if given := [{"objectId": one} for one in objects if one]:
-        call = {"functionDeclaration": function, "arguments": given, "objectId": given[0]["objectId"]}
-        await send("Runtime.callFunctionOn", call)
+    pairs = zip(resolved, nodes.values(), strict=True)
+    objects = [(one["object"].get("objectId"), words) for one, words in pairs if isinstance(one, dict)]
+    known = [(one, words) for one, words in objects if one]
+    if known:
+        each = f"(words, ...nodes) => nodes.forEach((node, at) => {function}(node, words[at]))"
+        given = [{"value": [words for _, words in known]}, *({"objectId": one} for one, _ in known)]
+        await send("Runtime.callFunctionOn", {"functionDeclaration": each, "arguments": given, "objectId": known[0][0]})

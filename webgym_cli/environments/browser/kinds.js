@@ -16,7 +16,10 @@ webgym.kinds = (() => {
   const LABELLED = "[role=dialog],[role=menu],[role=listbox],[role=tabpanel],[role=region]";
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
+  // Types of listeners: for clicks, for drops, and for the mouse that enters; from so many types on it is a framework's root.
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
+  const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
+  const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
   // For list items the listener is on the list, or on an element that contains only the list.
@@ -34,10 +37,13 @@ webgym.kinds = (() => {
     };
   };
 
-  // Note an element with click listeners, as CDP tells; disregard a framework's root, which handles the clicks on all
-  // of its descendants.
-  const hear = (node) => heard.add(node), disregard = (node) => roots.add(node), receive = (node) => zones.add(node);
-  const enter = (node) => entered.add(node);
+  // Note an element and the types of its listeners, as CDP tells. A framework's root handles the clicks on all within it.
+  const hear = (node, types) => {
+    if (types.length >= MANY_TYPES) return roots.add(node);
+    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered]]) {
+      if (types.some((type) => kind.has(type))) known.add(node);
+    }
+  };
 
   // Whether things are dropped on an element: as a target of them it is listed, whatever it contains.
   const isZone = (element) => zones.has(element) && !roots.has(element) && element !== element.ownerDocument.body;
@@ -229,5 +235,5 @@ webgym.kinds = (() => {
     return isBusy ? "busy" : "bare";
   });
 
-  return Object.freeze({ splashOf, disregard, enter, hear, interest, isZone, listens, reacts, receive, reveals, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ splashOf, hear, interest, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

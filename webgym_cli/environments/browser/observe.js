@@ -273,16 +273,16 @@ webgym.observe = (() => {
   });
 
   const locate = (id) => {
-    if (!marks[id]) return { error: "unknown", count: marks.length };
+    if (!marks[id]) return { count: marks.length };
     const { face, within } = marks[id];
-    if (!face.isConnected) return { error: "gone" };
+    if (!face.isConnected) return { error: "is no longer on the page" };
     const find = () => atOnce(() => { const box = boxOf(face); return box && pointOf(face, box, within); });
     let point = find();
     if (!point) {
       face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });
       point = find();
     }
-    return point ? { point } : { error: "covered" };
+    return point ? { point } : { error: "is covered or out of reach" };
   };
 
   const hideCaret = () => {

@@ -34,17 +34,12 @@ webgym.scrolls = (() => {
     return best || middle;
   });
 
-  // The size of what the wheel moves at a point.
-  const sizeAt = (point, down) => {
-    const there = scrollerAt(point, down);
+  // The point at which to turn the wheel (default: where a scroll without a place turns it), the size of what it moves
+  // there, and whether it moves something else than a scroll without a place does.
+  const wheelAt = (place, down) => {
+    const point = place || scrollable(down), there = scrollerAt(point, down);
     const { clientWidth, clientHeight } = there && !isOpaque(there) ? there : document.documentElement;
-    return { size: [clientWidth, clientHeight] };
-  };
-
-  // Whether the wheel at a point moves something else than a scroll without a place does.
-  const isApart = (point, down) => {
-    const there = scrollerAt(point, down);
-    return { apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
+    return { point, size: [clientWidth, clientHeight], apart: Boolean(place && there) && there !== scrollerAt(scrollable(down), down) };
   };
 
   // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
@@ -80,5 +75,5 @@ webgym.scrolls = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ hasChanged, isApart, scrollable, sizeAt, watch });
+  return Object.freeze({ hasChanged, watch, wheelAt });
 })();

@@ -42,14 +42,10 @@ webgym.waits = (() => {
 
   // Wait for at most `limit` milliseconds. For small pages, because of the pictures of their style sheets.
   const settle = async (limit) => {
-    const end = performance.now() + limit;
-    let waited = false;
     await frame();
     await frame();
-    while (performance.now() < end && moving()) {
-      waited = true;
-      await frame();
-    }
+    const waited = moving();
+    await until(() => !moving(), limit);
     const loads = stylePictures();
     if (loads.length) await Promise.race([Promise.all(loads), new Promise((done) => setTimeout(done, limit))]);
     if (loads.length || waited) {

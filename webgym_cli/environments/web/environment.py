@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import normalise_point, perform_action, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
+from webgym_cli.environments.browser.failures import OFFLINE, attempt, has_sign, reading_page
 from webgym_cli.environments.browser.har import record_har
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
@@ -114,7 +114,7 @@ class WebEnvironment(Environment):
             (await session.traffic()).mark()
             performing = perform_action(session, action, self._pool.gate.rules.refuse_url)
             error = await dialogs.until_raised(performing)
-        late, view = await self._observe(session, partial(self._settle, session))
+        late, view = await self._observe(session, partial(self._settler.settle, session))
         # The policy would take an error page for a fault of its own, and its answer would be judged.
         if (outage := self._pool.gate.find_outage(view.url)) and (
             view.url.startswith("chrome-error:") or (await session.traffic()).status == HTTPStatus.BAD_GATEWAY
@@ -183,7 +183,7 @@ class WebEnvironment(Environment):
         if refusal := self._pool.gate.rules.refuse_url(url):
             raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
         await self._open(session, url)
-        await self._settle(session)
+        await self._settler.settle(session)
         await self._check_blocked(session)
 
     async def _open(self, session: BrowserSession, url: str) -> None:
@@ -200,16 +200,13 @@ class WebEnvironment(Environment):
                 error.kind = FailureKind.START_PAGE_FAILED
             raise
 
-    async def _settle(self, session: BrowserSession) -> str | None:
-        """Wait, within limits, for the effects of an action. Returns a message if a page has not loaded by then."""
-        return await self._settler.settle(session)
-
     async def _check_blocked(self, session: BrowserSession) -> None:
         """Raise the failure for a start page's HTTP status. A blocked page gets `_CHALLENGE_SECONDS` to recover."""
         status = (await session.traffic()).status
         if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
-            await self._settler.await_navigation(session, _CHALLENGE_SECONDS)
-            await self._settle(session)
+            traffic = await session.traffic()
+            await attempt(traffic.until(lambda: traffic.navigating), _CHALLENGE_SECONDS)
+            await self._settler.settle(session)
             status = (await session.traffic()).status
         if refusal := self._refusal(session.url):
             unloaded = session.url.startswith("chrome-error:")

@@ -96,10 +96,3 @@ class PageSettler:
                 return lives, ""
             session.pages.clipboard = seen["copied"] or session.pages.clipboard
             return lives, seen["splash"] or ""
-
-    async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
-        """Wait up to `seconds` for the page to start a navigation."""
-        traffic, clock = await session.traffic(), asyncio.get_running_loop()
-        end = clock.time() + seconds
-        while not traffic.navigating and clock.time() < end:
-            await traffic.change(end - clock.time())

@@ -150,7 +150,7 @@ class WebArenaEnvironment(WebEnvironment):
         """Open a URL for the evaluation; a missing page shows the site's own error page."""
         try:
             await self._open(session, url)
-            await self._settle(session)
+            await self._settler.settle(session)
         finally:
             await self._require_answer()
 
