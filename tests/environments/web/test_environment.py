@@ -292,7 +292,8 @@ async def test_a_link_that_does_not_answer_in_time_is_told(visit: Visit, local_w
 
 UNDO = "r.innerHTML = '<button>Undo</button>'"
 LATE = {
-    "message": f"setTimeout(() => {{ {UNDO} }}, 600)",
+    "message": f"setTimeout(() => {{ {UNDO} }}, 1200)",
+    "answer": f"fetch('/slow-data').then(() => setTimeout(() => {{ {UNDO} }}, 700))",
     "second message": f"r.textContent = 'Saving'; setTimeout(() => {{ {UNDO} }}, 700)",
     "attribute": "setTimeout(() => { r.nextSibling.hidden = false }, 600)",
     "chain": f"setTimeout(() => setTimeout(() => {{ {UNDO} }}, 250), 250)",
@@ -304,6 +305,7 @@ LATE = {
 
 @pytest.mark.parametrize("case", LATE)
 async def test_what_a_click_shows_late_is_told(visit: Visit, local_web: SmallWeb, case: str):
+    local_web.odd.slow_seconds = 0.3
     local_web.pool.max_idle_wait, usual = 3.0, local_web.pool.max_idle_wait
     page = f'<button onclick="{LATE[case]}">Save</button><div id=r></div><p hidden><button>Undo</button></p>'
     local_web.odd.pages["/toast"] = f"<title>t</title>{page}<iframe id=f srcdoc='<p>x'></iframe>"

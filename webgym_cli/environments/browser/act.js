@@ -96,7 +96,6 @@ webgym.act = (() => {
   // The text of the field with the focus; null if keys go elsewhere.
   const typing = atFocus((field) => ({ text: takesText(field) ? held(field) : null }));
 
-
   const put = (field, text) => {
     // The prototype's setter: frameworks shadow the element's own one and would miss the change.
     Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, text);
@@ -123,8 +122,7 @@ webgym.act = (() => {
   });
 
   // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: select
-  // all
-  // of its text with keys first.
+  // all of its text with keys first.
   const prepare = ([x, y], text, append = false) => {
     [prepared, idle, target, planned] = [true, null, null, null];
     let field = deepest(x, y);

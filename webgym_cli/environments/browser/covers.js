@@ -28,12 +28,6 @@ webgym.covers = (() => {
     return { key, context: isContext ? key : outer.context };
   });
 
-  // Whether an element or one around it is painted below what is around it.
-  const isSunk = memo((element) => {
-    const above = aboveOf(element);
-    return Number(styleOf(element).zIndex) < 0 || Boolean(above) && isSunk(above);
-  });
-
   // A context's own content is between its negative layers and the others.
   const compare = (one, other) => {
     for (let at = 0; at < Math.max(one.length, other.length); at += 2) {
@@ -113,8 +107,6 @@ webgym.covers = (() => {
     one.top + SLACK < other.top + other.height && other.top + SLACK < one.top + one.height;
 
   const isAbove = (other, own) => {
-    // only what is sunk is below those around it
-    if (other.number < own.number && other.end >= own.number && !isSunk(own.element)) return false;
     const [layer, lower] = [layerOf(other.element), layerOf(own.element)];
     return (layer !== lower && compare(layer.key, lower.key) || other.number - own.number) > 0;
   };

@@ -102,10 +102,9 @@ webgym.frames = (() => {
   const asked = new WeakSet();
   const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
     matches(element, ":defined"); // an isolated world has no custom elements of its own
-  const mayHide = () => Array.prototype.some.call(document.querySelectorAll("body :not(form)"), mayHost);
-  const hosts = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost).slice(0, MOST_HOSTS)
-    .map((element) => asked.add(element) && element);
+  const hidden = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost);
+  const hosts = () => hidden().slice(0, MOST_HOSTS).map((element) => asked.add(element) && element);
 
   return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hitAt, hosts, innerDocument, intersect, isOpaque,
-    mayHide, numberOf, offsetOf, opaque, originOf, rectOf, through });
+    mayHide: () => hidden().length > 0, numberOf, offsetOf, opaque, originOf, rectOf, through });
 })();

@@ -12,7 +12,7 @@ webgym.html = (() => {
   // Taken before the page's scripts run, which may replace these; a form's field named "children" would shadow the
   // form's own property.
   const { getter, parentNode, rootOf, title } = webgym.names;
-  const { innerDocument, rectOf } = webgym.frames;
+  const { clip, innerDocument, offsetOf, rectOf } = webgym.frames;
   const method = (kind, name) => {
     const call = kind.prototype[name];
     return (object, ...values) => Reflect.apply(call, object, values);
@@ -29,13 +29,10 @@ webgym.html = (() => {
   const line = (text) => `${String(text ?? "").slice(0, 4 * LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`;
   const short = (text) => `${line(text).slice(0, LONGEST).toWellFormed()}`;
 
-  const inSight = (rect, at) => rect.width > 0 && rect.height > 0 &&
-    rect.left + rect.width + at.x > 0 && rect.top + rect.height + at.y > 0 && rect.left + at.x < innerWidth && rect.top + at.y < innerHeight;
-
-  const textInSight = (text, at) => {
+  const textInSight = (text) => {
     const range = document.createRange();
     range.selectNodeContents(text);
-    return Array.prototype.some.call(range.getClientRects(), (rect) => inSight(rect, at));
+    return Array.prototype.some.call(range.getClientRects(), (rect) => clip(rect, offsetOf(text)));
   };
 
   // Ancestors of listed elements are always shown.
@@ -128,18 +125,18 @@ webgym.html = (() => {
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
     const page = { listed, url: location.href, title: title() };
     if (released) return { ...page, nodes: listReleased(ids) };
-    const nodes = [], stack = [[document.documentElement, 0, { x: 0, y: 0 }]];
-    const enter = (root, depth, at) => {
-      for (const child of Array.from(childrenOf(root)).reverse()) stack.push([child, depth, at]);
+    const nodes = [], stack = [[document.documentElement, 0]];
+    const enter = (root, depth) => {
+      for (const child of Array.from(childrenOf(root)).reverse()) stack.push([child, depth]);
     };
     let budget = MOST_CHARACTERS;
     for (let visited = 0; stack.length && visited < MOST_NODES && budget > 0; visited++) {
-      const [node, depth, at] = stack.pop();
+      const [node, depth] = stack.pop();
       if (!node) continue;
       if (nodeType(node) === Node.TEXT_NODE) {
         const text = short(data(node)), holder = parentNode(node);
         const shown = text && (nodeType(holder) !== Node.ELEMENT_NODE || visible(holder, { visibilityProperty: true, opacityProperty: true }));
-        if (!shown || !textInSight(node, at)) continue;
+        if (!shown || !textInSight(node)) continue;
         nodes.push([depth, text]);
         budget -= text.length;
         continue;
@@ -148,7 +145,7 @@ webgym.html = (() => {
       const tag = localName(node), wanted = ways.has(node);
       if (!wanted && (UNSHOWN.has(tag) || attribute(node, "aria-hidden") === "true")) continue;
       if (!wanted && !visible(node) && getComputedStyle(node).display !== "contents") continue;
-      const sighted = ids.has(node) || inSight(rectOf(node), at), id = ids.get(node) ?? null;
+      const sighted = ids.has(node) || Boolean(clip(rectOf(node), offsetOf(node))), id = ids.get(node) ?? null;
       if (CLOSED.has(tag) && !sighted) continue;
       const told = sighted ? attributesOf(node, tag, id === null ? null : listed[id].box) : [];
       nodes.push([depth, tag, id, told]);
@@ -156,14 +153,9 @@ webgym.html = (() => {
       if (tag === "select") nodes.push(...optionsOf(node, depth + 1, ids));
       if (CLOSED.has(tag)) continue;
       const inner = innerDocument(node);
-      if (inner?.documentElement) {
-        const frame = rectOf(node);
-        enter(inner, depth + 1, { x: at.x + frame.left + node.clientLeft, y: at.y + frame.top + node.clientTop });
-      } else {
-        enter(node, depth + 1, at);
-        const shadow = rootOf(node);
-        if (shadow) enter(shadow, depth + 1, at);
-      }
+      const shadow = inner?.documentElement ? null : rootOf(node);
+      enter(inner?.documentElement ? inner : node, depth + 1);
+      if (shadow) enter(shadow, depth + 1);
     }
     return { ...page, nodes };
   };

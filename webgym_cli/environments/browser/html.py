@@ -116,14 +116,8 @@ def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
 
 def _write_released(fields: Sequence[Any], inner: str) -> str:
     _, tag, id_, attributes, text, _ = fields
-    tag = tag if _TAG.fullmatch(tag) else "element"
-    values: dict[str, str] = {}
-    for name, value in attributes:
-        values.setdefault(_plain(str(value)).replace(chr(34), "&quot;"), str(name))
-    written = [f'{name}="{value}"' for value, name in values.items()]
-    label = "" if id_ is None else f' id="{id_}"'
-    opening = " ".join([f"<{tag}{label}", *written])
-    return f"{opening}>{''.join(f' {part}' for part in (_plain(str(text)), inner) if part)} </{tag}>"
+    content = "".join(f" {part}" for part in (_plain(str(text)), inner) if part)
+    return f"{_open_tag(tag, id_, attributes)}{content} </{_known_tag(tag)}>"
 
 
 def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
@@ -138,7 +132,7 @@ def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
 def _join_texts(children: Iterable[_HtmlNode | str]) -> list[_HtmlNode | str]:
     """Return the children with adjacent texts merged."""
     joined: list[_HtmlNode | str] = []
-    for is_text, group in groupby(children, lambda child: isinstance(child, str)):
+    for is_text, group in groupby(children, _is_text):
         pieces = list(group)
         joined += [" ".join(map(str, pieces))] if is_text else pieces
     return joined
@@ -154,20 +148,26 @@ def _write_pieces(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
         elif isinstance(node, str):
             yield f"{_plain(node)} "
         else:
-            tag = node.tag if _TAG.fullmatch(node.tag) else "element"
-            yield f"<{tag}{''.join(_attributes(node))}> "
-            left += [(f"</{tag}>",), *reversed(node.children)]
+            yield f"{_open_tag(node.tag, node.id, node.attributes, filter(_is_text, node.children))} "
+            left += [(f"</{_known_tag(node.tag)}>",), *reversed(node.children)]
 
 
-def _attributes(node: _HtmlNode) -> Iterator[str]:
-    """Yield an element's attributes except values that repeat its text or another attribute."""
-    if node.id is not None:
-        yield f' id="{node.id}"'
-    values = {child for child in node.children if isinstance(child, str)}
-    for name, value in node.attributes:
-        if value not in values:
-            values.add(value)
-            yield f' {name}="{_plain(value).replace(chr(34), "&quot;")}"'
+def _open_tag(tag: str, id_: int | None, attributes: Iterable[Sequence[str]], told: Iterable[object] = ()) -> str:
+    """Return a start tag without the attributes whose values repeat one of the texts or another attribute."""
+    names: dict[object, str] = dict.fromkeys(told, "")
+    for name, value in attributes:
+        names.setdefault(value, name)
+    written = [f' {name}="{_plain(str(value)).replace(chr(34), "&quot;")}"' for value, name in names.items() if name]
+    label = "" if id_ is None else f' id="{id_}"'
+    return f"<{_known_tag(tag)}{label}{''.join(written)}>"
+
+
+def _known_tag(tag: str) -> str:
+    return tag if _TAG.fullmatch(tag) else "element"
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, str)
 
 
 def _plain(text: str) -> str:

@@ -228,7 +228,6 @@ webgym.names = (() => {
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther(isField ? at : at.parentElement) || before && hasOther(before)) return null;
       if (label && !label.control) return textOf(label);
-      if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
     return null;
   };
@@ -250,7 +249,7 @@ webgym.names = (() => {
 
   const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
-    const role = roleOf(element), host = treeOf(element).host;
+    const role = roleOf(element);
     // components' elements have labels, too, that the browser does not link
     const linked = () => (takes && element.id ? Array.from(treeOf(element).querySelectorAll(`label[for="${CSS.escape(element.id)}"]`)) : []);
     const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
@@ -276,13 +275,11 @@ webgym.names = (() => {
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
-      () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
       () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
-      () => isField && element.id,
       () => testIdOf(element),
       () => roleOf(element) === "generic" && classOf(element),
     ]) {

@@ -114,10 +114,6 @@ webgym.observe = (() => {
     return outer.element.contains(inner.element) && !oneLine(before.toString()) && Boolean(wordsOf(outer.element));
   };
 
-  // A drawing area; if its parts are listed, it is only their background.
-  const isSurface = (find) => find.element.localName === "svg" && !remembered(find.element) &&
-    area(find) > innerWidth * innerHeight * MOST_OF_SCREEN;
-
   const alike = (outer, inner) => {
     const text = wordsOf(inner.element);
     return same(outer.box, inner.box) || (text && [wordsOf(outer.element), nameOf(outer.element)].includes(text)) ||
@@ -156,7 +152,7 @@ webgym.observe = (() => {
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
-    if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 && outer.element.closest(CELLS) ? "inner" : "outer";
+    if (outer.sure <= 1) return inner.sure < 1 && outer.element.closest(CELLS) ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column header is more than what filters the column
@@ -164,10 +160,6 @@ webgym.observe = (() => {
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     // the words of a tree's item
     if (inner.sure < 3 && outer.sure === 3 && alike(outer, inner)) return "inner";
-    // a picture in the box that it fills
-    if (inner.sure < 3 && area(inner) * 2 > area(outer) && !wordsOf(inner.element) && !wordsOf(outer.element)) return "inner";
-    // the track of a slider, a frame without words of its own
-    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !wordsOf(outer.element)) return "outer";
     const isAlike = alike(outer, inner);
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;

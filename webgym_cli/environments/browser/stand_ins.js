@@ -1,8 +1,9 @@
 // Runs in a page's own world before its scripts. It replaces functions that fail under automation: the pickers of files
 // and folders, which are cancelled, by a file input or a download; and writing to the clipboard, which is denied, by a copy that our scripts hear.
-// It also tells our scripts of the timers that an input starts: what they change belongs to the action.
+// It also tells our scripts of the timers that an input starts, or the answer to its request: what they change belongs to
+// the action.
 (() => {
-  const SOON_MS = 100, LATE_MS = 1000;
+  const SOON_MS = 100, LATE_MS = 1500;
   const { CustomEvent, DOMException, Number } = window, { apply } = Reflect, now = performance.now.bind(performance);
   // The page's scripts may replace methods later, and its forms shadow those of the document.
   const keep = (kind, name) => {
@@ -11,7 +12,8 @@
   };
   const listen = keep(EventTarget, "addEventListener"), unlisten = keep(EventTarget, "removeEventListener");
   const dispatch = keep(EventTarget, "dispatchEvent"), exec = keep(Document, "execCommand"), make = keep(Document, "createElement");
-  let view = window, acted = -Infinity, allowed = 0;
+  const entriesOf = keep(PerformanceObserverEntryList, "getEntries");
+  let view = window, acted = -Infinity, allowed = Infinity, begun = 0, end = 0;
   while (view.frameElement) view = view.parent;
   const { document } = window, top = view.document;
   for (const type of ["pointerover", "pointerdown", "pointerup", "click", "keydown", "input", "change", "drop"]) {
@@ -21,6 +23,7 @@
   }
   window.setTimeout = new Proxy(window.setTimeout, { apply: (target, self, given) => {
     const call = given[0], delay = given[1];
+    if (delay > SOON_MS && delay <= LATE_MS) [begun, end] = [now(), now() + delay];
     const isLate = delay > SOON_MS && now() - acted < SOON_MS && now() + delay <= allowed + SOON_MS;
     if (!isLate || typeof call !== "function") return apply(target, self, given);
     dispatch(top, new CustomEvent("webgym-timer", { detail: Number(delay) }));
@@ -30,6 +33,15 @@
     };
     return apply(target, self, given);
   } });
+
+  new PerformanceObserver((list) => {
+    for (const { initiatorType, startTime, responseEnd } of entriesOf(list)) {
+      const isRequest = initiatorType === "fetch" || initiatorType === "xmlhttprequest";
+      const isOwn = isRequest && startTime >= allowed - LATE_MS && startTime <= allowed;
+      const starts = isOwn && begun > startTime && begun - responseEnd < SOON_MS;
+      if (starts) dispatch(top, new CustomEvent("webgym-timer", { detail: end - now() }));
+    }
+  }).observe({ type: "resource" });
 
   const refuse = (message) => new DOMException(message, "NotAllowedError");
   const granted = async () => "granted";
