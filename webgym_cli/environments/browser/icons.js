@@ -26,7 +26,9 @@ webgym.icons = (() => {
         (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
       if (told) return told.replace(/[-_]+/g, " ");
     }
-    const place = parts.map((part) => (part.getAttribute("class") || "").match(/([\w-]{2,})-icon(?:\s|$)/)?.[1]).find(Boolean);
+    const classes = parts.map((part) => part.getAttribute("class") || "");
+    const place = classes.map((names) => names.match(/([\w-]{2,})-icon(?:\s|$)/)?.[1]).find(Boolean) ||
+      classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
     return (place || "").replace(/[-_]+/g, " ");
   };
 

@@ -53,9 +53,12 @@ async def _pass_listeners(session: BrowserSession, frame: str) -> None:
     send = world.channel.send
     if not world.document:
         # Of the page's world: listeners of other worlds are not told.
-        own = await worlds.evaluate({"expression": "document"}, frame)
-        node = (await send("DOM.describeNode", {"objectId": own["objectId"]}))["node"]
-        remote = (await send("DOM.resolveNode", {"backendNodeId": node["backendNodeId"]}))["object"]
+        if frame:
+            own = await worlds.evaluate({"expression": "document"}, frame)
+            node = (await send("DOM.describeNode", {"objectId": own["objectId"]}))["node"]
+            remote = (await send("DOM.resolveNode", {"backendNodeId": node["backendNodeId"]}))["object"]
+        else:
+            remote = (await send("Runtime.evaluate", {"expression": "document"}))["result"]
         world.document = str(remote["objectId"])
     request = {"objectId": world.document, "depth": -1, "pierce": True}
     types: dict[int, set[str]] = {}
