@@ -126,12 +126,12 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     sideways, back = action.direction in ("left", "right"), action.direction in ("up", "left")
     script = ActScript(session)
-    found = await script.call("wheelAt", point or (session.pointer if action.here else None), not back)
-    x, y = found["point"]
+    target = await script.call("wheelAt", point or (session.pointer if action.here else None), not back)
+    x, y = target["point"]
     side = session.options.width if sideways else session.options.height
     share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
     if share is None:  # a page of what scrolls there, such as a list in a dialog: nothing is passed unseen
-        side = min(side, found["size"][0 if sideways else 1])
+        side = min(side, target["size"][0 if sideways else 1])
     distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
     turned = -distance if back else distance
     await script.call("watch", (x, y))

@@ -152,9 +152,9 @@ def _write_pieces(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
             left += [(f"</{_known_tag(node.tag)}>",), *reversed(node.children)]
 
 
-def _open_tag(tag: str, id_: int | None, attributes: Iterable[Sequence[str]], told: Iterable[object] = ()) -> str:
+def _open_tag(tag: str, id_: int | None, attributes: Iterable[Sequence[str]], texts: Iterable[object] = ()) -> str:
     """Return a start tag without the attributes whose values repeat one of the texts or another attribute."""
-    names: dict[object, str] = dict.fromkeys(told, "")
+    names: dict[object, str] = dict.fromkeys(texts, "")
     for name, value in attributes:
         names.setdefault(value, name)
     written = [f' {name}="{_plain(str(value)).replace(chr(34), "&quot;")}"' for value, name in names.items() if name]
