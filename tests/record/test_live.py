@@ -150,6 +150,7 @@ PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank
 <label>Name <input name=name value=Ann></label><label>Note <textarea name=note></textarea></label>
 <label>Day <input type=date name=day></label>
 <label>Picture <input type=file name=file></label><label>Paper <input type=file name=paper></label>
+<label>Street <input onchange="this.form.style.paddingTop = '60px'"></label>
 <label>Gift <input type=checkbox name=gift></label>
 <label>City <input name=city list=cities></label><datalist id=cities><option>Rome</datalist>
 <div style="height: 60px; overflow: auto"><button type=button>First</button><p style="height: 400px"></p>
@@ -210,7 +211,7 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.view.keyboard.insert_text("a")  # as an input method does
         await person.settled()
         await person.press("Control+a", "Control+c")
-        await person.press("Tab")  # of use only as the last action
+        await person.press("Tab")  # of use as the last action, or where it changes the page
         assert [action.split()[0] for action in await person.shown()] == ["select_option", "type", "key"]
         await person.type("one")
         await person.press("Enter", "Control+v")
@@ -220,6 +221,9 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.button("cat.png")
         await person.view.evaluate(DROP, [*await person.point("Paper"), "cat.png"])
         await person.settled()
+        await person.click("Street")
+        await person.type("High")
+        await person.press("Tab")  # moves what comes after it, which a click would miss
         await person.click("Gift", "checkbox")
         await person.click("City")  # its popup is not in the picture
         await person.button("Rome")
@@ -235,11 +239,11 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.button("Done")
         assert await job == 1
     inner = ["click", "type", "scroll", "click"]
-    files = ["upload_file", "upload_file", "click"]
+    files = ["upload_file", "upload_file", "type", "key", "click"]
     assert names == ["select_option", "type", "type", "type", *files, *inner, "scroll", "click"]
     (kept,) = stored(run)
     assert [step.action.text for step in kept.steps if step.action.name == "type"] == [
-        *("Anna", "one\nAnna", "2027-03-04", "Rome")
+        *("Anna", "one\nAnna", "2027-03-04", "High", "Rome")
     ]
     assert kept.final.title == "Ordered"
     with pytest.raises(UsageError, match="has a demonstration"):

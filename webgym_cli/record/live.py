@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from webgym_cli.agent.forms.tools import describe_action
@@ -38,6 +39,8 @@ class LiveTask:
         """What the person has to choose next: an option of a list, or a file."""
         self._environment, self._seed, self._settings = environment, seed, settings
         self._writer, self._lock = ActionWriter(settings), asyncio.Lock()
+        self._has_moved = False
+        """Whether the last Tab changed what is on the page, or where."""
 
     async def open(self) -> None:
         """Open the start page in a fresh context."""
@@ -91,7 +94,7 @@ class LiveTask:
     async def _act(self, action: Action) -> None:
         session, seen = self._environment.session, await list_seen(self._environment.session)
         if action.name is ActionName.KEY or action.here:
-            await self._press(action, next((one for one in seen if "focused" in one.states), None))
+            await self._press(action, seen)
             return
         points = [point and self._find_pixels(point) for point in (action.coordinate, action.to_coordinate)]
         if action.name is ActionName.CLICK and action.button is None and points[0]:
@@ -113,8 +116,9 @@ class LiveTask:
             self.choices = {"name": "upload_file", "options": files, "coordinate": action.coordinate}
             self.message = "" if files else f"the task has no files (its field {UPLOADS})"
 
-    async def _press(self, action: Action, focused: Element | None) -> None:
+    async def _press(self, action: Action, seen: Sequence[Element]) -> None:
         """Execute keys. What they change in a field is recorded as one text."""
+        focused = next((one for one in seen if "focused" in one.states), None)
         key = action.keys[-1] if action.keys else action.text
         before = await self._read_field()
         if key == "Tab":
@@ -122,6 +126,8 @@ class LiveTask:
                 await self._perform(action)  # it ends an entry, as the next action on an element does
             except LookupError:  # the action set has no keys
                 await self._step(action)
+            # A click would end the entry too, but miss what then moves away from the pointer.
+            self._has_moved = _list_places(await list_seen(self._environment.session)) != _list_places(seen)
         elif focused and before is not None and (action.name is ActionName.TYPE or key in _EDITS):
             if await self._edit(action, focused) and (after := await self._read_field()) not in (None, before):
                 self._record_text(focused, str(after))
@@ -173,7 +179,8 @@ class LiveTask:
         return result
 
     def _drop_tab(self) -> None:
-        if self.actions and (self.actions[-1].action.keys or ("",))[-1] == "Tab":
+        """Drop a last Tab, which the next action on an element makes superfluous, unless it moved the page."""
+        if self.actions and (self.actions[-1].action.keys or ("",))[-1] == "Tab" and not self._has_moved:
             self.actions.pop()
 
     async def _step(self, action: Action) -> EnvironmentStep | None:
@@ -200,6 +207,10 @@ class LiveTask:
     def _size(self) -> tuple[int, int]:
         options = self._environment.session.options
         return options.width, options.height
+
+
+def _list_places(seen: Sequence[Element]) -> list[tuple[object, ...]]:
+    return [(one.role, one.name, one.box) for one in seen]
 
 
 def _find_centre(element: Element) -> Place:

@@ -139,6 +139,21 @@ def test_a_missing_element_is_reported_with_those_that_are_there_the_most_alike_
         act(episode, shown)
 
 
+def test_of_elements_that_are_alike_the_expert_names_one_by_its_number():
+    def work(page):
+        yield page.click("Edit", "link", nth=1)
+        yield page.type("Stock", "7", nth=2)
+
+    names = [("link", "Edit"), ("textbox", "Stock")] * 2
+    rows = [Element(id=at, role=role, name=name, box=(0, 0, 9, 9)) for at, (role, name) in enumerate(names)]
+    episode = run(work)
+    assert act(episode, rows).element_id == 2
+    for _ in range(4):
+        act(episode, rows)
+    with pytest.raises(BoundaryError, match="'Stock' as number 2, of 2 in sight"):
+        act(episode, rows)
+
+
 def test_a_refused_action_is_raised_where_it_was_yielded():
     def work(page):
         try:
