@@ -1,9 +1,12 @@
 """What all tests share."""
 
+import contextlib
 import functools
+import importlib
 import os
 import signal
 import ssl
+from pathlib import Path
 
 import hypothesis.internal.observability  # noqa: F401  its plugin imports it last, when Python 3.11 may refuse to
 import pytest
@@ -65,6 +68,18 @@ def pytest_configure(config):
         from tests.shares import Stopwatch
 
         config.pluginmanager.register(Stopwatch())
+
+
+def pytest_collection(session):
+    """Let each of `make test`'s processes import the files from another one on: what one compiles the others read."""
+    worker, folder = getattr(session.config, "workerinput", None), Path(__file__).parent
+    if worker is None or [Path(name).absolute() for name in session.config.args] != [folder]:
+        return
+    files = sorted(file.relative_to(folder.parent).with_suffix("") for file in folder.rglob("test_*.py"))
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for file in files[first:] + files[:first]:
+        with contextlib.suppress(pytest.skip.Exception):  # of the whole file: its collection tells that
+            importlib.import_module(".".join(file.parts))
 
 
 @pytest.hookimpl(optionalhook=True)
