@@ -47,6 +47,7 @@ def own_state(tmp_path_factory):
 def clean_environment(monkeypatch):
     """No setting of the person who runs the tests reaches them, and no key of another test."""
     monkeypatch.setattr("webgym_cli.util.secrets._forms", {})
+    monkeypatch.setattr("webgym_cli.util.secrets._variables", set())
     for name in list(os.environ):
         if name.startswith("WEBGYM_") and name != "WEBGYM_HOME":
             monkeypatch.delenv(name)
