@@ -39,12 +39,13 @@ def run(tmp_path):
 def generation(run, tmp_path, server):
     """Make a command at work on the run, one request at a time and about the shop alone."""
 
-    def make(*overrides, file="asked.jsonl", sink=lambda event: None, values=None):
+    def make(*overrides, file="asked.jsonl", sink=lambda event: None, values=None, on_request=print):
         texts = ["generate.retries=0", "generate.concurrency=1", "generate.requests_per_site=1", "orm.retries=0"]
         settings = load(overrides=[*texts, f"generate.base_url={server.base_url}", *overrides], run_config=run.config)
         with open_index(run) as index:
             plan = plan_generation(run, settings, index, has_critic=values is not None)
-        return TaskGeneration(plan, settings.generate, settings.orm, AnswerJournal(tmp_path / file), sink, values)
+        journal = AnswerJournal(tmp_path / file)
+        return TaskGeneration(plan, settings.generate, settings.orm, journal, sink, values, on_request)
 
     return make
 
@@ -182,9 +183,11 @@ async def test_what_was_answered_before_an_end_is_not_asked_again(generation, se
 
 async def test_a_server_that_is_down_ends_it(generation, server):
     server.script(DOWN, DOWN, job="generate")
+    spent = []
     with pytest.raises(WebGymError, match="2 answers in a row can't be used") as error:
-        await generation().execute()
+        await generation(on_request=spent.append).execute()
     assert "what was answered stays" in error.value.hint
+    assert [request.calls for request in spent] == [1, 1]
 
 
 async def test_no_further_round_once_as_many_as_wanted_are_kept(generation, server):

@@ -8,7 +8,7 @@ import pytest
 
 from webgym_cli.config.cost import CostSettings
 from webgym_cli.evaluate.record import build_record
-from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult
+from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.usage import TokenUsage
@@ -27,9 +27,8 @@ def results(tasks=TASKS, **changes):
                 id=f"{name}{repeat}", split=Split.TEST, iteration=0, task=task, seed=1, max_steps=9, repeat=repeat
             )
             failure = {B: "site_blocked", F: "browser_crashed"}.get(end, "")
-            episode_results.append(
-                EpisodeResult(episode, end, failure=failure, steps=repeat + 1, seconds=2.0, **changes)
-            )
+            spent = EpisodeSpending(steps=repeat + 1, seconds=2.0, **changes)
+            episode_results.append(EpisodeResult(episode, end, failure=failure, steps=repeat + 1, spent=spent))
     return episode_results
 
 

@@ -98,6 +98,7 @@ async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     episode = attempts[0].episode
     assert [attempt.id for attempt in attempts] == [episode, f"{episode}.1", f"{episode}.2"]
     assert attempts[0].outcome.failure_detail == "t1 failed"
+    assert [len(attempt.steps) for attempt in attempts] == [1, 1, 2], "what the policy answered is kept"
     assert [environment.closed for environment in world.pool.environments] == [1] * 6
     assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (4, 1.0, 0)
     assert summary["failures"] == {"browser_crashed": 2}
@@ -301,7 +302,7 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
         await task
     assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.CANCELLED}
     assert len(world.stored) == 2  # as many as ran at once
-    assert max(len(trajectory.steps) for trajectory in world.stored) == 1
+    assert max(len(trajectory.steps) for trajectory in world.stored) == 2  # the last one was cut off
     assert all(trajectory.outcome.reward is None for trajectory in world.stored)
     assert all(environment.closed == 1 for environment in world.pool.environments)
     plan = world.plan(3)

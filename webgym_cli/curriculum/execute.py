@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat
+from webgym_cli.agent.client.chat import ChatClient, ChatError, RecordT, ReplyFormat
 from webgym_cli.agent.prompts.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
@@ -39,6 +40,14 @@ Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[Sequence[float]]
 
 
 @dataclass(slots=True)
+class GeneratorRequest:
+    """What one request to the generator took, retries included."""
+
+    calls: int = 0
+    tokens: TokenUsage = field(default_factory=TokenUsage)
+
+
+@dataclass(slots=True)
 class TaskGeneration:
     """One execution of `webgym tasks generate`."""
 
@@ -51,10 +60,10 @@ class TaskGeneration:
     sink: EventSink
     values: Values | None = None
     """The policy's own critic, if the plan uses it."""
+    on_request: Callable[[GeneratorRequest], None] = lambda request: None
+    """Called after each request to the generator, answered or not."""
     calls: int = 0
     """Number of requests, including retries."""
-    tokens: TokenUsage = field(default_factory=TokenUsage)
-    """Tokens of the requests that were answered."""
     asked: int = 0
     """Requests for new tasks sent by this command; answers of others were already stored."""
     unanswered: int = 0
@@ -104,7 +113,6 @@ class TaskGeneration:
             "asked": self.asked,
             "unanswered": self.unanswered,
             "calls": self.calls,
-            "tokens": self.tokens.model_dump(),
             "critic": self.plan.critic,
             "model": self.settings.model,
             "seconds": round(time.monotonic() - began, 2),
@@ -144,9 +152,8 @@ class TaskGeneration:
         if self.journal.get(self._key(request)) is not None:
             return ""
         self.asked += 1
-        model = self.settings.model
         try:
-            answer = await self._chat.ask(self._build_chat(request), _TASKS, self, model=model)
+            answer = await self._ask(self._build_chat(request), _TASKS)
         except ChatError as error:
             self.unanswered += 1
             self._emit_progress(request, str(error))
@@ -154,6 +161,19 @@ class TaskGeneration:
         self.journal.put(StoredAnswer(key=self._key(request), tasks=answer.tasks))
         self._emit_progress(request, "")
         return ""
+
+    async def _ask(
+        self,
+        chat: Sequence[Mapping[str, Any]],
+        form: ReplyFormat[RecordT],
+        sampling: Mapping[str, Any] = MappingProxyType({}),
+    ) -> RecordT:
+        request = GeneratorRequest()
+        try:
+            return await self._chat.ask(chat, form, request, model=self.settings.model, sampling=sampling)
+        finally:
+            self.calls += request.calls
+            self.on_request(request)
 
     def _build_candidates(self, request: SeedRequest) -> Iterator[TaskCandidate]:
         answer = self.journal.get(self._key(request))
@@ -188,9 +208,8 @@ class TaskGeneration:
         chat = build_feasibility_chat(candidate.task, candidate.request.group.site)
         key = compute_key("feasible", self.settings.model, chat)
         if (answer := self.journal.get(key)) is None:
-            model, sampling = self.settings.model, {"temperature": 0.0}
             try:
-                reply = await self._chat.ask(chat, _FEASIBLE, self, model=model, sampling=sampling)
+                reply = await self._ask(chat, _FEASIBLE, {"temperature": 0.0})
                 answer = StoredAnswer(key=key, feasible=reply.yes, reason=reply.reason)
             except ChatError as error:
                 if error.unavailable:

@@ -11,9 +11,8 @@ from statistics import fmean, stdev
 from typing import Any, TypedDict
 
 from webgym_cli.config.cost import CostSettings, share_cost
-from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult
+from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
 from webgym_cli.records.statistics import pass_at_k, wilson
-from webgym_cli.records.usage import TokenUsage
 
 # Version of the record's form.
 SCHEMA = 1
@@ -55,7 +54,7 @@ def build_record(conditions: Mapping[str, Any], results: Sequence[EpisodeResult]
         "schema": SCHEMA,
         "conditions": dict(conditions),
         **count_results(results),
-        "judged": sum(one.judge_calls > 0 for one in results),  # the environment scored the others itself
+        "judged": sum(one.spent.judge_calls > 0 for one in results),  # the environment scored the others itself
         "failures": dict(sorted(Counter(one.failure for one in results if one.failure).items())),
         "pass_at_k": _compute_pass_rates(results),
         "by_site": _count_by(results, lambda one: one.site),
@@ -137,23 +136,22 @@ def _describe_case(case: Sequence[EpisodeResult]) -> dict[str, Any]:
 
 
 def _sum_spent(conditions: Mapping[str, Any], results: Sequence[EpisodeResult], cost: CostSettings) -> dict[str, Any]:
-    """Return steps, time, tokens and cost. Times are those that were stored with the episodes."""
-    policy = sum((one.policy_tokens for one in results), TokenUsage())
-    judge = sum((one.judge_tokens for one in results), TokenUsage())
+    """Return steps, time, tokens and cost of all attempts. Times are those that were stored with the episodes."""
+    spent = sum((one.spent for one in results), EpisodeSpending())
     models = {*conditions["judge"]["models"].values()} if conditions["judge"] else set[str]()
     costs = {
-        "policy_cost": cost.price((conditions["policy"]["model"],), policy),
-        "judge_cost": cost.price(models if len(models) == 1 else (), judge),  # tokens are not counted by model
+        "policy_cost": cost.price((conditions["policy"]["model"],), spent.policy_tokens),
+        "judge_cost": cost.price(models if len(models) == 1 else (), spent.judge_tokens),  # tokens are not counted by model
     }
-    steps, successes = sum(one.steps for one in results), sum(one.end is EpisodeEnd.SUCCESS for one in results)
+    successes = sum(one.end is EpisodeEnd.SUCCESS for one in results)
     seconds = ("seconds", "policy_seconds", "environment_seconds", "judge_seconds")
     rolled = [one for one in results if one.end in VALID]
     return {
-        "steps": steps,
+        "steps": spent.steps,
         "mean_steps": round(fmean(one.steps for one in rolled), 3) if rolled else None,
-        **{name: round(sum(getattr(one, name) for one in results), 3) for name in seconds},
-        "judge_calls": sum(one.judge_calls for one in results),
-        "policy_tokens": policy.model_dump(),
-        "judge_tokens": judge.model_dump(),
-        **share_cost(costs, steps, len(results), successes),
+        **{name: round(getattr(spent, name), 3) for name in seconds},
+        "judge_calls": spent.judge_calls,
+        "policy_tokens": spent.policy_tokens.model_dump(),
+        "judge_tokens": spent.judge_tokens.model_dump(),
+        **share_cost(costs, spent.steps, len(results), successes),
     }

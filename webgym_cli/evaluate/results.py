@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, is_rolled_out
-from webgym_cli.records.judgement import Judgement, with_verdict
+from webgym_cli.records.judgement import Judgement, newest_judgement, with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.records.usage import TokenUsage, count_tokens
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
@@ -34,6 +34,24 @@ class EpisodeEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeSpending:
+    """What the attempts of one or more episodes took."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    policy_seconds: float = 0.0
+    environment_seconds: float = 0.0
+    judge_seconds: float = 0.0
+    judge_calls: int = 0
+    policy_tokens: TokenUsage = field(default_factory=TokenUsage)
+    judge_tokens: TokenUsage = field(default_factory=TokenUsage)
+
+    def __add__(self, other: EpisodeSpending) -> EpisodeSpending:
+        names = [one.name for one in fields(self)]
+        return EpisodeSpending(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeResult:
     """The result of one planned episode, by its last attempt."""
 
@@ -46,13 +64,9 @@ class EpisodeResult:
     unavailable: bool = False
     """Whether the judge was down, so that this is no result yet."""
     steps: int = 0
-    seconds: float = 0.0
-    policy_seconds: float = 0.0
-    environment_seconds: float = 0.0
-    judge_seconds: float = 0.0
-    judge_calls: int = 0
-    policy_tokens: TokenUsage = field(default_factory=TokenUsage)
-    judge_tokens: TokenUsage = field(default_factory=TokenUsage)
+    """Of the attempt that counts."""
+    spent: EpisodeSpending = field(default_factory=EpisodeSpending)
+    """By all attempts."""
 
     @property
     def site(self) -> str:
@@ -60,19 +74,27 @@ class EpisodeResult:
         return site_of(self.episode.task.start_url) or self.episode.task.environment
 
 
+_NOTHING = EpisodeSpending()
+
+
 def read_results(run: RunDir, judge: str) -> list[EpisodeResult]:
     """Return the result of each planned episode, in the plan's order. `judge`: settings digest of the counted judge."""
     finals: dict[str, EpisodeResult] = {}
+    spent: dict[str, EpisodeSpending] = {}
     last: dict[str, tuple[bool, int]] = {}
     planned = read_plan(run, Split.TEST, 0)
     by_id = {episode.id: episode for episode in planned}
     for trajectory, judgements in _read_judged(run, judge):
+        spent[trajectory.episode] = _sum_spending(trajectory, judgements) + spent.get(trajectory.episode, _NOTHING)
         # an attempt that was rolled out counts; without one the newest failure does
         rank = is_rolled_out(trajectory.outcome.failure), trajectory.attempt
         if trajectory.episode in by_id and rank >= last.get(trajectory.episode, (False, -1)):
             last[trajectory.episode] = rank
-            finals[trajectory.episode] = _read_result(by_id[trajectory.episode], trajectory, judgements)
-    return [finals.get(episode.id, EpisodeResult(episode, EpisodeEnd.PENDING)) for episode in planned]
+            finals[trajectory.episode] = _read_result(
+                by_id[trajectory.episode], trajectory, newest_judgement(judgements, "judge")
+            )
+    results = (finals.get(episode.id, EpisodeResult(episode, EpisodeEnd.PENDING)) for episode in planned)
+    return [replace(one, spent=spent.get(one.episode.id, _NOTHING)) for one in results]
 
 
 def _read_judged(run: RunDir, judge: str) -> Iterator[tuple[Trajectory, list[Judgement]]]:
@@ -83,8 +105,20 @@ def _read_judged(run: RunDir, judge: str) -> Iterator[tuple[Trajectory, list[Jud
         yield trajectory, mine
 
 
-def _read_result(episode: Episode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> EpisodeResult:
-    newest = judgements[-1] if judgements else None
+def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> EpisodeSpending:
+    return EpisodeSpending(
+        steps=len(trajectory.steps),
+        seconds=trajectory.seconds,
+        policy_seconds=sum(step.policy_seconds for step in trajectory.steps),
+        environment_seconds=sum(step.environment_seconds for step in trajectory.steps),
+        judge_seconds=sum(one.seconds for one in judgements),
+        judge_calls=sum(one.calls for one in judgements),
+        policy_tokens=trajectory.tokens,
+        judge_tokens=sum((one.tokens for one in judgements), TokenUsage()),
+    )
+
+
+def _read_result(episode: Episode, trajectory: Trajectory, newest: Judgement | None) -> EpisodeResult:
     outcome = with_verdict(trajectory, newest).outcome if newest else trajectory.outcome
     return EpisodeResult(
         episode=episode,
@@ -93,13 +127,6 @@ def _read_result(episode: Episode, trajectory: Trajectory, judgements: Sequence[
         failure=outcome.failure or "",
         unavailable=outcome.failure is FailureKind.JUDGE_FAILED and newest is not None and newest.unavailable,
         steps=len(trajectory.steps),
-        seconds=trajectory.seconds,
-        policy_seconds=sum(step.policy_seconds for step in trajectory.steps),
-        environment_seconds=sum(step.environment_seconds for step in trajectory.steps),
-        judge_seconds=sum(one.seconds for one in judgements),
-        judge_calls=sum(one.calls for one in judgements),
-        policy_tokens=count_tokens(trajectory.steps),
-        judge_tokens=sum((one.tokens for one in judgements), TokenUsage()),
     )
 
 

@@ -88,7 +88,7 @@ class CommandEpisode(EpisodeRun):
                 gave_up = 0 < code < _KILLED and session.ends_unusable
             finally:
                 self.command.recorder.dismiss(session)
-                self.steps = list(session.steps())
+                self.steps, self.other_tokens = list(session.steps()), session.other_tokens
             answer = _read_answer(folder / _ANSWER)
         if session.exhausted:
             return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())

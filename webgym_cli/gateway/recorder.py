@@ -235,6 +235,7 @@ class Recorder:
                 prompt=self.build_spec(session),
                 sampling=self.agent.sampling(greedy=episode.greedy),
                 steps=session.steps(),
+                other_tokens=session.other_tokens,
                 outcome=outcome.to_storable(),
                 started_at=session.opened_at,
                 seconds=round(session.age, 3),

@@ -21,6 +21,7 @@ from webgym_cli.records.base import Moment, Record, moment_of
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Step
+from webgym_cli.records.usage import TokenUsage, count_tokens
 from webgym_cli.store.run import now
 from webgym_cli.util.files import append_lines, read_lines
 
@@ -105,8 +106,16 @@ class Session:
 
     def steps(self) -> tuple[Step, ...]:
         """Return the policy's steps, without the calls of helpers and those that were abandoned."""
-        kept = [call.step for call in self.calls if not call.helper and call.number not in self.abandoned]
+        kept = [call.step for call in self.calls if self._is_step(call)]
         return tuple(step.model_copy(update={"index": number}) for number, step in enumerate(kept))
+
+    @property
+    def other_tokens(self) -> TokenUsage:
+        """Tokens of the answers that are no steps."""
+        return count_tokens(call.step for call in self.calls if not self._is_step(call))
+
+    def _is_step(self, call: GatewayCall) -> bool:
+        return not call.helper and call.number not in self.abandoned
 
     def count(self) -> dict[str, int]:
         """Return the number of calls by what becomes of them."""

@@ -57,10 +57,15 @@ class Budget:
             self._running[work] -= 1
             self._changed.set()
 
-    def charge(self, work: Work, tokens: TokenUsage, models: Collection[str], calls: int = 0) -> None:
-        """Count what a piece of work took. `models`: the names under which its model may have a price."""
+    def add(self, tokens: TokenUsage, models: Collection[str]) -> float:
+        """Count tokens of requests that are not held back, and return their cost."""
         cost = self.cost.price(models, tokens) or 0.0
         self.spent += cost
+        return cost
+
+    def charge(self, work: Work, tokens: TokenUsage, models: Collection[str], calls: int = 0) -> None:
+        """Count what a piece of work took. `models`: the names under which its model may have a price."""
+        cost = self.add(tokens, models)
         self._largest_cost[work] = max(cost, self._largest_cost.get(work, 0.0))
         if work is Work.JUDGEMENT:
             self.judge_calls += calls

@@ -12,7 +12,7 @@ from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
-from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
+from webgym_cli.curriculum.execute import GeneratorRequest, TaskGeneration, format_generation_summary
 from webgym_cli.curriculum.filters import TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.paraphrase import Paraphrasing
@@ -25,6 +25,7 @@ from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.metrics import append_event
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tasks.expand import TaskTemplates
 from webgym_cli.train.policy_gradient.critic_scoring import CriticState, outcome_critic, success_probabilities
@@ -53,7 +54,14 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
 
     Raises `WebGymError` if no task is accepted, and the errors of `TaskGeneration`.
     """
-    run, sink = context.run, context.sink
+    run, sink, budget = context.run, context.sink, context.budget
+
+    def store(request: GeneratorRequest) -> None:  # at once: a command that is killed has paid for it
+        model, tokens = context.settings.generate.model, request.tokens
+        budget.add(tokens, (model,))
+        facts = {"model": model, "calls": request.calls, "tokens": tokens.model_dump()}
+        append_event(run, make_event("generator_tokens", **facts))
+
     with open_index(run, progress=sink) as index:
         plan = plan_generation(run, context.settings, index, has_critic=outcome_critic(run) is not None)
     facts: dict[str, Any] = plan.to_json()
@@ -63,7 +71,7 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
     needed = plan.critic == "orm"
     async with open_scripted(context.settings.generate) as how, reachable_orm(context, needed=needed) as orm:
         values = partial(_values, context) if plan.critic == "critic" else None
-        work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
+        work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values, store)
         summary = await work.execute() | {"out": str(out)}
     rejected = (one.to_json() for one in work.candidates if one.rejection is not None)
     _write(sibling_path(out, "rejected"), (encode_json(one) for one in rejected))

@@ -166,7 +166,6 @@ class GenerationSummary(Event):
     asked: int
     unanswered: int
     calls: int
-    tokens: NotRequired[dict[str, int]]
     critic: str
     model: str
     seconds: float

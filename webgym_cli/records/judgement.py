@@ -130,8 +130,12 @@ def needs_judge(trajectory: Trajectory) -> bool:
 
 
 def newest_judgement(judgements: Sequence[Judgement], source: JudgementSource) -> Judgement | None:
-    """Return the newest judgement of a source from a list in ascending order."""
-    return next((judgement for judgement in reversed(judgements) if judgement.source == source), None)
+    """Return the newest judgement of a source from a list in ascending order.
+
+    One of a judge that was unavailable replaces no other.
+    """
+    of_source = [one for one in reversed(judgements) if one.source == source]
+    return next((one for one in of_source if not one.unavailable), next(iter(of_source), None))
 
 
 def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:

@@ -19,6 +19,7 @@ from webgym_cli.records.prompt_version import is_webrl as is_webrl
 from webgym_cli.records.sample import SentPrompt as SentPrompt
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
+from webgym_cli.records.usage import TokenUsage, count_tokens
 from webgym_cli.records.webrl import AnyAction
 
 # Minimum reward of a success, unless `rollout.success_threshold` is set.
@@ -272,6 +273,9 @@ class Trajectory(StoredRecord):
     outcome: Outcome
     final: FinalState | None = None
     """The state after the last action, of an episode whose task has a check."""
+    other_tokens: TokenUsage = TokenUsage.model_construct()
+    """Tokens of the policy's answers that are no steps: of a gateway's helpers, and those that the agent did not
+    take."""
     started_at: Moment
     """ISO 8601, UTC."""
     seconds: float = 0.0
@@ -281,6 +285,11 @@ class Trajectory(StoredRecord):
     def awaits_judgement(self) -> bool:
         """Whether the episode did not fail but its reward is still unknown."""
         return self.outcome.failure is None and self.outcome.reward is None
+
+    @property
+    def tokens(self) -> TokenUsage:
+        """Tokens of all answers of the policy."""
+        return self.other_tokens + count_tokens(self.steps)
 
     def count_calls(self) -> Counter[str]:
         """Return the number of the policy's calls of each tool."""

@@ -19,7 +19,6 @@ from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.records.usage import count_tokens
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
 from webgym_cli.rollout.monitor import Heartbeat, Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
@@ -192,7 +191,7 @@ class RolloutEngine:
     def _store(self, trajectory: Trajectory) -> None:
         with self.monitor.stages.time(trajectory.episode, EpisodeStage.STORE):
             append(self.run, trajectory)
-        self.budget.charge(Work.EPISODE, count_tokens(trajectory.steps), self.settings.policy_models)
+        self.budget.charge(Work.EPISODE, trajectory.tokens, self.settings.policy_models)
         self.sink(self.monitor.record_stored(trajectory))
         self.on_outcome(trajectory, False)
         for model in self.monitor.find_other_models(trajectory):

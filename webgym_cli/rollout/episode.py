@@ -35,6 +35,7 @@ from webgym_cli.records.trajectory import (
     ToolResult,
     Trajectory,
 )
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent, build_step
 from webgym_cli.rollout.plan import PendingEpisode
@@ -79,6 +80,7 @@ class EpisodeRun:
     """Holds the episode during a weight update of the policy."""
     instruction: str = ""
     steps: list[Step] = field(default_factory=list)
+    other_tokens: TokenUsage = field(default_factory=TokenUsage)
     task: Task = field(init=False)
     """The planned task, as the environment resolves it on reset."""
     started_at: str = field(default_factory=now)
@@ -156,6 +158,7 @@ class EpisodeRun:
             prompt=self.spec,
             sampling=self.agent.sampling(greedy=episode.greedy),
             steps=tuple(self.steps),
+            other_tokens=self.other_tokens,
             outcome=outcome.to_storable(),
             started_at=self.started_at,
             seconds=round(time.monotonic() - self._start, 3),
@@ -187,8 +190,12 @@ class EpisodeRun:
                 score = await self.environment.answer(answer or "")
                 return self._outcome(Stop.ANSWERED, score, answer)
             start = time.monotonic()
-            with self._stage(EpisodeStage.ACT):
-                result: EnvironmentStep = await self.environment.step(action)
+            try:
+                with self._stage(EpisodeStage.ACT):
+                    result: EnvironmentStep = await self.environment.step(action)
+            except BaseException:  # the policy's answer was made and paid for
+                self._append_step(step, view, None, time.monotonic() - start)
+                raise
             step = step.model_copy(update={"action_error": result.action_error and result.action_error[:_REASON_LIMIT]})
             self._append_step(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:

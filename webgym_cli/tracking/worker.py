@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Events with a table of trajectories -> the split that the table is sampled from.
 SAMPLED = {"rollout": "train", "evaluation": "test"}
 # Events of stages that ask a model.
-_SPENDING = {*SAMPLED, "judge", "generate"}
+_SPENDING = {*SAMPLED, "judge", "generate", "generator_tokens"}
 
 
 def send(plan: TrackingPlan) -> None:

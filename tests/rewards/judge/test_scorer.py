@@ -17,6 +17,8 @@ from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, read_judgements, scan
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.spending import read_spending
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -125,7 +127,12 @@ async def test_a_judge_that_is_down_takes_no_older_verdict_away(run, judge_run, 
     server.script(DOWN, DOWN, job="blocking")
     with pytest.raises(WebGymError, match="in a row can't be used"):
         await judge_run(ScoringSelection.ALL, votes=1, temperature=0.5)
-    assert stored_verdicts(run) == {"train-0000-00000": [True], "train-0000-00001": [True]}
+    assert stored_verdicts(run) == {"train-0000-00000": [True, None], "train-0000-00001": [True, None]}
+    assert [one.outcome.reward for one in scan(run, TRAIN, 0)] == [1.0, 1.0]
+    with open_index(run) as index:
+        assert index.one("SELECT sum(reward) AS reward FROM trajectories") == {"reward": 2.0}
+        spent = read_spending(run, load(), index)
+    assert spent["judge_calls"] == len(server.requests)
     assert (await judge_run(ScoringSelection.ALL, temperature=0.5))["judged"] == 2
 
 

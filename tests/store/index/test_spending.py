@@ -4,9 +4,30 @@ from tests.records.builders import trajectory
 from webgym_cli.config.load import load
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.index.spending import open_budget
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.spending import open_budget, read_spending
+from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import create_or_open
+
+
+def test_each_policy_has_its_own_price_and_new_tasks_are_counted_by_request(run):
+    settings = load(
+        overrides=['cost.prices={"m1": {"prompt": 1, "completion": 1}, "g": {"prompt": 3, "completion": 3}}']
+    )
+    create_or_open(run, settings)
+    million = TokenUsage(prompt=10**6)
+    for number, name in enumerate(("m1 at http://a/v1", "m2 at http://b/v1")):
+        append(run, trajectory(number, policy=name, other_tokens=million if name.startswith("m1") else TokenUsage()))
+    append_event(run, {"event": "generator_tokens", "model": "g", "calls": 1, "tokens": million.model_dump()})
+    append_event(run, {"event": "generate", "model": "g", "kept": 1})
+    with open_index(run) as index:
+        spent = read_spending(run, settings, index)
+        assert (spent["policy_cost"], spent["generator_cost"], spent["cost"]) == (1.0, 3.0, 4.0)
+        append(run, trajectory(2, policy="m2 at http://b/v1", other_tokens=million))
+    with open_index(run) as index:
+        assert read_spending(run, settings, index)["policy_cost"] is None, "m2 has no price"
 
 
 def test_a_budget_counts_what_the_survey_spent(run):

@@ -82,10 +82,8 @@ class JudgeScorer(Scorer[JudgeSummary]):
             raise RuntimeError("open() comes first")
         judgement = await self._judge.judge(trajectory)
         failed = judgement.failure is FailureKind.JUDGE_FAILED
-        # A judge that was unavailable must not replace an older verdict.
-        is_stored = not (judgement.unavailable and pending.known)
         return ScoreResult(
-            judgement if is_stored else None,
+            judgement,
             judgement.success,
             problem=judgement.failure_detail if failed else "",
             facts={

@@ -45,7 +45,8 @@ WITH newest AS (
         reward AS check_reward, reward_extra AS check_extra
     FROM judgements
     QUALIFY row_number() OVER (
-        PARTITION BY run, trajectory, split, iteration, source ORDER BY judged_at DESC, file DESC, start DESC) = 1
+        PARTITION BY run, trajectory, split, iteration, source
+        ORDER BY unavailable, judged_at DESC, file DESC, start DESC) = 1
 ), counting AS (
     SELECT * EXCLUDE probability, max(probability) OVER of_one AS orm_probability
     FROM newest WINDOW of_one AS (PARTITION BY run, trajectory, split, iteration)

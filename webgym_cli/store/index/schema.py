@@ -11,7 +11,7 @@ from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, environment_score, scored_by_environment
 from webgym_cli.records.series import name_series
 from webgym_cli.records.trajectory import Step, Trajectory
-from webgym_cli.records.usage import TokenUsage, count_tokens
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
@@ -98,7 +98,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "policy_seconds": (REAL, lambda one: sum(step.policy_seconds for step in one.steps)),
     "environment_seconds": (REAL, lambda one: sum(step.environment_seconds for step in one.steps)),
     "seconds": (REAL, lambda one: one.seconds),
-    **_count(lambda one: count_tokens(one.steps)),
+    **_count(lambda one: one.tokens),
     "started_at": (MOMENT, lambda one: _moment(one.started_at)),
 }
 # One row per step.
@@ -132,6 +132,7 @@ JUDGEMENT: Columns[Judgement] = {
     "failure": (TEXT, lambda one: one.failure and one.failure.value),
     "failure_detail": (TEXT, lambda one: one.failure_detail),
     "blocked": (BOOL, lambda one: one.blocked),
+    "unavailable": (BOOL, lambda one: one.unavailable),
     "model": (TEXT, lambda one: one.models.get("verdict", "")),
     "models": (INT, lambda one: len({*one.models.values()})),
     "settings_digest": (TEXT, lambda one: one.settings_digest),

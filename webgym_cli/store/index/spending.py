@@ -9,6 +9,7 @@ from webgym_cli.config.cost import CostSettings, share_cost
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.budget import Budget
+from webgym_cli.records.series import is_served_elsewhere
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
@@ -16,34 +17,39 @@ from webgym_cli.store.run import RunDir
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits has no use for them
     from webgym_cli.store.index.query import Index
 
+# Tokens, each with the names under which their model may have a price.
+_Requests = Collection[tuple[tuple[str, ...], TokenUsage]]
+
 _TOKENS = "{'prompt': sum(prompt_tokens), 'cached': sum(cached_tokens), 'completion': sum(completion_tokens)} AS tokens"
-_POLICY = f"""SELECT count(*) AS episodes, count(*) FILTER (success) AS successes,
-    coalesce(sum(steps), 0)::BIGINT AS steps, {_TOKENS} FROM trajectories"""
+_POLICY = f"""SELECT policy AS model, count(*) AS episodes, count(*) FILTER (success) AS successes,
+    coalesce(sum(steps), 0)::BIGINT AS steps, {_TOKENS} FROM trajectories GROUP BY 1 ORDER BY 1"""
 _JUDGE = f"""SELECT CASE WHEN models = 1 THEN model END AS model, sum(calls)::BIGINT AS calls,
     max(calls) AS largest, {_TOKENS} FROM judgements WHERE source = 'judge' GROUP BY 1 ORDER BY 1"""
 
 
 def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, Any]:
     """Return steps, tokens, judge calls and costs of all commands of a run. A missing price makes a cost None."""
-    acted, judged = index.one(_POLICY), list(index.rows(_JUDGE))
-    policy = _parse_tokens(acted["tokens"])
+    acted, judged = list(index.rows(_POLICY)), list(index.rows(_JUDGE))
+    by_policy = [(_name_models(row["model"], settings), _parse_tokens(row["tokens"])) for row in acted]
     by_judge = [((row["model"],), _parse_tokens(row["tokens"])) for row in judged]
     generated = [
-        ((event.get("model", ""),), _parse_tokens(event.get("tokens") or {})) for event in read_events(run, "generate")
+        ((event.get("model", ""),), _parse_tokens(event.get("tokens") or {}))
+        for event in read_events(run, "generator_tokens", "generate")  # the latter have tokens in older runs
     ]
+    counts = {name: sum(row[name] for row in acted) for name in ("episodes", "successes", "steps")}
     costs = {
-        "policy_cost": settings.cost.price(settings.policy_models, policy),
+        "policy_cost": _sum_costs(settings.cost, by_policy),
         "judge_cost": _sum_costs(settings.cost, by_judge),
         "generator_cost": _sum_costs(settings.cost, generated),
     }
     return {
-        **{name: acted[name] for name in ("episodes", "successes", "steps")},
+        **counts,
         "judge_calls": sum(row["calls"] for row in judged),
         "largest_judgement": max((row["largest"] for row in judged), default=0),
-        "policy_tokens": policy.model_dump(),
-        "judge_tokens": sum((tokens for _, tokens in by_judge), TokenUsage()).model_dump(),
-        "generator_tokens": sum((tokens for _, tokens in generated), TokenUsage()).model_dump(),
-        **share_cost(costs, acted["steps"], acted["episodes"], acted["successes"]),
+        "policy_tokens": _sum_tokens(by_policy),
+        "judge_tokens": _sum_tokens(by_judge),
+        "generator_tokens": _sum_tokens(generated),
+        **share_cost(costs, **counts),
     }
 
 
@@ -75,7 +81,18 @@ def _parse_tokens(counts: dict[str, Any]) -> TokenUsage:
     return TokenUsage.model_validate({name: int(count or 0) for name, count in counts.items()})
 
 
-def _sum_costs(cost: CostSettings, requests: Collection[tuple[tuple[str, ...], TokenUsage]]) -> float | None:
+def _name_models(policy: str, settings: Settings) -> tuple[str, ...]:
+    """Return the names under which a policy that acted may have a price; servers by URL may have had another model."""
+    if is_served_elsewhere(policy):
+        return policy.partition(" at http")[0], settings.policy_config.base_model
+    return settings.policy_models
+
+
+def _sum_tokens(requests: _Requests) -> dict[str, int]:
+    return sum((tokens for _, tokens in requests), TokenUsage()).model_dump()
+
+
+def _sum_costs(cost: CostSettings, requests: _Requests) -> float | None:
     costs = [cost.price(models, tokens) for models, tokens in requests]
     known = [one for one in costs if one is not None]
     return round(sum(known), 6) if len(known) == len(costs) else None
