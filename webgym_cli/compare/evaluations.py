@@ -31,7 +31,7 @@ from webgym_cli.util.files import read_json
 # The number of repeats decides whether "at least half of them" is easier than one.
 _DECISIVE = (
     *("tasks.digest", "tasks.seed", "tasks.episodes", "tasks.repeats"),
-    *("limits", "browser", "decoding", "scoring", "judge"),
+    *("limits", "browser", "sites", "decoding", "scoring", "judge"),
 )
 # The two denominators of a record.
 RATES = ("overall", "valid_only")

@@ -139,9 +139,10 @@ def _sum_spent(conditions: Mapping[str, Any], results: Sequence[EpisodeResult], 
     """Return steps, time, tokens and cost of all attempts. Times are those that were stored with the episodes."""
     spent = sum((one.spent for one in results), EpisodeSpending())
     models = {*conditions["judge"]["models"].values()} if conditions["judge"] else set[str]()
+    priced = models if len(models) == 1 else ()  # tokens are not counted by model
     costs = {
         "policy_cost": cost.price((conditions["policy"]["model"],), spent.policy_tokens),
-        "judge_cost": cost.price(models if len(models) == 1 else (), spent.judge_tokens),  # tokens are not counted by model
+        "judge_cost": cost.price(priced, spent.judge_tokens),
     }
     successes = sum(one.end is EpisodeEnd.SUCCESS for one in results)
     seconds = ("seconds", "policy_seconds", "environment_seconds", "judge_seconds")

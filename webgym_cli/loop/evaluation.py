@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,9 +47,6 @@ from webgym_cli.util.text import format_count
 from webgym_cli.venvs.inspect import installed_packages
 from webgym_cli.venvs.locate import role_python
 
-# Key of the record of an evaluation without a judge.
-_NO_JUDGE = "environment"
-
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
@@ -82,7 +80,7 @@ class EvaluationPlan:
     @property
     def record(self) -> Path:
         """File of the record."""
-        key = compute_settings_digest(self.settings.judge)[:8] if self.settings.judge.base_url else _NO_JUDGE
+        key = compute_settings_digest(self.settings.judge)[:8] if self.settings.judge.base_url else "environment"
         return self.run.evaluation(key)
 
     def to_json(self) -> dict[str, Any]:
@@ -152,13 +150,15 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
             "max_steps": dict(sorted(Counter(str(episode.max_steps) for episode in episodes).items())),
             **rollout.model_dump(include={"max_parse_errors", "max_repeated_actions", "episode_timeout"}),
             **_dump_changed(rollout, "max_attempts"),
+            **_dump_changed(settings.agent, "tool_timeout", "reward_timeout"),
         },
         "browser": {
             **_describe_access(settings),
             **settings.browser.model_dump(include={"width", "height", "max_idle_wait", "dialogs"}),
             **settings.image.model_dump(),
-            **_dump_changed(settings.browser, "args", "action_timeout", "navigation_timeout"),
+            **_dump_changed(settings.browser, "args", "action_timeout", "navigation_timeout", "screenshots"),
         },
+        **_describe_sites(settings, {episode.task.site for episode in episodes}),
         "prompt": {
             **settings.context_config.model_dump(mode="json"),
             **settings.agent.model_dump(mode="json", include={"tools", "call_format", "system_prompt"}),
@@ -191,9 +191,16 @@ def _describe_access(settings: Settings) -> dict[str, Any]:
     """Return how the browser reaches the sites: the same policy scored 20 points more through a stealth service."""
     if urls := settings.browser.cdp_urls:
         return {"access": "cdp", "via": sorted({urlsplit(url).hostname or "" for url in urls})}
+    zone = {} if time.tzname[0] == "UTC" else {"time_zone": time.tzname[0]}  # a local browser's: pages show dates in it
     if proxy := find_proxy("https://example.com"):
-        return {"access": "proxy", "via": [urlsplit(proxy.url).hostname or ""]}
-    return {"access": "local", "via": []}
+        return {"access": "proxy", "via": [urlsplit(proxy.url).hostname or ""], **zone}
+    return {"access": "local", "via": [], **zone}
+
+
+def _describe_sites(settings: Settings, names: Collection[str]) -> dict[str, Any]:
+    """Return the isolation of the sites: what an episode left there changes the next one."""
+    changed = {name: _dump_changed(site, "isolation") for name, site in settings.sites.items() if name in names}
+    return {"sites": changed} if any(changed.values()) else {}
 
 
 def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
@@ -243,7 +250,9 @@ async def evaluate(context: StageContext, plan: EvaluationPlan) -> dict[str, Any
         write_json(plan.record, build_record(conditions, results, context.settings.cost))
     record: dict[str, Any] = read_json(plan.record)
     write_atomic(plan.record.with_suffix(".html"), render_record(record))
-    context.sink(make_event("eval", record=str(plan.record), message=describe_record(record), **_select_rates(record)))
+    shown = ("episodes", "valid", "blocked", "failed", "overall", "valid_only")
+    facts = {"record": str(plan.record), **{name: record[name] for name in shown}}
+    context.sink(make_event("eval", message=describe_record(record), **facts))
     return record
 
 
@@ -287,7 +296,3 @@ def _require_results(run: RunDir, results: Sequence[EpisodeResult]) -> None:
 _STOPPED = {
     kind for kind in FailureKind if kind is FailureKind.CANCELLED or (kind.retryable and not kind.counts_as_attempt)
 }
-
-
-def _select_rates(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in ("episodes", "valid", "blocked", "failed", "overall", "valid_only")}

@@ -128,9 +128,9 @@ def test_damaged_conditions_are_named(tmp_path):
     assert "conditions.json" in damaged.stderr
 
 
-def write_tasks(folder, *names):
+def write_tasks(folder, *names, **given):
     file = folder / "tasks.jsonl"
-    given = {"instruction": INSTRUCTION, "environment": "web", "rubric": RUBRIC}
+    given |= {"instruction": INSTRUCTION, "environment": "web", "rubric": RUBRIC}
     write_lines(file, ({"id": name, "start_url": f"http://{name}.test/", **given} for name in names))
     return file
 
@@ -241,12 +241,16 @@ def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "changed",
-    ["rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]', "browser.navigation_timeout=5"],
+    [
+        *("rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]'),
+        *("browser.navigation_timeout=5", "browser.screenshots=false", "agent.tool_timeout=5"),
+        "sites.shop.isolation=tenant",
+    ],
 )
 def test_what_changes_a_number_is_in_the_conditions(tmp_path, monkeypatch, changed):
     monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
-    benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
-    policy = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true")
+    benchmark = Benchmark(str(write_tasks(tmp_path, "right", site="shop")))
+    policy = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true", "sites.shop.url=http://a.test")
     usual, other = (
         plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*policy, *more]), benchmark).conditions
         for more in ((), (changed,))
@@ -255,3 +259,18 @@ def test_what_changes_a_number_is_in_the_conditions(tmp_path, monkeypatch, chang
     (difference,) = list_differences(usual, other)
     assert difference.partition(":")[0].endswith(f".{setting}")
     assert list_differences(other, json.loads(json.dumps(other))) == []
+
+
+def test_addresses_prices_and_concurrency_are_no_conditions(tmp_path, monkeypatch):
+    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    benchmark = Benchmark(str(write_tasks(tmp_path, "right", site="shop")))
+    policy = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true", "sites.shop.isolation=tenant")
+    prices = 'cost.prices={"policy": {"prompt": 1, "completion": 1}}'
+    usual, other = (
+        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*policy, *more]), benchmark).conditions
+        for more in (
+            ("sites.shop.url=http://a.test",),
+            ("sites.shop.url=http://b.test", "sites.shop.reset=./reset", "rollout.concurrency=3", prices),
+        )
+    )
+    assert list_differences(usual, other) == []

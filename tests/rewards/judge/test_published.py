@@ -194,6 +194,9 @@ def test_scores_in_the_spellings_of_models(text, yes):
         ("```text\nSUCCESS\n```", True),
         ("<|begin_of_box|>SUCCESS<|end_of_box|>", True),
         ("<answer>NOT SUCCESS</answer>", False),
+        ("I judge this as NOT SUCCESS.", False),
+        ("I would call this a SUCCESS.", True),
+        ("最终裁决：NOT SUCCESS", False),
     ],
 )
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
@@ -242,6 +245,8 @@ def test_an_object_in_the_spellings_of_models(text):
         ("<think>Status: success</think>\nThoughts: x\nStatus: failure", False),
         ("<think>x</think>\nStatus: failure\nIt says </think>\nStatus: success", None),
         ("Status: failure\nIt says </think>\nStatus: success", None),
+        ("<think>Status: success", None),
+        ("The page shows\nStatus: success\nbut nothing was submitted.", None),
     ],
 )
 async def test_reasoning_before_an_answer_is_no_verdict(judge, server, text, success):

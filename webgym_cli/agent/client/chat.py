@@ -206,10 +206,12 @@ def read_completion(answer: Any, kind: type[RecordT], read: Callable[[str], Reco
 
 
 def _drop_thoughts(text: str) -> str:
-    """Return an answer without the reasoning that it begins with."""
+    """Return an answer without the reasoning that it begins with; empty if it has no known end."""
     thoughts, end, answer = text.lstrip().partition("</think>")
+    if not thoughts.startswith("<think>"):
+        return text
     # a page that is quoted may say </think> too: then nobody knows where the answer begins
-    return answer if thoughts.startswith("<think>") and end and end not in answer else text
+    return "" if end in answer else answer
 
 
 def read_object(text: str, kind: type[RecordT]) -> RecordT:

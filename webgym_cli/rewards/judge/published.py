@@ -43,7 +43,8 @@ _JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)"
 # What a verdict may follow: the judge's word for it, what pages say too only where no page is meant, a line that ended.
 _VERDICT = re.compile(
     rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
-    r"|^(?:最终)?(?:裁定|结论|结果|判[定断]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
+    r"|\bI (?:would )?(?:conclude|judge|rate|call)(?: (?:this|it))?(?: as)?(?: an?)?:?"
+    r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
     r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?|(?<![^\W\d]\n)(?<![❌✗✘]\n)^)"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
@@ -58,7 +59,7 @@ _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re
 _SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
     r"(?:^|[.!?] )(?:(?:final|overall) )?status(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
-    r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$",
+    r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
 _TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
