@@ -20,8 +20,8 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Moment, Record, moment_of
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.trajectory import Outcome, Step
-from webgym_cli.records.usage import TokenUsage, count_tokens
+from webgym_cli.records.trajectory import Outcome, Step, count_tokens
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.run import now
 from webgym_cli.util.files import append_lines, read_lines
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ from webgym_cli.records.prompt_version import is_webrl as is_webrl
 from webgym_cli.records.sample import SentPrompt as SentPrompt
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.usage import TokenUsage, count_tokens
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import AnyAction
 
 # Minimum reward of a success, unless `rollout.success_threshold` is set.
@@ -295,3 +296,13 @@ class Trajectory(StoredRecord):
         """Return the number of the policy's calls of each tool."""
         actions = (step.action for step in self.steps if isinstance(step.action, Action))
         return Counter(call.name for action in actions for call in action.calls or ())
+
+
+def count_tokens(steps: Iterable[Step]) -> TokenUsage:
+    """Return the policy's tokens of some steps."""
+    generations = [step.generation for step in steps]
+    return TokenUsage(
+        prompt=sum(one.prompt_tokens or 0 for one in generations),
+        cached=sum(one.cached_tokens for one in generations),
+        completion=sum(one.completion_tokens or len(one.token_ids or ()) for one in generations),
+    )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from webgym_cli.records.base import Record
-
-if TYPE_CHECKING:
-    from webgym_cli.records.trajectory import Step
 
 
 class TokenUsage(Record):
@@ -29,16 +25,6 @@ class TokenUsage(Record):
             cached=self.cached + other.cached,
             completion=self.completion + other.completion,
         )
-
-
-def count_tokens(steps: Iterable[Step]) -> TokenUsage:
-    """Return the policy's tokens of some steps."""
-    generations = [step.generation for step in steps]
-    return TokenUsage(
-        prompt=sum(one.prompt_tokens or 0 for one in generations),
-        cached=sum(one.cached_tokens for one in generations),
-        completion=sum(one.completion_tokens or len(one.token_ids or ()) for one in generations),
-    )
 
 
 def read_usage(answer: Any) -> TokenUsage:
