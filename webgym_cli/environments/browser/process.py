@@ -181,7 +181,7 @@ class BrowserProcess:
         environment = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
         self._browser = await playwright.chromium.launch(
             executable_path=name,
-            args=self._arguments(),
+            args=[*_ARGUMENTS, *(_THROUGH_GATE if self._proxy else ()), *self._settings.args],
             proxy={"server": self._proxy} if self._proxy else None,
             chromium_sandbox=sandbox == "on" or (sandbox == "auto" and os.geteuid() != 0),
             env={**environment, VARIABLE: self._family.mark},
@@ -196,10 +196,6 @@ class BrowserProcess:
         self.address = await asyncio.to_thread(self._find_address, folder.path)
         self._direct = await CDPConnection.open(self.address)
         self._resources.push_async_callback(close_quietly, self._direct.close, _CLOSE_TIMEOUT)
-
-    def _arguments(self) -> list[str]:
-        gate = _THROUGH_GATE if self._proxy else ()
-        return [*_ARGUMENTS, *gate, *self._settings.args]
 
     def _find_address(self, folder: Path) -> str:
         """Return the WebSocket address that the browser writes into its profile once it listens."""
