@@ -89,7 +89,7 @@ def test_a_model_that_is_none(copy, tmp_path, tiny_model_dir):
 
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(tiny_model_dir, tmp_path, run):
     model = ("-s", f"policy_config.base_model={tiny_model_dir}", "-s", f"venvs.serve={needs('serve')}")
-    command = Command(tmp_path, "rollout", run, *DEMO, *model, "--policy", "vllm", "--episodes", 30)
+    command = Command(tmp_path, "rollout", run, *DEMO, *model, "--policy", "vllm", "--episodes", 14)
     command.until(lambda: stored(run).count(b"\n") >= 6)
     servers = [child for child in command.tree() if "cpu_server" in " ".join(child.cmdline()[:2])]
     assert servers, [child.cmdline() for child in command.tree()]
@@ -99,4 +99,4 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(tiny_model_dir,
     assert command.finish() == 0
     assert stored(run).startswith(before)
     assert set(failures(run)) <= {"cancelled", "policy_unavailable"}
-    assert len(finished(run)) == len(set(finished(run))) == 30
+    assert len(finished(run)) == len(set(finished(run))) == 14
