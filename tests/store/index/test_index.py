@@ -1,5 +1,6 @@
 """The index follows the truth: what was appended, judged, damaged, replaced; and it can be thrown away at any time."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -129,6 +130,11 @@ def test_an_index_of_another_version_is_built_anew(run, monkeypatch):
         assert all(plan.idle for plan in plan_index(run))
     with open_index(run) as index:
         assert index.one("SELECT sampling.temperature AS t FROM trajectories") == {"t": 0.0}
+
+
+def test_other_columns_need_another_version():
+    digest = hashlib.sha256(json.dumps(TABLES).encode()).hexdigest()[:12]
+    assert (FORMAT, digest) == (10, "a60dbdcc3901"), "an index of the version before lacks these columns: raise FORMAT"
 
 
 def test_only_what_was_appended_is_read(run, monkeypatch):

@@ -15,7 +15,7 @@ from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 9
+FORMAT = 10
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
