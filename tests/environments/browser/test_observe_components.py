@@ -306,6 +306,12 @@ CASES = {
             ("gridcell", "row 1, column Name", "Ann", ()),
         ],
     ),
+    "a field in a shadow tree by the label of its host": (
+        "<x-a label=City></x-a><x-a aria-label=Street></x-a><x-a title=Zip></x-a><script>customElements.define('x-a', "
+        "class extends HTMLElement { connectedCallback() { this.attachShadow({ mode: 'open' }).innerHTML = `<input>` } "
+        "})</script>",
+        [("textbox", name, "", ()) for name in ("City", "Street", "Zip")],
+    ),
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",

@@ -249,7 +249,7 @@ webgym.names = (() => {
 
   const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
-    const role = roleOf(element);
+    const role = roleOf(element), host = treeOf(element).host;
     // components' elements have labels, too, that the browser does not link
     const linked = () => (takes && element.id ? Array.from(treeOf(element).querySelectorAll(`label[for="${CSS.escape(element.id)}"]`)) : []);
     const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
@@ -275,6 +275,8 @@ webgym.names = (() => {
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
+      // a custom element hands its label on to the field within
+      () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
       () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
