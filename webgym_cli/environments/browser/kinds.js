@@ -185,6 +185,8 @@ webgym.kinds = (() => {
     if (heard === null || heard && isLabel(element)) return 0;
     if (heard) return 1;
     const isPart = element.matches(PARTS) || parent && holdsItems(parent);
+    // The listener delegates to controls within.
+    if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
     if (matches(element, "th") && isDayHead(element)) return 0;
     const most = matches(element, "li,[role=listitem]") ? LIST_DELEGATION : DELEGATION;
     for (let above = parent, steps = 0; above && steps < most; above = parentOf(above), steps++) {

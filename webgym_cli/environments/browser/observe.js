@@ -160,6 +160,10 @@ webgym.observe = (() => {
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     // the words of a tree's item
     if (inner.sure < 3 && outer.sure === 3 && alike(outer, inner)) return "inner";
+    // a picture in the box that it fills
+    if (inner.sure < 3 && area(inner) * 2 > area(outer) && !wordsOf(inner.element) && !wordsOf(outer.element)) return "inner";
+    // the track of a slider, a frame without words of its own
+    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !wordsOf(outer.element)) return "outer";
     const isAlike = alike(outer, inner);
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;
