@@ -228,6 +228,7 @@ webgym.names = (() => {
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther(isField ? at : at.parentElement) || before && hasOther(before)) return null;
       if (label && !label.control) return textOf(label);
+      if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
     return null;
   };
