@@ -73,10 +73,10 @@ def failures() -> list[str]:
 
 def _values(field: Any) -> Iterator[str]:
     """Yield the values of a setting in command-line syntax."""
-    import json
+    from webgym_cli.util.json_values import as_text
 
     values = list(_choices(field.annotation)) or [field.get_default(call_default_factory=True)]
-    yield from (item if isinstance(item, str) else json.dumps(item, default=str) for item in values)
+    yield from (as_text(item, default=str) for item in values)
 
 
 def _choices(kind: Any) -> Iterator[object]:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.cli.streams import share_one_file, stderr_or_nothing
+from webgym_cli.util.json_values import as_text
 from webgym_cli.util.strict_json import encode_json
 from webgym_cli.util.text import escape_control, replace_control
 
@@ -66,14 +67,8 @@ class Output:
         if self.as_json:
             self.data(value)
         else:
-            self.table(
-                "",
-                ("", ""),
-                (
-                    (key, item if isinstance(item, str) else encode_json(item, ensure_ascii=True))
-                    for key, item in value.items()
-                ),
-            )
+            rows = ((key, as_text(item, ensure_ascii=True)) for key, item in value.items())
+            self.table("", ("", ""), rows)
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table to stdout; into a pipe tab-separated lines, with titles between several tables."""

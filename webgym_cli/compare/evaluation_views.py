@@ -12,7 +12,7 @@ from webgym_cli.config.sources import flatten
 from webgym_cli.report.charts import NONE, format_percent
 from webgym_cli.report.figures import Figure, ReportSection, format_interval
 from webgym_cli.report.page import render_sections
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import as_text
 
 _NAMES = {"overall": "overall", "valid_only": "valid only"}
 _COUNTS = ("episodes", "valid", "blocked", "failed")
@@ -48,7 +48,7 @@ def render_record(record: Mapping[str, Any]) -> bytes:
     conditions = record["conditions"]
     judge = conditions["judge"]
     tiles = [
-        *((f"success, {_NAMES[rate]}", _format_rate(record[rate]), _format_spread(record[rate])) for rate in RATES),
+        *((f"success, {_NAMES[of]}", format_percent(record[of]["rate"]), _format_spread(record[of])) for of in RATES),
         ("episodes", str(record["episodes"]), f"{record['blocked']} blocked, {record['failed']} failed"),
         ("judge", judge["protocol"] if judge else "environment", _describe_judging(record)),
         ("browser", conditions["browser"]["access"], ", ".join(conditions["browser"]["via"])),
@@ -70,9 +70,8 @@ def render_record(record: Mapping[str, Any]) -> bytes:
 def build_rate_table(record: Mapping[str, Any]) -> Figure:
     """Return both success rates and pass@k."""
     rows = [
-        (_NAMES[rate], _format_rate(of), format_interval(of["interval"], format_percent), _format_spread(of))
-        for rate in RATES
-        for of in (record[rate],)
+        (_NAMES[rate], format_percent(of["rate"]), format_interval(of["interval"], format_percent), _format_spread(of))
+        for rate, of in ((rate, record[rate]) for rate in RATES)
     ]
     rows += [
         (f"pass@{k}", format_percent(of["rate"]), NONE, f"{of['tasks']} tasks") for k, of in record["pass_at_k"].items()
@@ -83,7 +82,7 @@ def build_rate_table(record: Mapping[str, Any]) -> Figure:
 def build_count_table(name: str, groups: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Return counts and rates by site or band."""
     rows = [
-        (group, *(of[key] for key in _COUNTS), *(_format_rate(of[rate]) for rate in RATES))
+        (group, *(of[key] for key in _COUNTS), *(format_percent(of[rate]["rate"]) for rate in RATES))
         for group, of in groups.items()
     ]
     return build_table(f"by {name}", (name, *_COUNTS, *_NAMES.values()), rows)
@@ -98,7 +97,7 @@ def build_comparison_tables(comparison: Mapping[str, Any], *, tasks: bool) -> li
             one["record"],
             one["policy"],
             *(one[key] for key in _COUNTS),
-            *(_format_rate(one["rates"][rate]) for rate in RATES),
+            *(format_percent(one["rates"][rate]["rate"]) for rate in RATES),
         )
         for number, one in enumerate(sides)
     ]
@@ -137,7 +136,10 @@ def build_comparison_tables(comparison: Mapping[str, Any], *, tasks: bool) -> li
 def render_record_comparison(comparison: Mapping[str, Any]) -> bytes:
     """Render the page of compared records, encoded in UTF-8."""
     sides = [comparison["first"], *comparison["others"]]
-    tiles = [(str(number), _format_rate(one["rates"]["overall"]), one["record"]) for number, one in enumerate(sides)]
+    tiles = [
+        (str(number), format_percent(one["rates"]["overall"]["rate"]), one["record"])
+        for number, one in enumerate(sides)
+    ]
     tables = build_comparison_tables(comparison, tasks=True)
     sections = [ReportSection(of.title.split()[0], of.title.capitalize(), (of,)) for of in tables if of.table.rows]
     sections[1:2] = [ReportSection("paired", "Paired by task", (tables[1],), _COMPARISON_NOTE)]
@@ -145,7 +147,7 @@ def render_record_comparison(comparison: Mapping[str, Any]) -> bytes:
 
 
 def _build_pairs(title: str, values: Mapping[str, Any]) -> Figure:
-    rows = ((key, value if isinstance(value, str) else encode_json(value)) for key, value in flatten(values).items())
+    rows = ((key, as_text(value)) for key, value in flatten(values).items())
     return build_table(title, ("", "value"), rows)
 
 
@@ -165,12 +167,8 @@ def _describe_judging(record: Mapping[str, Any]) -> str:
     return ", ".join([judge["models"]["verdict"], *judged])
 
 
-def _format_rate(rate: Mapping[str, Any]) -> str:
-    return NONE if rate["rate"] is None else format_percent(rate["rate"])
-
-
 def _format_spread(rate: Mapping[str, Any]) -> str:
     if rate["standard_deviation"] is None:
         return "one repeat"
-    shown = " ".join(NONE if one is None else format_percent(one) for one in rate["by_repeat"])
+    shown = " ".join(map(format_percent, rate["by_repeat"]))
     return f"{format_percent(rate['mean'])} ± {format_percent(rate['standard_deviation'])} of {shown}"

@@ -14,7 +14,7 @@ from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.evaluate.record import SCHEMA, VALID
 from webgym_cli.evaluate.results import EpisodeEnd
 from webgym_cli.records.base import describe_invalid
-from webgym_cli.records.statistics import holm
+from webgym_cli.records.statistics import holm, ratio
 from webgym_cli.store.index.paired import (
     Change,
     Pair,
@@ -174,7 +174,7 @@ def _test(pairs: Sequence[Pair]) -> dict[str, Any]:
     return {
         "pairs": len(pairs),
         "counts": {change.value: count for change, count in counts.items()},
-        "difference": round(difference / len(pairs), 4) if pairs else None,
+        "difference": ratio(difference, len(pairs)),
         "p_value": compute_p_value(counts),
         "tasks": changed,
     }

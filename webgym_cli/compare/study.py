@@ -11,12 +11,13 @@ from typing import Any, TypedDict
 
 from webgym_cli.compare.runs import ComparedRun
 from webgym_cli.config.load import flat_values
-from webgym_cli.records.statistics import mean_interval
+from webgym_cli.records.statistics import mean, mean_interval
 from webgym_cli.report.facts import describe_run, find_newest_test
 from webgym_cli.report.success import SuccessPoint, read_points
 from webgym_cli.report.training_metrics import STEP_CURVES
 from webgym_cli.store.run import saved_settings
 from webgym_cli.store.training_logs import read_step_curves
+from webgym_cli.util.json_values import as_text
 
 # Settings in which repeats of one experiment differ.
 _SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
@@ -87,8 +88,7 @@ def render_csv(study: dict[str, Any]) -> str:
     writer = csv.writer(text)
     writer.writerow([*COLUMNS, *study["runs"][0]["settings"]])
     for row in study["runs"]:
-        own = (of if isinstance(of, str) else json.dumps(of) for of in row["settings"].values())
-        writer.writerow([*(row[name] for name in COLUMNS), *own])
+        writer.writerow([*(row[name] for name in COLUMNS), *map(as_text, row["settings"].values())])
     return text.getvalue()
 
 
@@ -105,7 +105,7 @@ def _summarize(number: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "runs": len(group),
         "seeds": [row["seed"] for row in group],
         "splits": sorted({row["split"] for row in group if row["split"]}),
-        "mean": round(statistics.fmean(rates), 4) if rates else None,
+        "mean": mean(rates),
         "standard_deviation": round(statistics.stdev(rates), 4) if several else None,
         "interval": [round(end, 4) for end in mean_interval(rates)] if several else None,
         "settings": group[0]["settings"],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.errors import UsageError
+from webgym_cli.records.statistics import mean
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.paired import (
     Change,
@@ -105,14 +106,9 @@ def _side_json(side: ComparedVersion, alone: int, cases: Sequence[PairedCase]) -
         "run": str(side.run.root),
         "iteration": side.iteration,
         "only_here": alone,
-        "success_rate": _mean(case.rate for case in cases if case.rate is not None),
-        "mean_steps": _mean(case.steps for case in cases if case.steps is not None),
+        "success_rate": mean(case.rate for case in cases if case.rate is not None),
+        "mean_steps": mean(case.steps for case in cases if case.steps is not None),
     }
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    listed = list(values)
-    return round(sum(listed) / len(listed), 4) if listed else None
 
 
 def _pair_json(pair: Pair) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def build_study_tables(study: dict[str, Any]) -> list[Figure]:
             of["group"],
             of["runs"],
             " ".join(map(str, of["seeds"])),
-            NONE if of["mean"] is None else format_percent(of["mean"]),
-            NONE if of["standard_deviation"] is None else format_percent(of["standard_deviation"]),
+            format_percent(of["mean"]),
+            format_percent(of["standard_deviation"]),
             format_interval(of["interval"], format_percent),
         )
         for of in groups
@@ -153,8 +153,8 @@ def _curves(comparison: Comparison, series: str) -> Figure | None:
     lines: dict[str, list[dict[str, object]]] = {}
     for row in comparison["rows"]:
         same = row["first_iteration"] == row["second_iteration"]
-        for name, side in (("A", row["first"]), ("B", row["second"])) if same and row["series"] == series else ():
-            if side and side["scored"]:
+        for name, side in (("A", row["first"]), ("B", row["second"])):
+            if same and row["series"] == series and side and side["scored"]:
                 lines.setdefault(name, []).append({**side, "iteration": row["first_iteration"]})
     return make_success_curve(f"Success, {series}", dict(sorted(lines.items()))) if lines else None
 

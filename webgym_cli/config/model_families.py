@@ -6,13 +6,15 @@ derived from the model's files, or from the name of a model on the hub.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from webgym_cli.util.files import read_optional_object
+from webgym_cli.util.json_values import as_object
 
 OPEN, CLOSE = "<think>", "</think>"
 # Placeholder of the user's message in a trial rendering of a chat template.
@@ -106,7 +108,7 @@ def detect_model(model: str) -> DetectedModel | None:
     None for a model of unknown family. Never accesses the network.
     """
     folder = find_model_folder(model)
-    config = _read_object(folder / "config.json") if folder else {}
+    config = read_optional_object(folder / "config.json") if folder else {}
     family = _find_by_type(config, model, folder) if folder and config else _find_by_name(model)
     return DetectedModel(family, _detect_thinking(model, folder)) if family else None
 
@@ -137,7 +139,7 @@ def template_opens_thought(template: str) -> bool | None:
 
 def _find_by_type(config: Mapping[str, Any], model: str, folder: Path) -> ModelFamily | None:
     parts = (config, config.get("vision_config"), config.get("text_config"))
-    kind, vision, text = (part.get("model_type") if isinstance(part, dict) else None for part in parts)
+    kind, vision, text = (as_object(part).get("model_type") for part in parts)
     kind = next((_BY_PARTS[kind, part] for part in (vision, text) if (kind, part) in _BY_PARTS), kind)
     matching = [family for family in FAMILIES if kind in family.types]
     matching = [family for family in matching if not family.sign or family.sign in read_chat_template(folder)]
@@ -182,18 +184,10 @@ def read_chat_template(folder: Path) -> str:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     except (OSError, ValueError):
         templates = (
-            _read_object(folder / name).get("chat_template") for name in ("chat_template.json", "tokenizer_config.json")
+            read_optional_object(folder / name).get("chat_template")
+            for name in ("chat_template.json", "tokenizer_config.json")
         )
         return next((text for text in templates if isinstance(text, str)), "")
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    """Read a JSON object; empty if the file has none, which callers that need it report."""
-    try:
-        matching = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return matching if isinstance(matching, dict) else {}
 
 
 def _render_prompt(template: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from webgym_cli.config.foreign_names import answer_foreign
+from webgym_cli.util.text import and_more, name_first
 
 UPGRADE = "pip install -U webgym"
 # Maximum number of suggested runs.
@@ -53,8 +54,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     words = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         words = f"unknown setting{suggest(key, keys_of(model))[1]}"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return key, f"{words}{more}"
+    return key, f"{words}{and_more(len(problems))}"
 
 
 def name_runs_near(path: Path) -> str:
@@ -63,5 +63,4 @@ def name_runs_near(path: Path) -> str:
     names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
     if near := difflib.get_close_matches(str(path), names, n=1):
         return f"; did you mean {near[0]}?"
-    more = ", ..." if len(names) > _NAMED else ""
-    return f"; there are {', '.join(names[:_NAMED])}{more}" if names else ""
+    return f"; there are {name_first(names, _NAMED)}" if names else ""

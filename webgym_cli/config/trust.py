@@ -17,6 +17,7 @@ from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.renamed import find_section
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.util.files import read_json, user_folder, write_json
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.urls import is_loopback
 
 
@@ -136,5 +137,4 @@ def _read_record(run: Path) -> dict[str, Any]:
     file = _record_file(run)
     if file is None or not file.is_file():
         return {}
-    record = read_json(file)
-    return record if isinstance(record, dict) else {}
+    return as_object(read_json(file))

@@ -35,7 +35,7 @@ class AnswerJournal:
         """Read the file; truncated and damaged lines are ignored, so their requests are repeated."""
         self._path = path
         self._known: dict[str, StoredAnswer] = {}
-        for _, line in read_lines(path) if path.is_file() else ():
+        for _, line in read_lines(path):
             try:
                 answer = StoredAnswer.model_validate_json(line)
             except ValidationError:

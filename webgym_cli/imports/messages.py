@@ -225,7 +225,7 @@ def _find(path: Path) -> list[Path]:
     if path.is_file() and path.name == _NAME:
         return [path]
     lines = find_lines(path, lambda value: isinstance(value, dict) and "messages" in value)
-    return sorted([*(path.rglob(_NAME) if path.is_dir() else ()), *lines])
+    return sorted([*path.rglob(_NAME), *lines])
 
 
 def _read_records(source: Path) -> Iterator[tuple[str, Callable[[], ChatRecord]]]:

@@ -19,6 +19,7 @@ from webgym_cli.imports.calls import read_single_call
 from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
+from webgym_cli.util.json_values import as_object
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
@@ -38,7 +39,8 @@ def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
     turns: list[dict[str, Any]] = []
     for _, value in read_json_lines(source):
-        turn = value if isinstance(value, dict) and isinstance(value.get("metadata"), dict) else {"metadata": {}}
+        turn = as_object(value)
+        turn = turn | {"metadata": as_object(turn.get("metadata"))}
         if turns and _name_episode(turn) != _name_episode(turns[0]):
             yield _describe(source, turns), partial(_join_turns, turns)
             turns = []
@@ -95,7 +97,7 @@ def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
 
 
 def _find_fara(path: Path) -> list[Path]:
-    return sorted(log.parent for log in path.rglob(_LOG)) if path.is_dir() else []
+    return sorted(log.parent for log in path.rglob(_LOG))
 
 
 def _read_fara(source: Path) -> Records:
@@ -163,14 +165,14 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
         first = {"role": "user", "content": [*content, _text(instruction)]}
         messages += [{"role": "tool", "content": content} if messages else first, reply]
     names = {call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
-    start = to_fields(steps[min(steps, key=int)], "a step").get("other_obs") if steps else {}
+    start = to_fields(steps[min(steps, key=int)], "a step").get("other_obs") if steps else None
     value = {
         "messages": messages,
         "tools": [_tool(name) for name in sorted(names)],
         "reward": 1.0,
         "id": to_text(row["sample_id"]),
         "task": instruction,
-        "start_url": to_text(start.get("url")) if isinstance(start, dict) else "",
+        "start_url": to_text(as_object(start).get("url")),
         "model": "molmoweb",
     }
     return ChatRecord(value, {name: content for name, content in pictures.items() if content})
@@ -192,7 +194,7 @@ def _parse(text: Any) -> dict[str, Any]:
         value = json.loads(to_text(text))
     except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return as_object(value)
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.imports.plan import ImportPlan
 from webgym_cli.imports.source import SkippedEpisode, SkipReason
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.util.text import format_count
+from webgym_cli.util.text import and_more, format_count
 
 # Maximum number of examples per skip reason in the summary.
 _EXAMPLES = 5
@@ -65,9 +65,9 @@ def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
     """Raise `UsageError` if a file could not be read, or if there was no episode to import."""
     skipped, examples = summary["skipped"], summary["examples"]
     if unreadable := skipped.get(SkipReason.UNREADABLE):
-        more = f" (and {unreadable - 1} more)" if unreadable > 1 else ""
         raise UsageError(
-            f"{examples[SkipReason.UNREADABLE][0]}{more}", hint="the other episodes are imported; leave it out"
+            f"{examples[SkipReason.UNREADABLE][0]}{and_more(unreadable)}",
+            hint="the other episodes are imported; leave it out",
         )
     if not summary["imported"] and not skipped.get(SkipReason.KNOWN):
         why, texts = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))

@@ -37,6 +37,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score, is_webrl
 from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json, read_jsonl
+from webgym_cli.util.json_values import as_object
 
 FRAMED = (
     "its screenshots have a green frame around the element that was chosen: a policy trained on them looks for the "
@@ -50,7 +51,7 @@ _FORCED = "stop [Early stop: "
 
 def find_actions(path: Path) -> list[Path]:
     """Return the episodes' action files under a path."""
-    return sorted(path.rglob("actions/*.json")) if path.is_dir() else []
+    return sorted(path.rglob("actions/*.json"))
 
 
 def find_traces(path: Path) -> list[Path]:
@@ -180,7 +181,7 @@ def _read_object(file: Path) -> dict[str, Any]:
         value = read_json(file) if file.is_file() else {}
     except StoreError as error:
         raise UsageError(str(error)) from None
-    return value if isinstance(value, dict) else {}
+    return as_object(value)
 
 
 def _read_step(

@@ -38,6 +38,7 @@ from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tasks.format import read_task
+from webgym_cli.util.json_values import as_object
 
 # WebGym's classes in its files.
 RECORDS = AllowedNames(
@@ -79,11 +80,11 @@ def read_iteration(source: Path) -> int | None:
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episodes of a file. Raises `PickleRefused`."""
     value = read_pickle(source, RECORDS)
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    trajectories = value.get("trajectories") if isinstance(value, dict) else value
+    value = value if isinstance(value, dict) else {"trajectories": value}
+    trajectories = value.get("trajectories")
     if not isinstance(trajectories, list):
         raise PickleRefused(f"{source}: holds no 'trajectories', as WebGym's files do")
-    file = _File(source, images, metadata if isinstance(metadata, dict) else {})
+    file = _File(source, images, as_object(value.get("metadata")))
     for number, steps in enumerate(trajectories):
         where = f"{source}, trajectory {number}"
         if steps:
@@ -136,8 +137,7 @@ class _File:
     def _read_step(self, step: dict[str, Any], prompt: PromptSpec) -> ImportedStep:
         observation = to_fields(step["observation"], "an observation")
         response = to_fields(step["response"], "a response")
-        page = observation.get("page_metadata")
-        page = page if isinstance(page, dict) else {}
+        page = as_object(observation.get("page_metadata"))
         sent = read_sent(to_text(response.get("raw_prompt")), self._pictures)
         parsed = parse_response(
             to_text(response.get("raw_response")),

@@ -11,6 +11,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
+from webgym_cli.util.json_values import as_list, as_object
 
 # WebGym's error type -> failure kind; others are environment errors. A killed process had exceeded its deadline.
 _ERRORS = {
@@ -28,16 +29,13 @@ _SAID = re.compile(r"^\[(Criterion B|Criterion A - Fact (\d+)|Reference Answer)[
 
 def read_error(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
     """Return kind and detail of the failure that a step records; None for any other step."""
-    action = step.get("action")
-    content = to_fields(action, "an action").get("action") if action is not None else None
-    content = content if isinstance(content, dict) else {}
+    content = as_object(to_fields(step.get("action") or {}, "an action").get("action"))
     kind = to_text(step.get("error_type"))
     if not kind and content.get("key") not in ("error", "invalid_step"):
         return None
-    arguments = content.get("arguments")
-    arguments_dict = arguments if isinstance(arguments, dict) else {}
-    kind = kind or to_text(arguments_dict.get("error_type"))
-    detail = step.get("error_message") or arguments_dict.get("error_message") or arguments_dict.get("error")
+    arguments = as_object(content.get("arguments"))
+    kind = kind or to_text(arguments.get("error_type"))
+    detail = step.get("error_message") or arguments.get("error_message") or arguments.get("error")
     return _ERRORS.get(kind, FailureKind.ENVIRONMENT_ERROR), to_text(detail) or kind
 
 
@@ -60,7 +58,7 @@ def read_outcome(
     if any(reward.get("is_blocked") is True for reward in rewards.values()):
         return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None
     evaluation = to_plain(last.get("evaluation"))
-    texts = [text for text in (evaluation if isinstance(evaluation, list) else [evaluation]) if isinstance(text, str)]
+    texts = [text for text in as_list(evaluation) if isinstance(text, str)]
     if failed := [text for text in texts if _is_judge_failure(text)]:
         return Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail=failed[0][:500]), None
     if not rewards or not answered or texts == ["Task in progress"]:

@@ -10,7 +10,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.store.checkpoints import find_damaged_records, list_complete
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import is_json, read_json, read_lines
+from webgym_cli.util.files import file_size, is_json, read_json, read_lines
 
 
 def check_records(run: RunDir, findings: Findings) -> None:
@@ -22,10 +22,9 @@ def check_records(run: RunDir, findings: Findings) -> None:
             read_json(run.provenance)
         except StoreError as error:
             findings.add(FindingKind.DAMAGED_RECORD, run.provenance, "", str(error).removeprefix(f"{run.provenance}: "))
-    if run.metrics.is_file():
-        for number, line in read_lines(run.metrics):
-            if not is_json(line):
-                findings.add(FindingKind.DAMAGED_RECORD, run.metrics, f"line {number}", "not one JSON object")
+    for number, line in read_lines(run.metrics):
+        if not is_json(line):
+            findings.add(FindingKind.DAMAGED_RECORD, run.metrics, f"line {number}", "not one JSON object")
     _check_batches(run, findings)
 
 
@@ -33,7 +32,7 @@ def _check_batches(run: RunDir, findings: Findings) -> None:
     """Find damaged and missing lines of the batch ledger, and files shorter than what a batch has read of them."""
     ends: dict[str, int] = {}
     parents: set[int] = set()
-    for number, line in read_lines(run.batches) if run.batches.is_file() else ():
+    for number, line in read_lines(run.batches):
         try:
             batch = TrainingBatch.model_validate_json(line)
         except ValidationError as error:
@@ -48,5 +47,5 @@ def _check_batches(run: RunDir, findings: Findings) -> None:
             findings.add(FindingKind.LINES_MISSING, run.batches, "", detail)
     for name, end in ends.items():
         file = run.root / name
-        if (size := file.stat().st_size if file.is_file() else 0) < end:
+        if (size := file_size(file)) < end:
             findings.add(FindingKind.LINES_MISSING, file, "", f"{size} bytes, a batch has read {end}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from webgym_cli.records.statistics import wilson
+from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
@@ -100,13 +100,12 @@ def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
         "trajectories": count,
         "scored": scored,
         "successes": successes,
-        "success_rate": round(successes / scored, 4) if scored else None,
-        "interval": [round(end, 4) for end in wilson(successes, scored)] if scored else None,
+        "success_rate": ratio(successes, scored),
+        "interval": round_wilson(successes, scored) if scored else None,
         "mean_steps": round(mean, 2) if (mean := group.get("mean_steps")) is not None else None,
         "failures": dict(sorted((group["failures"] or {}).items())),
         "success_by_iteration": {
-            str(number): round(successes_in[number] / scored_in[number], 4) if scored_in[number] else None
-            for number in sorted(group["iterations"] or ())
+            str(number): ratio(successes_in[number], scored_in[number]) for number in sorted(group["iterations"] or ())
         },
     }
 

@@ -16,6 +16,7 @@ from webgym_cli.loop.generation import generate, sibling_path
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import PhaseSummary, make_event, rename_event
+from webgym_cli.records.statistics import ratio
 from webgym_cli.records.stored_events import PhaseEvent
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.scorer import JudgeScorer
@@ -164,7 +165,7 @@ def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> P
         "episodes": tried["episodes"],
         "scored": tried["scored"],
         "successes": tried["successes"],
-        "success_rate": round(tried["successes"] / tried["scored"], 4) if tried["scored"] else None,
+        "success_rate": ratio(tried["successes"], tried["scored"]),
     }
 
 

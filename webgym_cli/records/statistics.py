@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 # Two-sided 95 % quantile of the normal distribution.
@@ -27,6 +27,22 @@ def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]
     spread = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def round_wilson(successes: float, trials: int) -> list[float]:
+    """Return the Wilson score interval, rounded for a report."""
+    return [round(bound, 4) for bound in wilson(successes, trials)]
+
+
+def ratio(part: float, whole: float, digits: int = 4) -> float | None:
+    """Return a rounded quotient; None if the whole is zero."""
+    return round(part / whole, digits) if whole else None
+
+
+def mean(values: Iterable[float], digits: int = 4) -> float | None:
+    """Return a rounded mean; None without values."""
+    listed = list(values)
+    return ratio(math.fsum(listed), len(listed), digits)
 
 
 def difference(first: tuple[int, int], second: tuple[int, int], z: float = Z95) -> tuple[float, float, float]:

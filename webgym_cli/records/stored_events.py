@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from webgym_cli.records.base import Moment, Record, is_finite, moment_of
+from webgym_cli.util.json_values import as_object
 
 
 def _finite(value: Any) -> Any:
@@ -16,8 +17,7 @@ def _finite(value: Any) -> Any:
 
 
 def _finite_numbers(value: Any) -> dict[str, float]:
-    given = value.items() if isinstance(value, dict) else ()
-    return {name: float(number) for name, number in given if is_finite(number)}
+    return {name: float(number) for name, number in as_object(value).items() if is_finite(number)}
 
 
 def _seconds(value: Any) -> float | None:
@@ -31,8 +31,7 @@ def _moment(value: Any) -> float | None:
 
 
 def _stage_totals(value: Any) -> dict[str, float]:
-    stages = value.items() if isinstance(value, dict) else ()
-    totals = {name: _seconds(facts.get("total")) for name, facts in stages if isinstance(facts, dict)}
+    totals = {name: _seconds(as_object(facts).get("total")) for name, facts in as_object(value).items()}
     return {name: total for name, total in totals.items() if total}
 
 

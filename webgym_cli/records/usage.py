@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from webgym_cli.records.base import Record
+from webgym_cli.util.json_values import as_object
 
 
 class TokenUsage(Record):
@@ -37,5 +38,4 @@ def read_usage(answer: Any) -> TokenUsage:
 
 
 def _read_mapping(value: Any, name: str) -> dict[str, Any]:
-    inner = value.get(name) if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict) else {}
+    return as_object(as_object(value).get(name))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from statistics import fmean
 from typing import Any, TypedDict
 
+from webgym_cli.records.statistics import mean
 from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.report.charts import format_number
 from webgym_cli.report.figures import Figure, ReportSection, Table, make_bars, make_curve
@@ -40,9 +40,9 @@ def read_async_facts(run: RunDir) -> AsyncFacts:
     for group in (group for batch in ledger.values() for group in batch.dropped):
         counts[group.reason] += len(group.trajectories)
         rewards.setdefault(group.reason, []).extend(reward for reward in group.rewards if reward is not None)
-    means = {reason: fmean(known) if known else None for reason, known in rewards.items()}
     dropped = [
-        {"reason": reason, "count": count, "mean_reward": means[reason]} for reason, count in sorted(counts.items())
+        {"reason": reason, "count": count, "mean_reward": mean(rewards[reason], 6)}
+        for reason, count in sorted(counts.items())
     ]
     return {"batches": batches, "dropped": dropped}
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from webgym_cli.util.text import truncate
+
 WIDTH, HEIGHT = 360, 230
 # Margins around the plot.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 42
@@ -48,6 +50,11 @@ class ChartSeries:
 
     name: str
     marks: tuple[ChartPoint, ...]
+
+
+def format_value(value: float | None, spec: str) -> str:
+    """Format a number by a format specification; `NONE` for None."""
+    return NONE if value is None else f"{value:{spec}}"
 
 
 def format_percent(value: float | None) -> str:
@@ -96,8 +103,7 @@ def draw_bar_chart(
     drawn = []
     for place, (name, parts) in enumerate(rows):
         top, at = place * _ROW, 0.0
-        label = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        drawn.append(f'<text x="0" y="{top + 13}">{_text(label)}</text>')
+        drawn.append(f'<text x="0" y="{top + 13}">{_text(truncate(name, _NAME))}</text>')
         drawn.append(f'<text class="end" x="{WIDTH}" y="{top + 13}">{_text(show(sum(parts.values())))}</text>')
         for kind, value in parts.items():
             length = value / largest * WIDTH

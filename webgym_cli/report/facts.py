@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
-from webgym_cli.errors import StoreError
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.async_training import AsyncFacts, read_async_facts
 from webgym_cli.report.repetition import read_repetition, warn_repetition
@@ -33,7 +31,8 @@ from webgym_cli.store.index.spending import read_spending
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.training_logs import read_step_curves
-from webgym_cli.util.files import read_json
+from webgym_cli.util.files import read_optional_object
+from webgym_cli.util.json_values import as_object
 
 # Excludes experts and other servers, whose success is no evidence about the run's policy.
 _POLICIES = TrajectoryQuery(expression="series = split")
@@ -141,7 +140,7 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
         "policy_version": version(run),
         "policy": policy_name(run, settings),
         "base_model": settings.policy_config.base_model,
-        "provenance": _mapping(run.provenance),
+        "provenance": read_optional_object(run.provenance),
     }
 
 
@@ -154,14 +153,5 @@ def find_newest_test(points: Iterable[SuccessPoint]) -> SuccessPoint | None:
 
 def _samples(run: RunDir) -> dict[str, int]:
     """Return the number of steps per iteration in the newest dataset, as recorded by `prepare`; empty without one."""
-    counts = _mapping(run.dataset / "dropped.json").get("samples_by_iteration", {})
-    return {key: count for key, count in counts.items() if isinstance(count, int)} if isinstance(counts, dict) else {}
-
-
-def _mapping(file: Path) -> dict[str, Any]:
-    """Read a JSON object; a missing or damaged file gives an empty one, so that it does not prevent a report."""
-    try:
-        content = read_json(file)
-    except StoreError:
-        return {}
-    return content if isinstance(content, dict) else {}
+    counts = as_object(read_optional_object(run.dataset / "dropped.json").get("samples_by_iteration"))
+    return {key: count for key, count in counts.items() if isinstance(count, int)}

@@ -13,7 +13,7 @@ from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.strict_json import encode_json
-from webgym_cli.util.text import format_count, format_duration
+from webgym_cli.util.text import format_count, format_duration, truncate
 
 # Maximum characters of a setting's value.
 _LONGEST = 400
@@ -70,5 +70,4 @@ def _render_template(command: str, template: str, **values: Any) -> bytes:
 
 def to_short_json(value: Any) -> str:
     """Return a setting's value as JSON, cut to a length that fits a table."""
-    text = encode_json(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return truncate(encode_json(value), _LONGEST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webgym_cli.records.stored_events import PhaseEvent
-from webgym_cli.report.charts import NONE, format_percent
+from webgym_cli.report.charts import format_percent, format_value
 from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import Figure, ReportSection, Table
 from webgym_cli.report.success import SuccessPoint
@@ -26,6 +26,6 @@ def build_phase_sections(facts: ReportFacts) -> list[ReportSection]:
 
 def _row(phase: PhaseEvent, test: SuccessPoint | None) -> tuple[str, ...]:
     counts = (phase.new_tasks, phase.turned_down, phase.episodes)
-    known = (NONE if count is None else f"{count:,}" for count in counts)
+    known = (format_value(count, ",") for count in counts)
     solved = f"{phase.successes} of {phase.scored} scored"
     return str(phase.phase), *known, solved, str(phase.version), format_percent(test and test["success_rate"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict, cast
 
 from webgym_cli.records.series import DEMONSTRATIONS
-from webgym_cli.records.statistics import wilson
+from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.store.index.query import Index
 
 # The run's own series in display order; those of other servers follow.
@@ -109,8 +109,8 @@ def read_points(index: Index) -> list[SuccessPoint]:
     points = []
     for row in index.rows(_POINTS):
         scored, successes = row["scored"], row["successes"]
-        row["success_rate"] = round(successes / scored, 4) if scored else None
-        row["interval"] = [round(bound, 4) for bound in wilson(successes, scored)] if scored else None
+        row["success_rate"] = ratio(successes, scored)
+        row["interval"] = round_wilson(successes, scored) if scored else None
         points.append(cast("SuccessPoint", row))
     return points
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TypedDict
 
 from webgym_cli.records.series import EXPERT
+from webgym_cli.records.statistics import ratio
 from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
@@ -130,7 +131,7 @@ def measure_timing(events: Sequence[TimedEvent]) -> Timing:
         "last": _iso(last) if events else None,
         "wall_seconds": round(wall, 2),
         "idle_seconds": round(idle, 2),
-        "idle_share": round(idle / wall, 4) if wall else None,
+        "idle_share": ratio(idle, wall),
         "gpu": measure_gpu_idle(events, wall),
         "stages": {
             stage: _stage(stage, events, spans) for stage in STAGES if any(event.event == stage for event in events)
@@ -170,7 +171,7 @@ def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
     return {
         "busy_seconds": busy,
         "idle_seconds": round(max(0.0, wall - busy), 2),
-        "idle_share": round(max(0.0, wall - busy) / wall, 4) if wall else None,
+        "idle_share": ratio(max(0.0, wall - busy), wall),
         "causes": {**seconds, "nothing": round(max(0.0, wall - reached), 2)},
     }
 

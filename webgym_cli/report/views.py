@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from webgym_cli.records.groups import DifficultyBand
+from webgym_cli.records.statistics import ratio
 from webgym_cli.report.async_training import build_async_section
-from webgym_cli.report.charts import NONE, format_number, format_percent
+from webgym_cli.report.charts import NONE, format_number, format_percent, format_value
 from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import (
     Figure,
@@ -22,7 +23,7 @@ from webgym_cli.report.figures import (
 from webgym_cli.report.success import SERIES
 from webgym_cli.report.timing import Cost, GpuTime, StageCost
 from webgym_cli.report.training_metrics import build_step_figures, build_training_section
-from webgym_cli.util.text import format_duration
+from webgym_cli.util.text import format_count, format_duration
 
 
 def build_sections(facts: ReportFacts) -> list[ReportSection]:
@@ -165,11 +166,11 @@ def _cost_table(facts: ReportFacts) -> Table:
         if share is not None and seconds is not None:
             cells = [
                 format_duration(seconds),
-                format_percent(seconds / wall if wall else None),
+                format_percent(ratio(seconds, wall)),
                 format_number(share["gpu_hours"]),
-                NONE if share["cost"] is None else f"{share['cost']:,.2f}",
+                format_value(share["cost"], ",.2f"),
             ]
-        rows.append((name, NONE if count is None else str(count), *cells))
+        rows.append((name, format_value(count, "d"), *cells))
     columns = ("", "times", "time", "share", "GPU hours", "cost")
     shown = len(columns) if spent["gpus"] else columns.index("GPU hours")
     return Table(columns[:shown], tuple(row[:shown] for row in rows))
@@ -178,7 +179,7 @@ def _cost_table(facts: ReportFacts) -> Table:
 def _token_table(spent: Mapping[str, Any]) -> Table:
     parts = [(name, spent[f"{name}_tokens"], spent[f"{name}_cost"]) for name in ("policy", "judge", "generator")]
     rows = (
-        (name, *(f"{count:,}" for count in tokens.values()), NONE if cost is None else f"{cost:,.4f}")
+        (name, *(f"{count:,}" for count in tokens.values()), format_value(cost, ",.4f"))
         for name, tokens, cost in parts
         if any(tokens.values())
     )
@@ -189,24 +190,22 @@ def _price_note(spent: Mapping[str, Any]) -> str:
     if spent["cost"] is None:
         return f"{spent['judge_calls']} judge calls. The cost is unknown: cost.prices lacks a model."
     shares = ("step", "episode", "success")
-    costs = ", ".join(f"{spent[f'cost_per_{one}'] or 0:.4g} a {one}" for one in shares if spent[f"cost_per_{one}"])
-    return f"{spent['judge_calls']} judge calls. {spent['cost']:,.4f} in all{': ' if costs else ''}{costs}."
+    costs = [f"{spent[f'cost_per_{one}']:.4g} a {one}" for one in shares if spent[f"cost_per_{one}"]]
+    shown = ", ".join([f"{spent['cost']:,.4f} in all", *costs])
+    return f"{spent['judge_calls']} judge calls. {shown}."
 
 
 def _idle_table(gpu: GpuTime, wall: float) -> Table:
     causes = {f"idle: {name.replace('_', ' ')}": seconds for name, seconds in gpu["causes"].items()}
     lines = {"at work": gpu["busy_seconds"], "idle": gpu["idle_seconds"], **causes}
-    rows = (
-        (name, format_duration(seconds), format_percent(seconds / wall if wall else None))
-        for name, seconds in lines.items()
-    )
+    rows = ((name, format_duration(seconds), format_percent(ratio(seconds, wall))) for name, seconds in lines.items())
     return Table(("", "time", "share"), tuple(rows))
 
 
 def _cost_note(spent: Cost) -> str:
     if not spent["gpus"]:
         return "Without a GPU; --gpus counts GPU hours."
-    gpus = "1 GPU" if spent["gpus"] == 1 else f"{spent['gpus']} GPUs"
+    gpus = format_count(spent["gpus"], "GPU")
     if spent["gpu_hour_price"] is None:
         return f"Counted for {gpus}, all the time. No price is known: --gpu-hour-price gives the cost."
     return f"Counted for {gpus}, all the time, at {spent['gpu_hour_price']:g} an hour each."

@@ -11,6 +11,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.events import CheckSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.statistics import ratio
 from webgym_cli.records.trajectory import Score, Trajectory
 from webgym_cli.rewards.selection import (
     Agreement,
@@ -24,6 +25,7 @@ from webgym_cli.rewards.selection import (
 from webgym_cli.scoring.check import CheckContext, NeedsPageError, find_check
 from webgym_cli.store.run import now
 from webgym_cli.tools.workers import Workers
+from webgym_cli.util.text import name_first
 
 # Checks that run at once.
 _CONCURRENCY = 8
@@ -98,7 +100,7 @@ class CheckScorer(Scorer[CheckSummary]):
             "successes": counts.successes,
             "success_rate": counts.success_rate,
             "interval": counts.interval,
-            "mean_reward": round(counts.own["reward"] / counts.verdicts, 4) if counts.verdicts else None,
+            "mean_reward": ratio(counts.own["reward"], counts.verdicts),
             "needs_page": self._need_page,
             "check_failed": dict(self._problems),
             "agreement_with_previous": self._agreement.to_json(),
@@ -127,7 +129,7 @@ def format_check_summary(summary: CheckSummary) -> str:
     """Return the summary as one line."""
     parts = [f"scored {summary['scored']} by their checks: {summary['successes']} solved"]
     if ids := summary["needs_page"]:
-        named = ", ".join(ids[:_NAMED]) + (", ..." if len(ids) > _NAMED else "")
+        named = name_first(ids, _NAMED)
         parts.append(f"{len(ids)} can't be scored again, because their checks read the live page ({named})")
     parts += [f"{count} without a score: {problem}" for problem, count in summary["check_failed"].items()]
     if (agreement := summary["agreement_with_previous"])["both"]:

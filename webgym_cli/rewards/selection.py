@@ -11,11 +11,12 @@ from typing import Any, Protocol, TypeVar
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.events import AgreementFacts, Event
 from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement
-from webgym_cli.records.statistics import wilson
+from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.text import and_more
 
 SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
 
@@ -119,7 +120,7 @@ class Agreement:
 
     def to_json(self) -> AgreementFacts:
         """Return the counts and the agreement rate (None without common trajectories)."""
-        return {"both": self.both, "same": self.same, "rate": round(self.same / self.both, 4) if self.both else None}
+        return {"both": self.both, "same": self.same, "rate": ratio(self.same, self.both)}
 
 
 @dataclass(slots=True)
@@ -150,12 +151,12 @@ class ScoringCounts:
     @property
     def success_rate(self) -> float | None:
         """Successes divided by verdicts; None without verdicts."""
-        return round(self.successes / self.verdicts, 4) if self.verdicts else None
+        return ratio(self.successes, self.verdicts)
 
     @property
     def interval(self) -> list[float]:
         """95 % Wilson interval of the success rate."""
-        return [round(bound, 4) for bound in wilson(self.successes, self.verdicts)]
+        return round_wilson(self.successes, self.verdicts)
 
 
 class Scorer(Protocol[SummaryT_co]):
@@ -292,7 +293,7 @@ def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) 
 def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
     """Raise `UsageError` for an unknown id, `MissingStageError` if no trajectory matches."""
     if missing := [name for name in query.ids or () if name not in ids]:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        more = and_more(len(missing))
         raise UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
     if not ids and query.ids is None:
         of = "" if query.iteration is None else f" of iteration {query.iteration}"

@@ -12,7 +12,7 @@ from typing import Any, cast
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, make_event
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.statistics import wilson
+from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.stage_timer import StageTimer, merge_timings
@@ -142,8 +142,8 @@ class Monitor:
             "total": len(self.plan.episodes),
             "done": self._done,
             **{name: counts[name] for name in ("collected", "known", "successes", "steps", "judged")},
-            "success_rate": round(successes / known, 4) if known else None,
-            "interval": [round(bound, 4) for bound in wilson(successes, known)],
+            "success_rate": ratio(successes, known),
+            "interval": round_wilson(successes, known),
             "given_up": self.plan.given_up + counts["given_up"],
             "steps_per_second": round(counts["steps"] / max(1.0, elapsed), 2),
             "eta": pace and round(left * pace, 1) if left else 0.0,

@@ -10,7 +10,7 @@ from typing import cast
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import RewardFacts, RolloutSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
-from webgym_cli.records.statistics import wilson
+from webgym_cli.records.statistics import mean, ratio, round_wilson
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
@@ -94,10 +94,10 @@ def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     return {
         "episodes": len(known),
         "successes": successes,
-        "success_rate": round(successes / len(known), 4) if known else None,
-        "interval": [round(bound, 4) for bound in wilson(successes, len(known))],
-        "mean_reward": round(fmean(rewards), 4) if known else None,
-        "mean_steps": round(fmean(len(trajectory.steps) for trajectory in known), 2) if known else None,
+        "success_rate": ratio(successes, len(known)),
+        "interval": round_wilson(successes, len(known)),
+        "mean_reward": mean(rewards),
+        "mean_steps": mean((len(trajectory.steps) for trajectory in known), 2),
         "reward_extra": {name: round(fmean(values), 4) for name, values in sorted(extras.items())},
         "tool_calls": {name: round(count / len(known), 2) for name, count in sorted(calls.items())},
     }

@@ -9,6 +9,7 @@ from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.numbers import answers_equal
 from webgym_cli.scoring.statements import extract_answer, find_answers
 from webgym_cli.scoring.text import Messages, count_tool_results
+from webgym_cli.util.json_values import as_list
 
 _DIGITS = re.compile(r"\d+")
 
@@ -57,7 +58,7 @@ def _grade(right: bool, trajectory: Messages, *, well_formed: bool = True) -> di
 
 def _is_right(final_response: str, answer: Any) -> bool:
     """Whether a response gives the answer, or one of several; a worked answer of GSM8K (`... #### 72`) counts as 72."""
-    answers = [str(item) for item in (answer if isinstance(answer, list | tuple) else [answer]) if item is not None]
+    answers = [str(item) for item in as_list(answer) if item is not None]
     wanted = [extract_answer(item, reference=True) or item for item in answers]
     given = find_answers(final_response)
     return any(answers_equal(ours, theirs) for ours in dict.fromkeys(given) for theirs in wanted)

@@ -10,6 +10,7 @@ from typing import Any
 
 from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.statements import extract_boxed
+from webgym_cli.util.json_values import as_list
 from webgym_cli.util.text import find_between
 
 Messages = Sequence[Mapping[str, Any]]
@@ -160,4 +161,4 @@ def _extract_answer(final_response: str) -> str:
 
 
 def _to_list(answer: Any) -> list[str]:
-    return [str(item) for item in (answer if isinstance(answer, list | tuple) else [answer]) if item is not None]
+    return [str(item) for item in as_list(answer) if item is not None]

@@ -28,10 +28,9 @@ def read_batches(run: RunDir) -> dict[int, TrainingBatch]:
 
 def scan_batches(run: RunDir) -> Iterator[TrainingBatch]:
     """Yield all lines in file order; a line truncated by a crash is skipped, since nothing was trained on it."""
-    if run.batches.is_file():
-        for _, line in read_lines(run.batches):
-            with suppress(ValidationError):
-                yield TrainingBatch.model_validate_json(line)
+    for _, line in read_lines(run.batches):
+        with suppress(ValidationError):
+            yield TrainingBatch.model_validate_json(line)
 
 
 def read_async_batches(run: RunDir, version: int) -> dict[int, TrainingBatch]:

@@ -39,12 +39,11 @@ class Blocklist:
 
     def __post_init__(self) -> None:
         """Read the file; unreadable lines are ignored."""
-        if self.run.blocklist.is_file():
-            for _, line in read_lines(self.run.blocklist):
-                try:
-                    self._learn(Block.model_validate_json(line))
-                except ValidationError:
-                    continue
+        for _, line in read_lines(self.run.blocklist):
+            try:
+                self._learn(Block.model_validate_json(line))
+            except ValidationError:
+                continue
 
     def sites(self) -> frozenset[str]:
         """Return the sites that are blocked now."""

@@ -26,12 +26,11 @@ def append_event(run: RunDir, event: Event) -> None:
 
 def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
     """Yield the events with these names, oldest first; a line truncated by a crash is skipped."""
-    if run.metrics.is_file():
-        for _, line in read_lines(run.metrics):
-            with contextlib.suppress(ValueError):  # a line truncated by a crash
-                event = json.loads(line, parse_constant=lambda _: None)  # NaN, which older versions wrote
-                if isinstance(event, dict) and event.get("event") in names:
-                    yield event
+    for _, line in read_lines(run.metrics):
+        with contextlib.suppress(ValueError):  # a line truncated by a crash
+            event = json.loads(line, parse_constant=lambda _: None)  # NaN, which older versions wrote
+            if isinstance(event, dict) and event.get("event") in names:
+                yield event
 
 
 def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import find_prefix
 from webgym_cli.util.files import is_within
+from webgym_cli.util.json_values import as_list
 
 IMAGES = "images"
 UPLOADS = "upload_folder"
@@ -59,8 +60,7 @@ def _list_task_folders(settings: Settings) -> list[Path]:
 
 
 def _list_paths(task: Task, field: str) -> list[Path]:
-    given = task.extra.get(field) or []
-    places = given if isinstance(given, list) else [given]
+    places = as_list(task.extra.get(field) or [])
     if not all(isinstance(place, str) for place in places):
         raise UsageError(
             f"task {task.id}: {field}: paths are needed", hint=f"write {field} as a text, or a list of texts"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from webgym_cli.util.json_values import as_list
+
 # Names of the shapes, as returned by `rubric_shape`.
 SHAPES = ("none", "text", "texts", "facts", "groups", "mixed")
 
@@ -34,7 +36,7 @@ def rubric_shape(value: Any) -> str:
         return "text" if value.strip() else "none"
     if not value:
         return "none"
-    shapes = set(map(_item_shape, value if isinstance(value, list) else [value]))
+    shapes = set(map(_item_shape, as_list(value)))
     return shapes.pop() if len(shapes) == 1 else "mixed"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tools.context import find_context_parameter
 from webgym_cli.tools.docstring import read_docstring
 from webgym_cli.tools.schema import argument_model, parameters_schema
+from webgym_cli.util.json_values import as_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -172,7 +172,7 @@ def _from_mapping(value: Mapping[str, Any]) -> ToolOutput:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return as_text(value, default=str)
 
 
 def _png(image: Any) -> bytes | None:

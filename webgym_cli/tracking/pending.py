@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.errors import StoreError
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.files import file_size, read_optional_object, write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class PendingEvents:
 def has_pending(run: RunDir, destination: str) -> bool:
     """Return whether any event is pending."""
     # Compares lengths only, because it is called after every event.
-    size = run.metrics.stat().st_size if run.metrics.is_file() else 0
+    size = file_size(run.metrics)
     return size != _count_sent(run, destination, size)
 
 
@@ -36,7 +35,7 @@ def read_pending(run: RunDir, destination: str) -> PendingEvents:
     whole = content[: content.rfind(b"\n") + 1]
     start = _count_sent(run, destination, len(whole))
     before = [event["iteration"] for event in _events(whole[:start]) if isinstance(event.get("iteration"), int)]
-    return PendingEvents(tuple(_events(whole[start:])), before[-1] if before else 0, len(whole))
+    return PendingEvents(tuple(_events(whole[start:])), next(reversed(before), 0), len(whole))
 
 
 def mark_sent(run: RunDir, destination: str, end: int) -> None:
@@ -52,11 +51,7 @@ def _count_sent(run: RunDir, destination: str, size: int) -> int:
 
 def _marks(run: RunDir) -> dict[str, Any]:
     """Return the uploaded bytes of `metrics.jsonl` by destination; empty if the file can't be read."""
-    try:
-        marks = read_json(run.tracking)
-    except StoreError:
-        return {}
-    return marks if isinstance(marks, dict) else {}
+    return read_optional_object(run.tracking)
 
 
 def _events(lines: bytes) -> list[dict[str, Any]]:

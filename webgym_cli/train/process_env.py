@@ -12,6 +12,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.jobs import devices
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.json_values import as_list
 from webgym_cli.venvs.locate import trainer_environ
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
@@ -81,8 +82,8 @@ def plan_reporting(
     settings: Settings, config: dict[str, Any], wandb_env: Mapping[str, str], environ: Mapping[str, str], python: Path
 ) -> tuple[dict[str, str], dict[str, Any], str]:
     """Return variables, overrides and a remark about where the training is reported to."""
-    wanted = config.get("report_to") or []
-    others = [name for name in ([wanted] if isinstance(wanted, str) else wanted) if name != "wandb"]
+    wanted = as_list(config.get("report_to") or [])
+    others = [name for name in wanted if name != "wandb"]
     if "wandb" not in wanted:
         return {}, {}, ""
     mode, reason = wandb_mode(settings, environ)

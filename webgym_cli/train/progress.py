@@ -14,6 +14,7 @@ from webgym_cli.errors import JobError
 from webgym_cli.records.base import is_finite
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
+from webgym_cli.util.files import file_size
 
 # A pause is reported after this many seconds, and this many times the longest pause so far; the trainer is ended after
 # twice that at the earliest. The longest pause is used because saving or evaluating a large model takes minutes.
@@ -93,7 +94,7 @@ class TrainerLogTail:
 
     def skip(self) -> None:
         """Skip the existing lines."""
-        self._offset = self.path.stat().st_size if self.path.is_file() else 0
+        self._offset = file_size(self.path)
 
     def _new_texts(self) -> list[str]:
         if not self.path.is_file():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from webgym_cli.errors import StoreError
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.secrets import redact
 from webgym_cli.util.strict_json import encode_json
 
@@ -70,6 +71,20 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not JSON: {error}", hint=f"restore {path} from a copy") from error
+
+
+def read_optional_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; an empty one for a file that is missing, damaged or holds something else."""
+    with contextlib.suppress(StoreError):
+        return as_object(read_json(path))
+    return {}
+
+
+def file_size(path: Path) -> int:
+    """Return a file's size in bytes, 0 if it is missing."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def append_lines(path: Path, *lines: str) -> None:
@@ -169,9 +184,11 @@ def open_line_writer(path: Path) -> Iterator[WriteLine]:
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, bytes) of each complete, non-empty line; a truncated last line is skipped.
 
-    A last line that only lacks its line end is complete, since the next append would terminate it. Lines are bytes, so
-    that the parser reports invalid UTF-8.
+    A missing file has no lines. A last line that only lacks its line end is complete, since the next append would
+    terminate it. Lines are bytes, so that the parser reports invalid UTF-8.
     """
+    if not path.exists():
+        return
     with open_regular(path) as file:
         for number, raw in enumerate(file, 1):
             if raw.strip() and (raw.endswith(b"\n") or is_json(raw)):

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.proxies import EnvironmentProxy, find_proxy, ssl_context
 
 # Maximum response size in bytes, before and after decompression.
@@ -128,9 +129,11 @@ def _find_error(content: bytes) -> str:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return ""
-    error = value.get("error") if isinstance(value, dict) and not value.get("choices") else None
-    text = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(text or error or "").split())[:_ERROR_CHARACTERS]
+    answer = as_object(value)
+    if answer.get("choices"):
+        return ""
+    error = answer.get("error")
+    return " ".join(str(as_object(error).get("message") or error or "").split())[:_ERROR_CHARACTERS]
 
 
 def _refuse_redirect(answer: httpx.Response) -> bytes:

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.util.text import name_first
 from webgym_cli.util.user_code import user_code
 
 Item = TypeVar("Item")
@@ -242,4 +243,4 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if near := get_close_matches(name, names, n=1):
         return f"did you mean {near[0]}?"
-    return f"there are: {', '.join(names[:_NAMES])}{', ...' if len(names) > _NAMES else ''}"
+    return f"there are: {name_first(names, _NAMES)}"

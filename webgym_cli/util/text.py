@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _SPACE = re.compile(r"\s*")
@@ -25,6 +25,21 @@ def first_line(error: BaseException) -> str:
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun: `1 step`, `1,200 steps`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def and_more(count: int) -> str:
+    """Return what follows the first of several things that could be named: ` (and 3 more)`; empty if it is alone."""
+    return f" (and {count - 1} more)" if count > 1 else ""
+
+
+def name_first(names: Sequence[str], limit: int) -> str:
+    """Return the first names of a list, and dots for the others."""
+    return ", ".join([*names[:limit], *["..."][: len(names) - limit]])
+
+
+def truncate(text: str, limit: int | None) -> str:
+    """Truncate a text to `limit` characters; a truncated text ends with an ellipsis."""
+    return text if limit is None or len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def format_duration(seconds: float | None) -> str:

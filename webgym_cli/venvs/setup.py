@@ -20,6 +20,7 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import JobError, UsageError, VenvError
+from webgym_cli.util.files import file_size
 from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs import installer as installer_script
 from webgym_cli.venvs.inspect import installed_packages
@@ -129,7 +130,7 @@ def _make(role: RoleSetup, report: Report, run: Runner) -> None:
 def _step(role: RoleSetup, command: Sequence[str], what: str, report: Report, run: Runner) -> None:
     name = role.environment.role
     report(f"{name}: {what} (log: {role.log})")
-    before = role.log.stat().st_size if role.log.is_file() else 0
+    before = file_size(role.log)
     code = run(command, role.log)
     if code != 0:
         raise JobError(

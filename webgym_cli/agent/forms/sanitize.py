@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from webgym_cli.util.text import replace_surrogates
+from webgym_cli.util.text import replace_surrogates, truncate
 
 # Maximum length of untrusted text within a line, in characters, so that a page title can't fill the context.
 LINE_LIMIT = 300
@@ -50,8 +50,3 @@ def sanitize_lines(text: str) -> str:
     """Sanitize lines joined by line feeds, each as by `sanitize_line` without a limit."""
     plain = text.replace("\n", " ").isprintable()
     return sanitize_page(text if plain else _CONTROL_BUT_LINE_FEED.sub(" ", text))
-
-
-def truncate(text: str, limit: int | None = LINE_LIMIT) -> str:
-    """Truncate a text to `limit` characters; a truncated text ends with an ellipsis."""
-    return text if limit is None or len(text) <= limit else f"{text[: limit - 1]}…"

@@ -12,7 +12,7 @@ from functools import cache
 
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.reasoning import history_text
-from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page, truncate
+from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompts.memory_sections import read_sections
 from webgym_cli.agent.prompts.prompt_template import (
@@ -29,6 +29,7 @@ from webgym_cli.agent.prompts.prompt_template import (
 )
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Step
+from webgym_cli.util.text import truncate
 
 # Maximum length of a page title, in characters.
 TITLE_LIMIT = 100

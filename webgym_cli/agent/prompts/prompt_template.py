@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.forms.sanitize import ROLE_LIMIT, sanitize_line, sanitize_lines, truncate
+from webgym_cli.agent.forms.sanitize import LINE_LIMIT, ROLE_LIMIT, sanitize_line, sanitize_lines
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
+from webgym_cli.util.text import truncate
 
 # Effect of an action by its step's `page_changed`; None: unknown.
 EFFECT = {True: "page changed", False: "page unchanged", None: "executed"}
@@ -73,9 +74,9 @@ def format_acted_element(step: Step) -> str:
 
 def _format_element(element: Element) -> str:
     role = truncate(element.role, ROLE_LIMIT).replace("\n", " ")
-    value = f" = {_json(truncate(element.value))}" if element.value else ""
+    value = f" = {_json(truncate(element.value, LINE_LIMIT))}" if element.value else ""
     states = f" ({', '.join(element.states)})".replace("\n", " ") if element.states else ""
-    return f"{role} {_json(truncate(element.name))}{value}{states}"
+    return f"{role} {_json(truncate(element.name, LINE_LIMIT))}{value}{states}"
 
 
 def format_notices(observation: Observation) -> list[str]:

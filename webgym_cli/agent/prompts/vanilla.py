@@ -9,7 +9,7 @@ import json
 from functools import cache
 
 from webgym_cli.agent.forms.action_forms import WebActions
-from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page, truncate
+from webgym_cli.agent.forms.sanitize import LINE_LIMIT, sanitize_line, sanitize_page
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompts.prompt_template import (
     EFFECT,
@@ -22,6 +22,7 @@ from webgym_cli.agent.prompts.prompt_template import (
 )
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Step
+from webgym_cli.util.text import truncate
 
 
 def make_plain_template(actions: WebActions) -> PromptTemplate:
@@ -60,7 +61,7 @@ def render_plain_head(window: HistoryWindow) -> str:
 
 def _summarize_step(step: Step) -> str:
     done = describe_action(step.action) if step.action else f"no action ({step.parse_error})"
-    title = truncate(step.observation.title)
+    title = truncate(step.observation.title, LINE_LIMIT)
     return sanitize_line(f"Step {step.index + 1} on [{title}]: {done} -> {EFFECT[step.page_changed]}", None)
 
 

@@ -20,6 +20,7 @@ from webgym_cli.agent.prompts.webrl_prompt import is_raw
 from webgym_cli.config.model_families import DATE, HUB_ADDRESS
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.proxies import describe_proxy
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class ModelTokens:
             values = json.loads((self._folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise SettingsError(f"{self._folder / name}: can't be read: {error}") from None
-        return values if isinstance(values, dict) else {}
+        return as_object(values)
 
 
 def _find_model_folder(model: str) -> Path:

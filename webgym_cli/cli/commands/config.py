@@ -13,6 +13,7 @@ import typer
 from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
+from webgym_cli.util.json_values import as_text
 
 app = make_group("Show the settings and their schema.")
 
@@ -51,7 +52,7 @@ def show(options: DataOptions, run: RunOpt = None) -> None:
             output.data({"key": key, "value": value, "source": sources[key], "meaning": meanings.get(key, "")})
         return
     columns = ("setting", "value", "source", "meaning")[: 4 if meanings else 3]
-    rows = ((key, _text(value), sources[key], meanings.get(key, "")) for key, value in values.items())
+    rows = ((key, as_text(value), sources[key], meanings.get(key, "")) for key, value in values.items())
     output.table("", columns, (row[: len(columns)] for row in rows))
 
 
@@ -69,10 +70,6 @@ def schema() -> None:
     from webgym_cli.config.model import Settings
 
     Output().text(json.dumps(Settings.model_json_schema(), indent=2))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _read_meanings(schema: dict[str, Any], section: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from webgym_cli.cli.output import Output
+from webgym_cli.util.json_values import as_text
 from webgym_cli.util.text import escape_control
 
 # Success rates from 0 to 1.
@@ -60,7 +60,7 @@ def cell(value: Any) -> str | None:
         return None
     if isinstance(value, float):
         return f"{value:.6g}"
-    return escape_control(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return escape_control(as_text(value))
 
 
 def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def _show_pass_rates(output: Output, groups: dict[str, Any]) -> None:
     rows = []
     for key, group in groups.items():
         rates = [group["k"].get(str(k)) for k in ks]
-        rows.append((key, group["tasks"], *(None if rate is None else f"{rate['rate']:.3f}" for rate in rates)))
+        rows.append((key, group["tasks"], *(rate and f"{rate['rate']:.3f}" for rate in rates)))
     output.table("pass@k over tasks", ("iteration", "tasks", *(f"pass@{k}" for k in ks)), rows)
 
 

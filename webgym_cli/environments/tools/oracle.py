@@ -22,6 +22,7 @@ from webgym_cli.scoring.registry import reward_fields
 from webgym_cli.scoring.statements import extract_answer
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
+from webgym_cli.util.json_values import as_list
 
 # The expert's tool and the name of its argument, which is also the name of the record's field.
 CALCULATOR, EXPRESSION = "calculator", "expression"
@@ -136,7 +137,7 @@ def _conclusion(task: Task, results: Sequence[str]) -> str:
 def _gold(task: Task) -> str:
     """Return the answer; the first one of several. Raises `UsageError` for a record without one."""
     answer = reward_fields(task).get("answer")
-    first = answer[0] if isinstance(answer, list) and answer else answer
+    first = next(iter(as_list(answer)), None)
     if isinstance(first, bool) or not isinstance(first, str | int | float) or not str(first).strip():
         raise UsageError(
             f"task {task.id}: no expert solves it: its record has no answer that is a text or a number",

@@ -14,6 +14,7 @@ from webgym_cli.config.image import ImageSettings
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.files import open_regular
+from webgym_cli.util.json_values import as_list
 
 _DATA = "data:image/"
 _PLACE = "a path, a data URL, or an object with path or bytes (base64), is needed"
@@ -24,7 +25,7 @@ def list_images(given: Any) -> list[str]:
 
     Raises `BadTaskError`.
     """
-    return [_read_place(item) for item in (given if isinstance(given, list) else [given])]
+    return [_read_place(item) for item in as_list(given)]
 
 
 def _read_place(item: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.tasks.convert import convert_records, parse_start
 from webgym_cli.tasks.format import LEVELS, read_task
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
+from webgym_cli.util.json_values import as_text
 
 # DeepShop's parts of a query; an absent one counts as met.
 _PARTS = ("attribute", "filter", "sort")
@@ -67,7 +67,7 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
 def _read_answer(answer: Any) -> str | None:
     if answer in (None, "") or str(answer) == "nan":  # pandas writes NaN where the answer is kept secret
         return None
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return as_text(answer)
 
 
 def _list_facts(of: BenchmarkFormat, record: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields
+from webgym_cli.util.text import truncate
 
 # Matches a scheme, but not a host with its port (`localhost:8080`).
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d+(?:[/?#]|$))", re.IGNORECASE)
@@ -52,7 +53,7 @@ def require_instruction(task: Task, record: TaskFields) -> None:
 
 def shorten(text: str) -> str:
     """Return a quoted text, truncated to 80 characters."""
-    return repr(text if len(text) <= 80 else f"{text[:79]}…")
+    return repr(truncate(text, 80))
 
 
 def _has_host(url: str) -> bool:

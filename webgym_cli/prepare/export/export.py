@@ -37,6 +37,7 @@ from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.outputs import refuse_output_in_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import WriteLine, write_json
+from webgym_cli.util.text import and_more
 
 # Maximum number of reported problems; all are counted.
 NAMED = 20
@@ -182,9 +183,10 @@ def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]
 def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
     sql = "SELECT id FROM (SELECT unnest(?::VARCHAR[]) AS id) WHERE id NOT IN (SELECT id FROM stored)"
     if missing := [row["id"] for row in index.rows(sql, [ids])]:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         first = next(name for name in ids if name in missing)
-        raise UsageError(f"{run.root}: no trajectory {first!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
+        raise UsageError(
+            f"{run.root}: no trajectory {first!r}{and_more(len(missing))}", hint=f"webgym inspect-buffer {run.root} -q"
+        )
 
 
 @lru_cache(1)

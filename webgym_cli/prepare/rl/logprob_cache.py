@@ -26,7 +26,7 @@ class LogprobCache:
         self._path = path
         self._policy = policy
         self._known: dict[bytes, array[float]] = {}
-        for _, line in read_lines(path) if path.is_file() else ():
+        for _, line in read_lines(path):
             self._take(line)
 
     def __len__(self) -> int:

@@ -25,6 +25,7 @@ from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.text import and_more
 
 _BATCH = """
 CREATE OR REPLACE TABLE rl_batch AS
@@ -253,8 +254,7 @@ def _refuse_missing_tokens(index: Index) -> None:
     """Raise if the server returned no token ids, which the index shows for all steps at once."""
     missing = index.one(_MISSING_TOKENS)
     if missing["count"]:
-        others = f" (and {missing['count'] - 1} more)" if missing["count"] > 1 else ""
-        raise missing_tokens_error(f"{missing['first']}{others}", "token ids", missing["policy"])
+        raise missing_tokens_error(f"{missing['first']}{and_more(missing['count'])}", "token ids", missing["policy"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:

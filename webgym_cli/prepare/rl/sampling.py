@@ -9,6 +9,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.text import and_more
 
 _SAMPLED = """
 SELECT sampling, count(*) AS count, min(id) AS first, arg_min(policy, id) AS policy
@@ -40,7 +41,7 @@ def require_one_sampling(run: RunDir, index: Index) -> Sampling:
 
 def _read_sampling(run: RunDir, row: dict[str, Any]) -> Sampling:
     """Return the sampling parameters of some trajectories. Raises `SettingsError` if unknown or greedy."""
-    which = f"{row['first']} (and {row['count'] - 1} more)" if row["count"] > 1 else row["first"]
+    which = f"{row['first']}{and_more(row['count'])}"
     if row["sampling"] is None:
         raise SettingsError(
             f"{run.root}: what {which} was sampled from is not known (policy {row['policy']}): it was imported, or an "

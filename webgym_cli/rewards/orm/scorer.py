@@ -12,6 +12,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.statistics import ratio
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.orm.client import OrmClient, OrmReply
 from webgym_cli.rewards.selection import (
@@ -101,7 +102,7 @@ class OrmScorer(Scorer[ScoreSummary]):
             "successes": counts.successes,
             "success_rate": counts.success_rate,
             "interval": counts.interval,
-            "mean_probability": round(counts.own["probability"] / counts.verdicts, 4) if counts.verdicts else None,
+            "mean_probability": ratio(counts.own["probability"], counts.verdicts),
             "unreadable": counts.failed,
             "cut": counts.own["cut"],
             "agreement_with_environment": counts.with_environment.to_json(),
