@@ -143,16 +143,17 @@ def test_the_library_is_asked_about_every_gpu_and_its_instances():
 
 def test_no_library_and_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert open_nvml() is None
+    assert open_nvml("cuda") is None
     events = []
     GpuMemory.of("cpu", events.append)
     assert events == []
     GpuMemory.of("cuda", events.append)
     assert "webgym[gpu]" in events[0]["message"]
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=refuse))
-    assert open_nvml() is None
+    assert open_nvml("cuda") is None
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=lambda: None))
-    assert isinstance(open_nvml(), Nvml)
+    assert isinstance(open_nvml("cuda"), Nvml)
+    assert open_nvml("cpu") is None
 
 
 def test_the_real_library_names_what_we_call():

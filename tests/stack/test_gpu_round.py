@@ -20,7 +20,7 @@ async def gpu_server(gpu, tiny_model_dir, tmp_path_factory):
     """A server on a GPU that sleeps while there is training."""
     python, settings = needs("serve"), load(overrides=gpu_round.SERVING)
     plan = plan_servers(settings, str(tiny_model_dir), python, "cuda", phases=True)[0]
-    server = PolicyServer(plan, tmp_path_factory.mktemp("serve"), lambda event: None, nvml=open_nvml())
+    server = PolicyServer(plan, tmp_path_factory.mktemp("serve"), lambda event: None, nvml=open_nvml("cuda"))
     await server.start()
     yield server
     await server.stop()

@@ -75,7 +75,7 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
     messages = [Message(role="system", content=template.system(spec.interaction_mode))]
     images: list[str] = []
     for index in range(window.first, len(past) + 1):
-        shown = [seen.sha256 for seen in window.observation(index).pictures] if index >= window.first_image else []
+        shown = [seen.sha256 for seen in window.observation(index).pictures if index >= window.first_image]
         # The built-in templates have always had the note, even without a screenshot: stored digests depend on it.
         is_left_out = isinstance(spec.version, PromptVersion) or window.observation(index).pictures
         picture = IMAGE * len(shown) or (NO_IMAGE if is_left_out else "")

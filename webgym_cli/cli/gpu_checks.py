@@ -91,7 +91,7 @@ def _torch_check(role: str, report: dict[str, Any], device: Device) -> DoctorChe
         fix = "the driver is older than torch's CUDA (see nvidia-smi), or CUDA_VISIBLE_DEVICES hides the GPUs"
         return DoctorCheck(name, "missing", f"{words}: sees no GPU", fix=fix)
     kinds = ", ".join(f"{gpu['name']} {gpu['bytes'] / GB:.0f} GB ({gpu['free'] / GB:.0f} free)" for gpu in gpus)
-    return DoctorCheck(name, "ok", f"{words}; {kinds}" if kinds else words)
+    return DoctorCheck(name, "ok", "; ".join(filter(None, (words, kinds))))
 
 
 def _check_nccl(settings: Settings, processes: int, device: Device) -> DoctorCheck:

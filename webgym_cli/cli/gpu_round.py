@@ -69,9 +69,7 @@ async def run_round(settings: Settings, folder: Path, device: Device) -> RoundRe
     model = await asyncio.to_thread(build_tiny_model, folder / "model", own)
     plan = plan_servers(own, str(model), role_python(own, "serve"), device, phases=True)[0]
     events: list[dict[str, Any]] = []
-    server = PolicyServer(
-        plan, folder, lambda event: events.append(dict(event)), nvml=open_nvml() if device == "cuda" else None
-    )
+    server = PolicyServer(plan, folder, lambda event: events.append(dict(event)), nvml=open_nvml(device))
     try:
         await server.start()
         log = await train_once(server, role_python(own, "train"), folder)

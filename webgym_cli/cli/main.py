@@ -162,11 +162,15 @@ def _find_limit(error: BaseException) -> str:
 def _default_hint(error: WebGymError) -> str:
     """Return the hint for an error that has none."""
     if isinstance(error, UsageError):
-        words = sys.argv[1:3] if sys.argv[1:2] in (["config"], ["env"], ["tasks"], ["tools"]) else sys.argv[1:2]
-        return " ".join(["webgym", *words, "--help"])
+        return " ".join(["webgym", *_typed_command(), "--help"])
     if isinstance(error, StoreError):
         return ROOM
     return "webgym doctor" if isinstance(error, JobError) else AGAIN
+
+
+def _typed_command() -> list[str]:
+    """Return the words that name the command: two for one of a group."""
+    return sys.argv[1:3] if sys.argv[1:2] in (["config"], ["env"], ["tasks"], ["tools"]) else sys.argv[1:2]
 
 
 def _show_warning(usual: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
@@ -183,8 +187,7 @@ def _raise_terminated(*_: Any) -> NoReturn:
 
 def _report_stop(how: str, code: int) -> int:
     """Print that the command was stopped and whether it can be resumed; return the exit code."""
-    command = sys.argv[2:3] if sys.argv[1:2] == ["tasks"] else sys.argv[1:2]
-    if set(command) & set(RESUMABLE):
+    if set(_typed_command()[-1:]) & set(RESUMABLE):
         fail(f"{how}; what was finished is stored", AGAIN)
     else:
         fail(how, "the same command again")

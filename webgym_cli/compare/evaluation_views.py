@@ -39,7 +39,8 @@ def describe_record(record: Mapping[str, Any]) -> str:
     counts = f"{record['episodes']} episodes, {record['blocked']} blocked, {record['failed']} failed"
     if record["conditions"]["judge"] and "judged" in record:  # older records lack it
         counts += f", {record['judged']} judged"
-        counts += "" if record["judged"] else ": their environment scored all, the judge was asked for nothing"
+        if not record["judged"]:
+            counts += ": their environment scored all, the judge was asked for nothing"
     return f"success {', '.join(rates) or 'unknown'}; {counts}"
 
 
@@ -101,36 +102,27 @@ def build_comparison_tables(comparison: Mapping[str, Any], *, tasks: bool) -> li
         )
         for number, one in enumerate(sides)
     ]
-    tests = [
-        (
-            f"{number} - 0",
-            _NAMES[rate],
-            of["pairs"],
-            *of["counts"].values(),
-            format_points(of["difference"]),
-            of["p_value"],
-            of["p_holm"],
-        )
-        for number, one in enumerate(comparison["others"], 1)
-        for rate in RATES
-        for of in (one[rate],)
-    ]
+    tests: list[tuple[Any, ...]] = []
+    different: list[tuple[str, str]] = []
+    changed: list[tuple[str, str, str]] = []
+    for number, one in enumerate(comparison["others"], 1):
+        pair = f"{number} - 0"
+        for rate in RATES:
+            of = one[rate]
+            numbers = (format_points(of["difference"]), of["p_value"], of["p_holm"])
+            tests.append((pair, _NAMES[rate], of["pairs"], *of["counts"].values(), *numbers))
+        different += [(pair, line) for line in one["different"]]
+        for change, names in one["overall"]["tasks"].items():
+            changed += [(pair, change, task) for task in names]
     columns = ("", "", "pairs", "gained", "lost", "kept", "failed", "difference", "p (McNemar)", "p (Holm)")
-    different = [
-        (f"{number} - 0", line) for number, one in enumerate(comparison["others"], 1) for line in one["different"]
-    ]
-    changed = [
-        (f"{number} - 0", change, task)
-        for number, one in enumerate(comparison["others"], 1)
-        for change, names in one["overall"]["tasks"].items()
-        for task in names
-    ]
-    return [
+    tables = [
         build_table("records", ("", "record", "policy", *_COUNTS, *_NAMES.values()), records),
         build_table("paired by task", columns, tests),
         build_table("conditions that differ", ("", "condition"), different),
-        *([build_table("changed tasks", ("", "change", "task"), changed)] if tasks else []),
     ]
+    if tasks:
+        tables.append(build_table("changed tasks", ("", "change", "task"), changed))
+    return tables
 
 
 def render_record_comparison(comparison: Mapping[str, Any]) -> bytes:

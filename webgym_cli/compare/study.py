@@ -56,10 +56,7 @@ def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPo
                 "seed": of.seed,
                 "policy_version": identity["policy_version"],
                 "split": newest and newest["series"],
-                **{
-                    name: newest[name] if newest else None
-                    for name in ("iteration", "scored", "success_rate", "mean_steps")
-                },
+                **{name: newest and newest[name] for name in ("iteration", "scored", "success_rate", "mean_steps")},
                 "settings": own,
             }
         )

@@ -110,7 +110,8 @@ def trust_run(run_config: Path) -> None:
 
 def import_code(settings: Settings, keys: Collection[str] = CODE) -> None:
     """Import the plugins, which may register what the settings `keys` name, and let stored data name action sets."""
-    import_plugins(settings.plugins if "plugins" in keys else ())
+    if "plugins" in keys:
+        import_plugins(settings.plugins)
     allow_places(str(value) for key, value in flat_values(settings).items() if key in CODE[1:] and key in keys)
 
 
@@ -189,6 +190,5 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsErro
     dotted, names = f"{key}.", reversed(list(sources))
     near = (name for name in names if dotted.startswith(f"{name}.") or f"{name}.".startswith(dotted))
     source = next((sources[name] for name in near), "")
-    where = f"{source}: " if source and source != "default" else ""
-    what = f"{key}: " if key else ""
-    return SettingsError(f"{where}{what}{words}", hint=f"webgym config show | grep -F {key or 'KEY'}")
+    parts = [part for part in (source, key, words) if part not in ("", "default")]
+    return SettingsError(": ".join(parts), hint=f"webgym config show | grep -F {key or 'KEY'}")

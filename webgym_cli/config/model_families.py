@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def _find_by_type(config: Mapping[str, Any], model: str, folder: Path) -> ModelF
     matching = [family for family in matching if not family.sign or family.sign in read_chat_template(folder)]
     named = (family for family in matching if re.search(family.names, Path(model).name.lower()))
     # the last of several is the one that the others' names are exceptions of
-    return next(named, matching[-1] if matching else None)
+    return next(chain(named, reversed(matching)), None)
 
 
 def _find_by_name(model: str) -> ModelFamily | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.json_values import as_object, list_leaves
 from webgym_cli.util.secrets import (
     add_address_keys,
     find_address_keys,
@@ -40,8 +41,8 @@ def refuse_keys(key: str, value: Any, source: str = "") -> None:
             raise SettingsError(f"{where}{key}: an address holds a key ({place}), and settings are stored", hint=hint)
         if option := _OPTION.fullmatch(text):
             raise _refuse(f"{where}{key}: {option[0].partition('=')[0]}")
-    for entry in value if isinstance(value, Mapping) else ():
-        if _ENTRY.search(str(entry)) and value[entry]:
+    for entry, inner in as_object(value).items():
+        if _ENTRY.search(str(entry)) and inner:
             raise _refuse(f"{where}{key}.{entry}")
 
 
@@ -91,8 +92,4 @@ def _list_entries(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _list_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _list_texts(item)
+    return (leaf for leaf in list_leaves(value) if isinstance(leaf, str))

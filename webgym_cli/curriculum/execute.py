@@ -176,8 +176,7 @@ class TaskGeneration:
             self.on_request(request)
 
     def _build_candidates(self, request: SeedRequest) -> Iterator[TaskCandidate]:
-        answer = self.journal.get(self._key(request))
-        for text in answer.tasks if answer else ():
+        for text in self.journal.list_tasks(self._key(request)):
             instruction = " ".join(text.split())
             candidate = TaskCandidate(instruction, build_task(instruction, request), request)
             if not candidate.task.check and any(seed.task.check for seed in request.group.seeds):
@@ -232,7 +231,7 @@ class TaskGeneration:
 
     def _key(self, request: SeedRequest) -> str:
         how = self.settings
-        extra = [how.extra_body] if how.extra_body else []  # stored requests lack it
+        extra = filter(None, [how.extra_body])  # stored requests lack it
         chat = self._build_chat(request)
         return compute_key("generate", how.model, how.temperature, how.top_p, request.round, chat, *extra)
 

@@ -65,7 +65,7 @@ class TaskCandidate:
             "site": self.request.group.site,
             "round": self.request.round,
             "seeds": [seed.task.id for seed in self.request.seeds],
-            "reason": None if self.rejection is None else self.rejection.value,
+            "reason": self.rejection and self.rejection.value,
             "detail": self.detail,
             "probability": self.probability,
         }

@@ -46,6 +46,11 @@ class AnswerJournal:
         """Return the stored answer to a request."""
         return self._known.get(key)
 
+    def list_tasks(self, key: str) -> tuple[str, ...]:
+        """Return the tasks of the stored answer to a request; none without one."""
+        answer = self._known.get(key)
+        return answer.tasks if answer else ()
+
     def put(self, answer: StoredAnswer) -> None:
         """Store an answer durably. Raises `StoreError`."""
         append_lines(self._path, answer.model_dump_json(exclude_defaults=True))

@@ -14,6 +14,7 @@ from webgym_cli.curriculum.prompts import LONGEST, TASKS_SCHEMA, NewTasks, build
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.expand import PLACEHOLDER, TaskTemplates
+from webgym_cli.util.json_values import list_leaves
 
 _PARAPHRASES = ReplyFormat("rephrase", NewTasks, TASKS_SCHEMA)
 # Names in quotation marks. An apostrophe within a word is none.
@@ -38,7 +39,9 @@ class Paraphrasing:
 
         Raises `WebGymError` if the server is down or keeps sending unusable answers; received answers stay stored.
         """
-        waiting = [one for one in self.templates.templates if _instruction(one) and not self._find(one)]
+        waiting = [
+            one for one in self.templates.templates if _instruction(one) and not self.journal.get(self._key(one))
+        ]
         if waiting:
             await self._ask_all(waiting)
         return self.templates.model_copy(
@@ -68,8 +71,8 @@ class Paraphrasing:
         return ""
 
     def _build(self, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        answer, texts = self._find(template), [_instruction(template)]
-        for text in answer.tasks if answer else ():
+        texts = [_instruction(template)]
+        for text in self.journal.list_tasks(self._key(template)):
             text = " ".join(text.split())
             if problem := _find_problem(template, text, texts):
                 self.dropped.append(f"template {template.get('id')}: dropped, {problem}: {text[:200]!r}")
@@ -77,9 +80,6 @@ class Paraphrasing:
                 name = {"id": f"{template['id']}-p{len(texts)}"} if template.get("id") else {}
                 texts.append(text)
                 yield {**template, **name, "instruction": text}
-
-    def _find(self, template: Mapping[str, Any]) -> StoredAnswer | None:
-        return self.journal.get(self._key(template))
 
     def _build_chat(self, template: Mapping[str, Any]) -> list[dict[str, Any]]:
         return build_rephrase_chat(_instruction(template), list_fixed_texts(template), self.count)
@@ -102,17 +102,10 @@ def list_fixed_texts(template: Mapping[str, Any]) -> list[str]:
     adjoined = [word for word in words if PLACEHOLDER.search(word)]
     quoted = [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
     own = [value for name, value in template.items() if name not in Task.model_fields]
-    values = [value for value in _iterate_values(own) if _has(text, value)]
+    leaves = (str(value) for value in list_leaves(own) if value is not None and not isinstance(value, bool))
+    values = [value for value in leaves if value.strip() and _has(text, value)]
     placeholders = [match[0] for match in PLACEHOLDER.finditer(text)]
     return list(dict.fromkeys([*quoted, *adjoined, *values, *placeholders]))
-
-
-def _iterate_values(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping | list):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _iterate_values(one)
-    elif value is not None and not isinstance(value, bool) and str(value).strip():
-        yield str(value)
 
 
 def _find_problem(template: Mapping[str, Any], text: str, others: list[str]) -> str:

@@ -131,7 +131,7 @@ def _choose_critic(settings: Settings, *, has_critic: bool) -> Critic:
 
 def build_seed(trajectory: Trajectory) -> FailedTask:
     """Return the failed task of an episode."""
-    page = trajectory.steps[0].observation if trajectory.steps else None
+    page = next((step.observation for step in trajectory.steps), None)
     return FailedTask(trajectory.task, trajectory.instruction, page, trajectory.prompt)
 
 

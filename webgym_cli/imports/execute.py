@@ -134,7 +134,7 @@ class Importer:
             before.model_copy(update=changes), judgements, images, lambda sha256: target.copy(sha256, one.screenshots)
         )
         verdict = effective_verdict(one.judgements)
-        self.report.take(with_verdict(before, verdict) if verdict else before, 0, verdict is not None)
+        self.report.take(with_verdict(before, verdict), 0, verdict is not None)
         return True
 
     def _convert(self, one: ImportedEpisode) -> bool:
@@ -153,10 +153,9 @@ class Importer:
             return False
         pngs = {hashlib.sha256(png).hexdigest(): png for png in pictures.values()}
         target = ScreenshotStore(self.run.screenshots)
-        self._store(trajectory, [verdict] if verdict else [], pngs, lambda sha256: target.put(pngs[sha256]))
-        self.report.take(
-            with_verdict(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None
-        )
+        judgements = list(filter(None, [verdict]))
+        self._store(trajectory, judgements, pngs, lambda sha256: target.put(pngs[sha256]))
+        self.report.take(with_verdict(trajectory, verdict), one.lost_steps, verdict is not None)
         return True
 
     def _name(self, split: Split, iteration: int, digest: str) -> str:

@@ -146,7 +146,7 @@ def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, images: _Imag
         seen.update(pictures)
         yield replace(
             make_step(text, read),
-            picture=pictures[-1] if pictures else None,
+            picture=next(reversed(pictures), None),
             more_pictures=tuple(new),
             sent=Conversation(_drop_images(sent.messages, len(sent.images) - len(pictures)), pictures),
         )
@@ -164,7 +164,7 @@ def _drop_images(messages: Sequence[Message], count: int) -> tuple[Message, ...]
 
 def _build_task(episode: ChatEpisode) -> Task:
     user = next((message for message in episode.messages if message.role == "user"), None)
-    content = user.content if user else None
+    content = user and user.content
     texts = [part.text or "" for part in content] if isinstance(content, list) else [content or ""]
     instruction = episode.task or "\n".join(texts)
     name = episode.id or compute_digest(instruction)[:16]

@@ -41,8 +41,9 @@ class ImportPlan:
 
     def iteration_of(self, source: Path) -> int:
         """Return the iteration that receives a source's episodes."""
-        own = None if self.first_version is None else self.format.iteration_of(source)
-        return self.iteration if own is None else own
+        if self.first_version is not None and (own := self.format.iteration_of(source)) is not None:
+            return own
+        return self.iteration
 
     @property
     def format(self) -> ImportFormat:
@@ -88,14 +89,18 @@ def plan_import(
     if where is not None:
         form = _select(detected, form, path, where)
     numbers = [number for source in sources if (number := form.iteration_of(source)) is not None]
-    keeps = iteration is None and bool(numbers) and is_startable(run)
-    if iteration is None:
-        iteration = max(numbers) if keeps else version(run)
+    first = None
+    if iteration is not None or not is_startable(run):
+        numbers = []
+    if numbers:
+        iteration = max(numbers)
+        first = max(iteration, version(run))
+    elif iteration is None:
+        iteration = version(run)
     into_split = split or form.split
-    for number in {iteration, *(numbers if keeps else ())}:
-        for one in Split if into_split is None else (into_split,):
+    for number in {iteration, *numbers}:
+        for one in (into_split,) if into_split else Split:
             refuse_rollouts(run, one, number)
-    first = max(iteration, version(run)) if keeps else None
     return ImportPlan(detected, path, tuple(sources), iteration, into_split, images, first, prompt, where)
 
 

@@ -19,7 +19,7 @@ from webgym_cli.imports.calls import read_single_call
 from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
-from webgym_cli.util.json_values import as_object
+from webgym_cli.util.json_values import as_list, as_object
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
@@ -107,7 +107,7 @@ def _read_fara(source: Path) -> Records:
 def _convert_fara(source: Path) -> ChatRecord:
     """Return the episode of a folder: actions in web_surfer.log, and a screenshot before each of them."""
     task = read_object(source / _TASK) if (source / _TASK).is_file() else {}
-    task = to_fields(task[0] if isinstance(task, list) and task else task, _TASK)
+    task = to_fields(next(iter(as_list(task)), None), _TASK)
     answers = [read_object(file) for file in sorted(source.glob(_ANSWER))]
     lines = [value for _, value in read_json_lines(source / _LOG) if isinstance(value, dict)]
     actions = [line["arguments"] for line in lines if isinstance(line.get("arguments"), dict)]
@@ -117,10 +117,10 @@ def _convert_fara(source: Path) -> ChatRecord:
     messages: list[dict[str, Any]] = []
     for number, arguments in enumerate(actions):
         given = {name: value for name, value in arguments.items() if name != "thoughts"}
-        content = [_image(f"screenshot{number}.png"), _text("" if number else instruction)]
-        messages.append({"role": "tool" if number else "user", "content": content})
+        role, text = ("tool", "") if number else ("user", instruction)
+        messages.append({"role": role, "content": [_image(f"screenshot{number}.png"), _text(text)]})
         messages.append(_call(to_text(arguments.get("thoughts")), "computer_use", given))
-    answer = answers[0] if answers and isinstance(answers[0], dict) else {}
+    answer = as_object(next(iter(answers), None))
     value = {
         "messages": messages,
         "tools": [_tool("computer_use")],

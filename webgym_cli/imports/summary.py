@@ -52,7 +52,7 @@ class ImportCounts:
         """Count a skipped episode."""
         self.skipped[skipped.why.value] += 1
         if skipped.why is not SkipReason.KNOWN and self.skipped[skipped.why.value] <= _EXAMPLES:
-            example = f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where
+            example = ": ".join(filter(None, (skipped.where, skipped.detail)))
             self.examples.setdefault(skipped.why.value, []).append(example)
 
     def to_json(self) -> dict[str, object]:

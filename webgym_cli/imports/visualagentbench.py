@@ -107,7 +107,7 @@ class _RecordedEpisode:
                 response,
                 lines[number] if lines else {},
                 mode,
-                urls[number : number + 1],
+                "".join(urls[number : number + 1]),
             )
             for number, response in enumerate(responses)
         )
@@ -185,20 +185,20 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def _read_step(
-    picture: Path | None, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]
+    picture: Path | None, response: str, line: dict[str, Any], mode: InteractionMode, url: str
 ) -> ImportedStep:
     """Read a step; without a picture, one with a text page."""
     if picture is None:
         page = to_text(line.get("html"))
         step = make_step(response, parse_webrl_action(response, lenient=True), html=page)
-        return replace(step, url=url[0] if url else "")
+        return replace(step, url=url)
     if mode is InteractionMode.COORDINATES:
         action = convert_call(response, to_text(line.get("html")), *load_size(picture))
     else:
         action = convert_line(response)
     parsed = parse_response(response, mode, known_action=action)
     prompt = json.dumps([line.get("prompt"), line.get("html")]) if line else ""
-    return replace(parsed, picture=picture, url=url[0] if url else "", prompt=prompt)
+    return replace(parsed, picture=picture, url=url, prompt=prompt)
 
 
 def _with_text(form: ImportFormat) -> ImportFormat:

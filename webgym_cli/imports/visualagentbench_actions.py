@@ -27,8 +27,10 @@ def convert_call(response: str, page: str, width: int, height: int) -> Action | 
         return None
     if call.name == "exit":
         return build_action(ActionName.ANSWER, text=to_text(call.get(None, "message")))
-    convert = _CONVERTERS.get(to_text(call.get(None, "action")).lower()) if call.name == "do" else None
-    return convert(call, _locate(page, call.get(None, "element"), width, height)) if convert else None
+    convert = _CONVERTERS.get(to_text(call.get(None, "action")).lower())
+    if call.name != "do" or convert is None:
+        return None
+    return convert(call, _locate(page, call.get(None, "element"), width, height))
 
 
 def _locate(page: str, element: object, width: int, height: int) -> Point | None:

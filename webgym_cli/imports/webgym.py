@@ -221,10 +221,10 @@ def _convert_action(record: Any) -> Action | None:
                 "name": name,
                 "coordinate": tuple(point) if isinstance(point, list | tuple) else None,
                 "element_id": arguments.get("element_id"),
-                "text": texts[0] if texts else None,
+                "text": next(iter(texts), None),
                 "direction": arguments.get("direction"),
                 "url": arguments.get("url"),
-                "submit": True if name == "type" else None,  # WebGym's typing always presses Enter
+                "submit": name == "type" or None,  # WebGym's typing always presses Enter
             }
         )
     except ValueError:

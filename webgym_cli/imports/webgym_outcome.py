@@ -53,7 +53,7 @@ def read_outcome(
         if (error := read_error(step)) is not None:
             return Outcome(failure=error[0], failure_detail=error[1]), None
     rewards = {at: to_fields(step["reward"], "a reward") for at, step in enumerate(steps) if step.get("reward")}
-    last = rewards[max(rewards)] if rewards else {}
+    last = rewards.get(max(rewards, default=-1), {})
     # One blocked page invalidates the episode: its reward does not measure the policy.
     if any(reward.get("is_blocked") is True for reward in rewards.values()):
         return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None

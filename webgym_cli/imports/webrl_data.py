@@ -80,7 +80,8 @@ def _read_trajectories(source: Path) -> Iterator[tuple[Score, list[tuple[Any, An
         raise PickleRefused(f"{source}: no list of trajectories (X_filter.pt holds single steps: take X.pt)")
     for steps in value:
         fields = [to_fields(step, "a step") for step in steps]
-        reward = fields[-1].get("trajectory_reward", fields[-1].get("reward")) if fields else None
+        last = (fields or [{}])[-1]
+        reward = last.get("trajectory_reward", last.get("reward"))
         if isinstance(reward, float) and not math.isfinite(reward):
             raise PickleRefused(f"{source}: a trajectory_reward is {reward}")
         score = Score(source="orm", value=to_number(reward), detail="WebRL's trajectory_reward")

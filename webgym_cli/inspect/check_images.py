@@ -15,6 +15,7 @@ from webgym_cli.inspect.references import Reference, References
 from webgym_cli.records.events import make_event
 from webgym_cli.store.index.fragments import SourceFile
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.text import format_count
 
 # A finding's kind and detail, or width and height in pixels.
 _ImageCheck = tuple[FindingKind, str] | tuple[int, int]
@@ -69,7 +70,7 @@ def _report(
     """Add the findings for an image, and for trajectories with another size of it."""
     path = store.path(named[0].sha256)
     if isinstance(look[0], FindingKind):
-        steps = f"{len(named)} steps" if len(named) > 1 else "a step"
+        steps = format_count(len(named), "step")
         first = f"{steps} of {_line(named[0], sources)} on show it" if named[0].width else "an agent's call shows it"
         findings.add(look[0], path, "", f"{look[1]}; {first}")
         return

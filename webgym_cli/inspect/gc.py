@@ -182,6 +182,6 @@ def _find_torn(run: RunDir, store: ScreenshotStore) -> Iterator[Path]:
     written += [store.root / name for name in store.folders()]
     places = [*((folder, _TORN) for folder in written), *((path, _TORN_INDEX) for path in run.index.glob("v*/*"))]
     for folder, pattern in places:
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        for path in sorted(folder.glob("*")):
             if pattern.fullmatch(path.name):
                 yield path

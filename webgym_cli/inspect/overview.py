@@ -67,9 +67,9 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
     return {
         "run": str(run.root),
         "policy_version": version(run),
-        **_summarize(total[0] if total else Counter()),
+        **_summarize(next(iter(total), Counter())),
         **{name: {group["key"]: _summarize(group) for group in groups} for name, groups in tables.items()},
-        "groups": {name: groups[0]["groups"] if groups else 0 for name, groups in tables.items()},
+        "groups": {name: next((group["groups"] for group in groups), 0) for name, groups in tables.items()},
         "means": _means(index, query),
         "pass_at_k": compute_pass_rates(index, query),
         **_ages(index, query),

@@ -99,7 +99,7 @@ class _Check:
                 self._compare(source, span, self._derive(number, source, span))
                 progress = {"done": sum(sizes[:number]) + span.end, "total": sum(sizes), "transient": True}
                 self.findings.sink(make_event("verify_progress", bar="lines", **progress))
-            self.counts["unfinished_bytes"] += max(0, sizes[number] - (chain[-1].end if chain else 0))
+            self.counts["unfinished_bytes"] += max(0, sizes[number] - max((span.end for span in chain), default=0))
 
     def compare_with_metrics(self) -> None:
         """Find iterations with fewer trajectories than their rollouts recorded."""

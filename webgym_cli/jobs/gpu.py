@@ -68,8 +68,10 @@ class Nvml:
         return parts
 
 
-def open_nvml() -> Nvml | None:
-    """Return NVML, or None if it is not installed or has no driver."""
+def open_nvml(device: str) -> Nvml | None:
+    """Return NVML for jobs on `cuda`; None for others, or if it is not installed or has no driver."""
+    if device != "cuda":
+        return None
     try:
         library = importlib.import_module("pynvml")
     # `nvidia-ml-py` is optional: without it nothing waits for GPU memory.
@@ -96,7 +98,7 @@ class GpuMemory:
     @classmethod
     def of(cls, device: str, sink: EventSink) -> GpuMemory:
         """Return the `GpuMemory` of a job on `cpu` or `cuda`; emit a note if NVML is unavailable on `cuda`."""
-        nvml = open_nvml() if device == "cuda" else None
+        nvml = open_nvml(device)
         if device == "cuda" and nvml is None:
             message = "nvidia-ml-py is not installed, or no driver answers it: nothing waits until GPU memory is free"
             sink(make_event("gpu_memory", pids=[], message=f"{message} (pip install 'webgym[gpu]')"))

@@ -21,6 +21,7 @@ async def start_policy(context: StageContext, policy: str, shared: SharedRollout
         name = name_policy(context.run, context.settings, policy)
         return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
     logprobs = logprobs_kind(context.settings)  # raises for an unsupported mode before a server is started
-    base_urls = context.serving.base_urls if shared else await context.serving.current()
-    served = shared.gate.policy if shared else context.serving.policy
-    return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs)
+    if shared:
+        return PolicyEndpoint(base_urls=context.serving.base_urls, served=shared.gate.policy, logprobs=logprobs)
+    base_urls = await context.serving.current()
+    return PolicyEndpoint(base_urls=base_urls, served=context.serving.policy, logprobs=logprobs)

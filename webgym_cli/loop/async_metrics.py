@@ -141,5 +141,6 @@ def _describe_wait(what: str, seconds: float, collector: Collector) -> Event:
     counts = collector.admission.counts()
     late = next((group.id for group in collector.admission.groups.values() if not group.closed), "")
     message = f"{what}, for {seconds / 60:.0f} minutes: {counts['ready']} groups are ready, {counts['open']} open"
-    message += f", the oldest of {late}" if late else ""
+    if late:
+        message += f", the oldest of {late}"
     return make_event("waiting", what=what, seconds=round(seconds), **counts, group=late, message=message)

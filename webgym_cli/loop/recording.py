@@ -79,7 +79,7 @@ class DemonstrationRecorder:
         if trajectory is None:
             raise RuntimeError("a replay was stopped before its start")
         judgement = await self._judge(trajectory)
-        outcome = (with_verdict(trajectory, judgement) if judgement else trajectory).outcome
+        outcome = with_verdict(trajectory, judgement).outcome
         problem = ""
         if outcome.success:
             append_lines(run.plan(Split.TRAIN, episode.iteration, of_sessions=True), episode.model_dump_json())
@@ -161,14 +161,15 @@ def select_tasks(run: RunDir, settings: Settings, wanted: str) -> list[Task]:
     Raises `WebGymError` for tasks that a person can't do.
     """
     ActionWriter(settings)
-    is_source = ":" in wanted or Path(wanted).is_file()
-    source = open_tasks(wanted if is_source else settings.tasks.train)
-    done = {one.task.key for one in read_plan(run, Split.TRAIN, version(run), of_sessions=True)}
-    tasks = list(source.read(range(len(source))))
-    tasks = [task for task in tasks if (task.key not in done if is_source else task.id == wanted)]
+    if ":" in wanted or Path(wanted).is_file():
+        source, problem = open_tasks(wanted), "each of its tasks has a demonstration"
+        done = {one.task.key for one in read_plan(run, Split.TRAIN, version(run), of_sessions=True)}
+        tasks = [task for task in source.read(range(len(source))) if task.key not in done]
+    else:
+        source, problem = open_tasks(settings.tasks.train), f"there is no task {wanted}"
+        tasks = [task for task in source.read(range(len(source))) if task.id == wanted]
     if not tasks:
-        what = "each of its tasks has a demonstration" if is_source else f"there is no task {wanted}"
-        raise UsageError(f"{source.source}: {what}", hint=f"webgym tasks sample {source.source}")
+        raise UsageError(f"{source.source}: {problem}", hint=f"webgym tasks sample {source.source}")
     if len(names := sorted({task.environment for task in tasks})) > 1:
         raise UsageError(f"the tasks need one environment, found: {', '.join(names)}", hint="--task FILE, with one")
     check_tasks(settings, tasks)

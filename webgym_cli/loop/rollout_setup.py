@@ -81,8 +81,7 @@ async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) ->
 
     Raises `WebGymError` if that fails.
     """
-    resources = find_environment(require_one_environment(plan)).resources if plan.sites else None
-    if resources is None:
+    if not plan.sites or (resources := find_environment(require_one_environment(plan)).resources) is None:
         return
     sites = dict(plan.sites)
     sink(make_event("sites", sites=sites, message=resources.describe(sites)))
@@ -124,10 +123,9 @@ def require_success(summary: Mapping[str, Any], wanted: float | None) -> None:
 
 def format_plan(plan: RolloutPlan) -> str:
     """Return a one-line description of a planned rollout."""
-    known = f", {plan.done} stored" if plan.done else ""
-    lost = f", {plan.given_up} given up" if plan.given_up else ""
-    shut = f", {plan.blocked} on blocked sites" if plan.blocked else ""
-    return f"{plan.split} episodes of iteration {plan.iteration}: {len(plan.owed)} to run{known}{lost}{shut}"
+    counts = ((plan.done, "stored"), (plan.given_up, "given up"), (plan.blocked, "on blocked sites"))
+    others = "".join(f", {count} {words}" for count, words in counts if count)
+    return f"{plan.split} episodes of iteration {plan.iteration}: {len(plan.owed)} to run{others}"
 
 
 def advise_next(run: str, summary: RolloutSummary) -> str:
@@ -157,7 +155,9 @@ def format_rollout_summary(summary: RolloutSummary) -> str:
         (summary["given_up"], "given up (webgym rollout --again given-up)"),
     )
     facts += [f"{count} {words}" for count, words in counts if count]
-    facts += [f"failures: {failed}"] if failed else []
+    if failed:
+        facts.append(f"failures: {failed}")
     for url, server in summary.get("servers", {}).items():
-        facts += [f"{url} failed {server['failures']} of {server['requests']} requests"] if server["opened"] else []
+        if server["opened"]:
+            facts.append(f"{url} failed {server['failures']} of {server['requests']} requests")
     return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}"

@@ -68,10 +68,8 @@ async def _execute_planned(context: StageContext, plan: RolloutPlan, shared: Sha
         _open_runner(context, plan, acting, shared) as runner,
         open_judge(context.run, context.settings) as judge,
     ):
-        claims = shared.claims if shared else None
-        engine = RolloutEngine(
-            plan, context.run, context.settings, runner, context.sink, judge, claims=claims, budget=context.budget
-        )
+        parts = (plan, context.run, context.settings, runner, context.sink, judge)
+        engine = RolloutEngine(*parts, claims=shared.claims if shared else None, budget=context.budget)
         watched = acting == VLLM and not shared  # the loop watches the servers itself
         watch = context.serving.watch() if watched else None
         summary = await engine.execute(watch, read_unjudged(context, plan) if judge else ())

@@ -111,7 +111,7 @@ class Serving:
         python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
         rank = current_backend(self.run, self.settings).adapter_rank(self.settings)
         plans = plan_servers(self.settings, self.weights, python, device, phases=True, lora_rank=rank)
-        nvml, digests = open_nvml() if device == "cuda" else None, Digests()
+        nvml, digests = open_nvml(device), Digests()
         others = self._plan_others(plans[0].lora_rank, digests)
         return Fleet(
             plans,

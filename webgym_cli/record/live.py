@@ -143,7 +143,7 @@ class LiveTask:
         if action.name is not ActionName.TYPE or field.role not in _SECTIONED:
             return await self._step(action)
         result = None
-        last = self.actions[-1] if self.actions else None
+        last = next(reversed(self.actions), None)
         if self._writer.needs_element and last and last.action.name is ActionName.CLICK:
             session = self._environment.session
             async with session.guard("going to the first section"):  # that click was at the middle of the field
@@ -161,7 +161,7 @@ class LiveTask:
     def _record_text(self, field: Element, text: str) -> None:
         """Record the text of a field, in place of its earlier text and of the click into it."""
         self._drop_tab()
-        before = self.actions[-1] if self.actions else None
+        before = next(reversed(self.actions), None)
         if before and before.target and (before.target.role, before.target.name) == (field.role, field.name):
             sent = (before.action.text or "").endswith("\n")  # a text that was sent is not typed on
             goes_on = not sent or text.startswith(before.action.text or "")

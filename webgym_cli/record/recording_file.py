@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from webgym_cli.environments.browser.mouse import MODIFIERS
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.recording import RecordedAction, RecordedTarget
 from webgym_cli.util.files import read_jsonl
 
@@ -38,7 +37,7 @@ def read_recording(path: Path) -> list[RecordedAction]:
             try:
                 _append(actions, pages, line)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+                reason = describe_invalid(error)
                 raise UsageError(f"{path}:{number}: this is no recorded action: {reason}", hint=_HINT) from None
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror}", hint=_HINT) from None
@@ -52,7 +51,7 @@ def _append(actions: list[RecordedAction], pages: list[str], line: Mapping[str, 
     if "action" in line:
         actions.append(RecordedAction.model_validate(line))
         return
-    name, page, last = line.get("name", ""), line.get("pageGuid", ""), actions[-1] if actions else None
+    name, page, last = line.get("name", ""), line.get("pageGuid", ""), next(reversed(actions), None)
     if page and page not in pages:
         pages.append(page)
     if "browserName" in line or name == "openPage" or name.startswith("assert"):

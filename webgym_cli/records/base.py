@@ -38,8 +38,10 @@ def is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
-def describe_invalid(error: ValidationError) -> str:
-    """Return the first problem of an invalid record: its field and the reason."""
+def describe_invalid(error: Exception) -> str:
+    """Return the first problem of an invalid record: its field and the reason; the text of any other error."""
+    if not isinstance(error, ValidationError):
+        return str(error)
     first = error.errors(include_input=False, include_url=False)[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 

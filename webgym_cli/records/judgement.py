@@ -152,14 +152,15 @@ def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
     return by_judge
 
 
-def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
-    """Return the trajectory with the judgement in its outcome.
-
+def with_verdict(trajectory: Trajectory, judgement: Judgement | None) -> Trajectory:
+    """Return the trajectory with the judgement in its outcome; unchanged without one.
     An infrastructure failure remains. A reward from the environment remains too, with the judge's opinion as an
     additional score. An ORM's verdict sets the reward only if it is unknown: the score is its probability, and the
     reward is 1 if that reached the threshold, else 0.
     """
     before = trajectory.outcome
+    if judgement is None:
+        return trajectory
     if judgement.source == "check":
         return _with_check(trajectory, judgement)
     if not is_rolled_out(before.failure):

@@ -105,6 +105,7 @@ class Evaluation(Record):
     reference_url: str | None = None
     """The wanted address, or alternatives with `|OR|`."""
     program_html: tuple[HtmlTarget, ...] = ()
+
     string_note: str = ""
     """Why the task can't be done, where it can't."""
     reference_answer_raw_annotation: str = ""
@@ -141,6 +142,11 @@ class Evaluation(Record):
         addresses = (self.reference_url or "").split(OR)
         if AND in (self.reference_url or "") or not all(address.strip() for address in addresses):
             raise ValueError(f"reference_url: addresses with {OR} between them are needed")
+
+    @property
+    def targets(self) -> tuple[HtmlTarget, ...]:
+        """The targets of `program_html`, which other types of evaluation leave aside."""
+        return self.program_html if EvalType.PROGRAM_HTML in self.eval_types else ()
 
     @property
     def is_dummy(self) -> bool:

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import ValidationError
-
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
@@ -92,8 +90,7 @@ class UserFunction:
     def explain(self, error: Exception, seconds: float = 0.0) -> BoundaryError:
         """Return the failure of a call: the function, what it raised, and the line of its file that did."""
         late = isinstance(error, TooLateError)
-        message = describe_invalid(error) if isinstance(error, ValidationError) else str(error)
-        reason = f"it took more than {seconds:g} s" if late else f"{type(error).__name__}: {message}"
+        reason = f"it took more than {seconds:g} s" if late else f"{type(error).__name__}: {describe_invalid(error)}"
         words = " ".join(reason.split())[:_REASON]
         return BoundaryError(
             FailureKind.ENVIRONMENT_ERROR, f"the {self.noun} {self.name} failed: {words} ({self._find_line(error)})"

@@ -73,8 +73,7 @@ def scan(run: RunDir, split: Split, iteration: int, damage: list[str] | None = N
     """
     verdicts = read_judgements(run, split, iteration, damage)
     for trajectory in scan_stored(run, split, iteration, damage):
-        counts = effective_verdict(verdicts.get(trajectory.id, ()))
-        yield with_verdict(trajectory, counts) if counts else trajectory
+        yield with_verdict(trajectory, effective_verdict(verdicts.get(trajectory.id, ())))
 
 
 def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Trajectory:

@@ -96,7 +96,7 @@ def parse_options(text: str | bytes, source: str) -> TrainerOptions:
         return TrainerOptions.model_validate_json(text, strict=True)
     except ValidationError as error:
         key, words = explain(error, TrainerOptions)
-        raise TrainingError(f"{source}: {key}: {words}" if key else f"{source}: {words}") from None
+        raise TrainingError(": ".join(filter(None, (source, key, words)))) from None
 
 
 def read_object(path: Path) -> dict[str, Any]:

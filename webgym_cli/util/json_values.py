@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from webgym_cli.util.strict_json import encode_json
@@ -15,6 +16,17 @@ def as_object(value: Any) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Return a list's or tuple's items, any other value as the only item."""
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def list_leaves(value: Any) -> Iterator[Any]:
+    """Yield the values within objects and lists at any depth; a value that is neither is the only one."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        yield value
+        return
+    for item in value:
+        yield from list_leaves(item)
 
 
 def as_text(value: Any, **options: Any) -> str:

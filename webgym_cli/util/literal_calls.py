@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from webgym_cli.util.text import skip_match
+
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?![\w.])", re.ASCII)
@@ -124,9 +126,8 @@ class _Reader:
         """Return name (if any) and value of the next argument."""
         word = self.name()
         if word and self.take("="):
-            inner = self.name()
-            return word, self._resolve_name(inner) if inner else self._read_literal()
-        return None, self._resolve_name(word) if word else self._read_literal()
+            return word, self._read_value(self.name())
+        return None, self._read_value(word)
 
     def unexpected(self, wanted: str) -> BadCall:
         """Return the error for the text that comes next."""
@@ -136,10 +137,12 @@ class _Reader:
         return BadCall(f"expected {wanted}, got {self.text[place : place + 20]!r}")
 
     def _skip_space(self) -> int:
-        match = _SPACE.match(self.text, self.at)
-        return match.end() if match else self.at
+        return skip_match(_SPACE, self.text, self.at)
 
-    def _resolve_name(self, word: str) -> Value:
+    def _read_value(self, word: str) -> Value:
+        """Return what a word stands for; without one, the literal that comes next."""
+        if not word:
+            return self._read_literal()
         if self._python and word in ("True", "False"):
             return word == "True"
         return None if word == "None" else Identifier(word)
@@ -165,8 +168,7 @@ class _Reader:
         while not self.take("]"):
             if items and not self.take(","):
                 raise self.unexpected("a comma")
-            word = self.name()
-            value = self._resolve_name(word) if word else self._read_literal()
+            value = self._read_value(self.name())
             if isinstance(value, Identifier):
                 raise BadCall(f"{value.name} is no literal")
             items.append(value)

@@ -58,6 +58,12 @@ def hide_passwords(value: Any) -> Any:
     return map_texts(value, lambda text: _PASSWORD.sub(r"\1", text) if "@" in text else text)
 
 
+def skip_match(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return the index after a pattern's match at a place; the place itself without one."""
+    match = pattern.match(text, at)
+    return match.end() if match else at
+
+
 def remove_between(text: str, start: str, end: str) -> str:
     """Return a text without the parts from each `start` to the next `end` and the space after it, in linear time.
 
@@ -66,8 +72,7 @@ def remove_between(text: str, start: str, end: str) -> str:
     kept, at = [], 0
     while (begin := text.find(start, at)) >= 0 and (close := text.find(end, begin + len(start))) >= 0:
         kept.append(text[at:begin])
-        space = _SPACE.match(text, close + len(end))
-        at = space.end() if space else len(text)
+        at = skip_match(_SPACE, text, close + len(end))
     return "".join((*kept, text[at:]))
 
 

@@ -65,10 +65,10 @@ def make_call_format(
         """Return messages and images of the prompt for the current observation, with all rounds in full."""
         parts = [spec.system_prompt or _SYSTEM, *([describe(spec.tools)] if spec.tools else [])]
         messages = [Message(role="system", content="\n\n".join(parts))]
-        first = past[0].observation if past else current
+        first, *observations = (*(step.observation for step in past), current)
         pictures = f"{IMAGE}\n" * len(first.pictures)
         messages.append(Message(role="user", content=pictures + sanitize_page(instruction)))
-        observations = [step.observation for step in past[1:]] + ([current] if past else [])
+
         for step, observation in zip(past, observations, strict=True):
             reply = history_text(step.response, thinking=spec.thinking)
             messages.append(Message(role="assistant", content=sanitize_text(reply)))

@@ -15,6 +15,7 @@ from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.agent.forms.web_actions import BASIC
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.util.text import skip_match
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _DECODER = json.JSONDecoder()
@@ -87,10 +88,10 @@ def read_tagged_calls(text: str) -> TaggedCalls:
     around, at = [], 0
     while (tag := text.find(_OPEN, at)) >= 0:
         around.append(text[at:tag])
-        begin = _skip_space(text, tag + len(_OPEN))
+        begin = skip_match(_SPACE, text, tag + len(_OPEN))
         try:
             value, end = _DECODER.raw_decode(text, begin)
-            at = _skip_space(text, end)
+            at = skip_match(_SPACE, text, end)
             reason = "" if text.startswith(_CLOSE, at) else f"after the call stands {text[at : at + 20]!r}"
         except (ValueError, RecursionError) as error:
             reason = str(error)
@@ -101,11 +102,6 @@ def read_tagged_calls(text: str) -> TaggedCalls:
         calls.append(value)
         at += len(_CLOSE)
     return TaggedCalls(calls, "".join((*around, text[at:])), None)
-
-
-def _skip_space(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
 
 
 def find_unknown_keys(call: Mapping[str, Any]) -> str:

@@ -44,8 +44,7 @@ def read_react(text: str, tools: Schemas) -> Reading | ParseError:
     if not matches:
         if re.search(r"^Action:", text, re.MULTILINE):
             return ParseError(ParseErrorKind.NO_TOOL_CALL, "an Action without an Action Input")
-        before, mark, answer = text.rpartition(_ANSWER)
-        return [], answer if mark else before + answer
+        return [], text.rpartition(_ANSWER)[2]
     calls = []
     for action in matches:
         arguments = _read_input(action["input"].strip(), _parameters(tools, action["name"]))
@@ -89,7 +88,7 @@ def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str
     """Format calls as code blocks: the inverse of `read_code`. Raises `ValueError` for arguments other than `code`."""
     if wrong := next((name for name, arguments in calls if arguments.keys() != {"code"}), None):
         raise ValueError(f"a call of {wrong} is no code")
-    return "\n".join([*([content] if content else []), *(_write_block(arguments["code"]) for _, arguments in calls)])
+    return "\n".join([*filter(None, [content]), *(_write_block(arguments["code"]) for _, arguments in calls)])
 
 
 def _write_block(code: str) -> str:

@@ -27,7 +27,7 @@ def read_tool_calls(response: str, tools: Schemas) -> Reading | ParseError:
 
 def write_tool_calls(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """Format tool calls, or an answer, as a response: the inverse of `read_tool_calls`."""
-    return "\n".join([*([content] if content else []), *(format_tool_call(*call) for call in calls)])
+    return "\n".join([*filter(None, [content]), *(format_tool_call(*call) for call in calls)])
 
 
 def describe_tools(tools: Schemas) -> str:

@@ -20,6 +20,7 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
+from webgym_cli.util.text import skip_match
 
 # Allowed before a call: white space, a list bullet, code marks.
 _LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
@@ -68,8 +69,7 @@ def _read_calls(text: str) -> list[Call]:
     calls: list[Call] = []
     unknown, at = "", 0
     while at < len(text):
-        lead = _LEAD.match(text, at)
-        begin = lead.end() if lead else at
+        begin = skip_match(_LEAD, text, at)
         opening = _OPENING.match(text, begin)
         if opening and opening[1] in _FUNCTIONS:
             calls.append(read_call(text, begin))
@@ -111,8 +111,7 @@ def _drop_superfluous(call: Call) -> Call:
 
 def _skip_rest(text: str, end: int) -> int:
     """Return the index after a call and its comment. Raises `BadCall` if any text but another call follows."""
-    rest = _REST.match(text, end)
-    place = rest.end() if rest else end
+    place = skip_match(_REST, text, end)
     opening = _OPENING.match(text, place)
     if place < len(text) and text[place] not in "\r\n" and not (opening and opening[1] in _FUNCTIONS):
         raise BadCall(f"after the call stands {text[place : place + 20]!r}")

@@ -185,7 +185,7 @@ def digest_tokens(ids: Sequence[int]) -> str:
 
 def _classify_failure(error: openai.APIError) -> FailureKind:
     """Distinguish a server that is unavailable, or set up wrongly, from one that rejects the request for good."""
-    status = error.status_code if isinstance(error, openai.APIStatusError) else 0
+    status = getattr(error, "status_code", 0)  # a lost connection has none
     passing = status >= 500 or status in (*_RETRYABLE_STATUSES, *_MISCONFIGURED_STATUSES)
     if isinstance(error, openai.APIConnectionError) or passing:
         return FailureKind.POLICY_UNAVAILABLE
@@ -210,8 +210,8 @@ def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
         cached_tokens=usage.cached,
         completion_tokens=usage.completion,
         prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,
-        token_ids=tuple(ids) if ids else None,
-        logprobs=tuple(entry["logprob"] for entry in logprobs) if logprobs else None,
+        token_ids=tuple(ids or ()) or None,
+        logprobs=tuple(entry["logprob"] for entry in logprobs or ()) or None,
         finish_reason=choice.get("finish_reason"),
         other_model=None if named.startswith(model) else named,
     )

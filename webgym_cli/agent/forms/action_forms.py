@@ -96,10 +96,8 @@ class WebActions:
         for name, argument in self.arguments.items():
             needing = [called for called, form in forms.items() if form.takes(name)]
             allowing = [called for called, form in forms.items() if form.takes(name) is False]
-            uses = [f"for {_enumerate(needing)}"] if needing else []
-            if allowing:
-                uses.append(f"optional for {_enumerate(allowing)}")
-            if uses:
+            groups = (("for", needing), ("optional for", allowing))
+            if uses := [f"{word} {_enumerate(forms_of)}" for word, forms_of in groups if forms_of]:
                 text = "; ".join(uses)
                 described = f"{argument.schema['description']} {text[0].upper()}{text[1:]}."
                 properties[name] = {**argument.schema, "description": described}

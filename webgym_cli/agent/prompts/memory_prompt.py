@@ -27,7 +27,7 @@ from webgym_cli.agent.prompts.prompt_template import (
     format_tabs,
     quote_text,
 )
-from webgym_cli.records.action import ActionName, InteractionMode
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
 from webgym_cli.util.text import truncate
 
@@ -91,8 +91,7 @@ def make_memory_template(actions: WebActions) -> PromptTemplate:
         )
 
     def render_turn(window: HistoryWindow, index: int) -> str:
-        tabs = format_tabs(window.observation(index)) if actions.has(ActionName.SWITCH_TAB) else []
-        return "\n".join((*tabs, _render_turn(window, index)))
+        return "\n".join((*format_tabs(window.observation(index), actions), _render_turn(window, index)))
 
     return PromptTemplate(system=render_system, head=_render_head, turn=render_turn)
 
@@ -118,7 +117,7 @@ def _describe_step(step: Step) -> str:
     parts = (
         truncate(describe_action(step.action), ACTION_LIMIT),
         format_acted_element(step),
-        quote_text(stated) if stated else "",
+        stated and quote_text(stated),
     )
     return sanitize_line(", ".join(filter(None, parts)), None)
 

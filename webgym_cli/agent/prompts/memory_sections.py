@@ -50,8 +50,7 @@ def read_sections(response: str) -> MemorySections:
 
 def _split_sections(response: str) -> dict[str, str]:
     """Return the text under each heading; of repeated headings the first counts."""
-    text = response.rpartition(CLOSE)[2] if CLOSE in response else response
-    text = _CALL.sub("", text.partition(OPEN)[0])
+    text = _CALL.sub("", response.rpartition(CLOSE)[2].partition(OPEN)[0])
     sections: dict[str, str] = {}
     headings = list(_HEADING.finditer(text))
     for heading, following in zip_longest(headings, headings[1:]):

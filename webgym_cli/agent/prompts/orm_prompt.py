@@ -58,8 +58,8 @@ def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     lines = [
         _format_response(step, thinking=trajectory.prompt.thinking) if webrl else _describe_step(step) for step in steps
     ]
-    last = steps[-1].action if steps else None
-    if answer is not None and (last is None or last.text != answer):
+    stated = [step.action.text for step in steps[-1:] if step.action]
+    if answer is not None and stated != [answer]:
         lines.append(f"answer {quote_text(answer)}")
     page = _format_page(steps[-1].observation) if steps else ""
     return OrmPrompt(sanitize_page(trajectory.instruction), "\n".join(lines), page)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.sanitize import LINE_LIMIT, ROLE_LIMIT, sanitize_line, sanitize_lines
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
 from webgym_cli.util.text import truncate
 
@@ -68,7 +69,7 @@ def format_element(element: Element) -> str:
 
 def format_acted_element(step: Step) -> str:
     """Format the element of a step's action without its number; empty if there is none."""
-    wanted = step.action.element_id if step.action else None
+    wanted = step.action and step.action.element_id
     return next((format_element(element) for element in step.observation.elements if element.id == wanted), "")
 
 
@@ -84,13 +85,15 @@ def format_notices(observation: Observation) -> list[str]:
     return [f"Notice: {sanitize_line(text)}." for text in observation.notices]
 
 
-def format_tabs(observation: Observation) -> list[str]:
-    """Format the open tabs under a heading, one per line; empty if only one is open."""
+def format_tabs(observation: Observation, actions: WebActions | None = None) -> list[str]:
+    """Format the open tabs under a heading, one per line; empty if only one is open, or none can be switched to."""
+    if not observation.tabs or (actions and not actions.has(ActionName.SWITCH_TAB)):
+        return []
     lines = [
         f"{number}: {sanitize_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
         for number, tab in enumerate(observation.tabs)
     ]
-    return ["Open tabs:", *lines] if lines else []
+    return ["Open tabs:", *lines]
 
 
 def format_parse_error(step: Step) -> str:

@@ -20,7 +20,7 @@ from webgym_cli.agent.prompts.prompt_template import (
     format_notices,
     format_tabs,
 )
-from webgym_cli.records.action import ActionName, InteractionMode
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
 from webgym_cli.util.text import truncate
 
@@ -45,7 +45,7 @@ def make_plain_template(actions: WebActions) -> PromptTemplate:
         ) + (f" {actions.rules}" if actions.rules else "")
 
     def render_turn(window: HistoryWindow, index: int) -> str:
-        tabs = format_tabs(window.observation(index)) if actions.has(ActionName.SWITCH_TAB) else []
+        tabs = format_tabs(window.observation(index), actions)
         return "\n".join(filter(None, (*tabs, _render_turn(window, index))))
 
     return PromptTemplate(system=render_system, head=render_plain_head, turn=render_turn)
@@ -67,8 +67,8 @@ def _summarize_step(step: Step) -> str:
 
 def _render_turn(window: HistoryWindow, index: int) -> str:
     """Return the error of the step before a round, and the round's notices and marked elements."""
-    failure = format_failure(window.past[index - 1]) if index > 0 else ""
-    lines = [*([failure] if failure else []), *format_notices(window.observation(index))]
+    failures = map(format_failure, window.past[max(0, index - 1) : index])
+    lines = [*filter(None, failures), *format_notices(window.observation(index))]
     if elements := window.observation(index).elements:
         lines += ["Elements:", format_elements(elements)]
     return "\n".join(lines)

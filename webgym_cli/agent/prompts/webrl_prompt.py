@@ -61,8 +61,7 @@ def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current
         history += f"Round {index}\n\n{_USER}{PAST_PAGE if index else task}\n\n{ASSISTANT}{reply}\n\n"
     # Only the earlier rounds are counted, as in WebRL's prompts: with the task, pages would end earlier than theirs.
     shown, left = sanitize_page(current.html), _count_page_characters(spec, len(history))
-    page = shown if left is None else shown[:left]
-    text = f"Task Instruction: {task}\n\n{history}Round {len(past)}\n\n{_USER}{page}\n\n{ASSISTANT}"
+    text = f"Task Instruction: {task}\n\n{history}Round {len(past)}\n\n{_USER}{shown[:left]}\n\n{ASSISTANT}"
     return Message(role="user", content=text)
 
 
@@ -84,7 +83,7 @@ def render_conversation(
     head, tail = _render_head(instruction, past), _render_tail(current)
     left = _count_page_characters(spec, sum(map(len, (*rounds, *replies, head, tail))))
     shown = sanitize_page(current.html)
-    rounds.append(head + (shown if left is None else shown[:left]) + tail)
+    rounds.append(head + shown[:left] + tail)
     messages = [Message(role="user", content=rounds[0])]
     for reply, following in zip(replies, rounds[1:], strict=True):
         messages += [Message(role="assistant", content=reply), Message(role="user", content=following)]
@@ -105,9 +104,9 @@ def _render_round(instruction: str, past: Sequence[Step], page: Observation | No
 
 def _render_head(instruction: str, past: Sequence[Step]) -> str:
     """Return the text before a round's page: its number, and the error of the step before it."""
-    opening = "" if past else f"Task Instruction: {sanitize_page(instruction)}\n\n"
-    failure = format_failure(past[-1]) if past else ""
-    return f"{opening}Round {len(past)}\n\n" + (f"{failure}\n\n" if failure else "")
+    if not past:
+        return f"Task Instruction: {sanitize_page(instruction)}\n\nRound 0\n\n"
+    return "\n\n".join([f"Round {len(past)}", *filter(None, [format_failure(past[-1])]), ""])
 
 
 def _render_tail(observation: Observation) -> str:

@@ -12,6 +12,7 @@ from webgym_cli.agent.prompts.orm_prompt import OrmPrompt, cut_middle, format_ga
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.sample import Message
+from webgym_cli.util.json_values import as_object
 
 # Maximum number of cuts of a prompt: joined texts can have a few tokens more than their parts.
 MAX_CUTS = 8
@@ -117,7 +118,7 @@ async def _shorten(ids: list[int], drop: int, tokens: OrmTokenizer) -> str:
 
 def _get_field(answer: Any, name: str, kind: type[FieldT]) -> FieldT:
     """Return a field of an answer. Raises `OrmError` if it is missing or of another type."""
-    value = answer.get(name) if isinstance(answer, dict) else None
+    value = as_object(answer).get(name)
     if not isinstance(value, kind):
         raise OrmError(f"the server's tokenizer answers without {name!r}", unavailable=True)
     return value

@@ -189,18 +189,20 @@ def _compare_runs(
     compared = compare_runs(first, other)
     if html is not None:
         _write(output, "the page", html, render_comparison(compared))
-    newest = [(*side, find_versions(*side, split)[-1:]) for side in (first, other)] if top is not None else []
-    difference = _compare_versions(newest, split) if newest else {}
+    versions: dict[str, Any] = {}
+    if top is not None:
+        newest = [(*side, find_versions(*side, split)[-1:]) for side in (first, other)]
+        versions = {"versions": _compare_versions(newest, split)}
     if output.as_json:
-        output.data({**compared, "versions": difference} if difference else compared)
+        output.data({**compared, **versions})
         return
     _show(output, build_run_tables(compared).values())
     if not compared["rows"]:
         output.note("neither run has trajectories")
     if warning := warn_of_different_tasks(compared):
         output.note(warning)
-    if difference:
-        _show(output, build_version_tables(difference, tasks=True), top or 0)
+    if versions:
+        _show(output, build_version_tables(versions["versions"], tasks=True), top or 0)
 
 
 def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None, html: Path | None) -> None:

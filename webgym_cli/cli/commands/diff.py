@@ -26,5 +26,5 @@ def diff(
     See also: webgym compare.
     """
     Output(as_json=json).note("note: `webgym diff RUN A B` is now `webgym compare RUN A B --tasks`")
-    sides = [run, Path(str(first)), *([with_] if with_ else []), Path(str(second))]
+    sides = [run, Path(str(first)), *filter(None, [with_]), Path(str(second))]
     compare(sides, split=split, tasks=True, top=top, json=json)

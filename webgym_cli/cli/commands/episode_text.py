@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from webgym_cli.agent.prompts.prompt_template import EFFECT
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
 from webgym_cli.inspect.page import describe_step_action
 from webgym_cli.records.judgement import Judgement
@@ -14,6 +15,8 @@ from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.util.text import escape_control, format_count
 
 _HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
+_SOLVED = {True: ("solved", _GOOD), False: ("not solved", _BAD)}
+_PASSED = {True: ("passed", _GOOD), False: ("not passed", _BAD)}
 # Label, value and style; a multi-line value is placed below its label.
 Line = tuple[str, Any, str]
 
@@ -66,16 +69,15 @@ def _format_verdict(outcome: Outcome) -> tuple[str, str]:
         return outcome.failure.value, _ODD
     if outcome.reward is None:
         return "not judged yet", _ODD
-    return f"{'solved' if outcome.success else 'not solved'}, reward {outcome.reward:g}", (
-        _GOOD if outcome.success else _BAD
-    )
+    words, style = _SOLVED[bool(outcome.success)]
+    return f"{words}, reward {outcome.reward:g}", style
 
 
 def _judgement_lines(judgement: Judgement) -> Iterator[Line]:
     if judgement.failure:
         yield "verdict", judgement.failure.value, _ODD
     else:
-        yield "verdict", *(("solved", _GOOD) if judgement.success else ("not solved", _BAD))
+        yield "verdict", *_SOLVED[bool(judgement.success)]
     yield "", judgement.failure_detail, ""
     yield "model", judgement.models.get("verdict"), ""
     if judgement.probability is not None:
@@ -85,8 +87,8 @@ def _judgement_lines(judgement: Judgement) -> Iterator[Line]:
         yield "site", f"{'blocked' if judgement.blocked else 'not blocked'}: {judgement.blocked_reason}", ""
     for criterion, verdict in list_verdicts(judgement):
         votes = f" ({sum(verdict.votes)} of {len(verdict.votes)} votes for it)" if verdict.votes else ""
-        passed = "passed" if verdict.passed else "not passed"
-        yield criterion, f"{verdict.question}\n{passed}{votes}", _GOOD if verdict.passed else _BAD
+        passed, style = _PASSED[verdict.passed]
+        yield criterion, f"{verdict.question}\n{passed}{votes}", style
         yield "", verdict.reason, ""
 
 
@@ -102,7 +104,10 @@ def _step_lines(step: Step, *, thinking: bool) -> Iterator[Line]:
     yield "no action", step.parse_error, _BAD
     yield "refused", step.action_error, _BAD
     if step.page_changed is not None:
-        yield "after", "page changed" if step.page_changed else "page unchanged", ""
-    tokens = "" if generation.prompt_tokens is None else f", {generation.prompt_tokens} tokens in"
-    tokens += "" if generation.token_ids is None else f", {len(generation.token_ids)} out"
-    yield "time", f"policy {step.policy_seconds:.2f} s, page {step.environment_seconds:.2f} s{tokens}", _SOFT
+        yield "after", EFFECT[step.page_changed], ""
+    facts = [f"policy {step.policy_seconds:.2f} s", f"page {step.environment_seconds:.2f} s"]
+    if generation.prompt_tokens is not None:
+        facts.append(f"{generation.prompt_tokens} tokens in")
+    if generation.token_ids is not None:
+        facts.append(f"{len(generation.token_ids)} out")
+    yield "time", ", ".join(facts), _SOFT

@@ -16,7 +16,6 @@ from webgym_cli.errors import UsageError
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.loop.evaluation import Benchmark
-    from webgym_cli.store.run import RunDir
 
 SubjectArg = Annotated[
     str,
@@ -90,7 +89,7 @@ def eval_(
     source = _locate_tasks(subject, benchmark)
     values = {"rollout.test_repeats": repeats, "judge.protocol": protocol, "tasks.test": source}
     values |= {f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")}
-    settings = _resolve(subject, RunDir(out) if out else None, options, values)
+    settings = _resolve(subject, out, options, values)
     chosen = Benchmark(source, _read_ids(subset) if subset else None, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
@@ -118,7 +117,7 @@ def _locate_tasks(subject: str, benchmark: str) -> str:
     return str(path.absolute()) if path.is_file() else benchmark
 
 
-def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dict[str, Any]) -> Settings:
+def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[str, Any]) -> Settings:
     """Return the settings of an evaluation: a begun one's own, else the evaluated run's, else the defaults."""
     from webgym_cli.cli.stage import trust
     from webgym_cli.config.load import load, load_with_sources
@@ -127,8 +126,10 @@ def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dic
     from webgym_cli.store.run import RunDir, require_readable
 
     evaluated = RunDir(Path(subject))
-    begun = run is not None and run.exists
-    base = run.config if run is not None and begun else None
+    base = RunDir(out).config if out and RunDir(out).exists else None
+    files: tuple[str | Path, ...] = tuple(options.config or ())
+    if base is None:
+        files = (_DEFAULTS, *files)
     model: str | None = subject
     acting = subject if subject == ORACLE or "://" in subject else VLLM
     if acting != VLLM:
@@ -140,7 +141,6 @@ def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dic
         model = locate_model(policy_path(evaluated, load(run_config=evaluated.config)))
         base = base or evaluated.config
     given = {**values, "rollout.policy": acting, "policy_config.base_model": model}
-    files = (*(() if begun else (_DEFAULTS,)), *(options.config or ()))
     overrides = [*options.overrides, *format_overrides(given)]
     return load_with_sources(files, overrides, run_config=base, executes=True)[0]
 

@@ -157,11 +157,13 @@ def progress_table(evaluations: list[dict[str, Any]]) -> tuple[tuple[str, ...], 
     from webgym_cli.records.series import name_version
 
     rows: list[tuple[str, ...]] = []
-    for position, event in enumerate(evaluations):
-        before = evaluations[position - 1] if position else {"episodes": 0}
-        change = _change(before, event) if before["episodes"] and event["episodes"] else ""
-        low, high = event["interval"]
-        rate, interval = (f"{event['success_rate']:.3f}", f"{low:.3f}-{high:.3f}") if event["episodes"] else ("", "")
+    for before, event in zip([{"episodes": 0}, *evaluations], evaluations, strict=False):
+        rate = interval = change = ""
+        if event["episodes"]:
+            low, high = event["interval"]
+            rate, interval = f"{event['success_rate']:.3f}", f"{low:.3f}-{high:.3f}"
+            if before["episodes"]:
+                change = _change(before, event)
         name = name_version(event.get("policy", ""), event["iteration"])
         rows.append((name, str(event["episodes"]), rate, interval, change))
     return ("policy version", "episodes", "success", "95 %", "change from the one before"), rows

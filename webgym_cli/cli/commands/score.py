@@ -89,4 +89,6 @@ def _settings_of(orm: str | None) -> dict[str, str]:
         return {}
     if orm.startswith(("http://", "https://")):
         return {"orm.base_url": orm, "orm.model": ""}
-    return {"orm.base_url": "", "orm.model": str(Path(orm).resolve()) if Path(orm).is_dir() else orm}
+    from webgym_cli.store.checkpoints import locate_model
+
+    return {"orm.base_url": "", "orm.model": locate_model(Path(orm))}

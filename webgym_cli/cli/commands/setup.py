@@ -61,6 +61,7 @@ def setup(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.train.deepspeed_ops import build_ops
     from webgym_cli.venvs.browser import execute_browser, plan_browser
+    from webgym_cli.venvs.doctor import check_kernels
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
@@ -72,7 +73,10 @@ def setup(
     plan = plan_setup(settings, [part for part in wanted if part != "browser"], flavour)
     browser = plan_browser(_finder(settings)) if "browser" in wanted else None
     if options.dry_run:
-        for part in [*(one.to_json() for one in plan), *([browser.to_json()] if browser else [])]:
+        parts_json = [one.to_json() for one in plan]
+        if browser:
+            parts_json.append(browser.to_json())
+        for part in parts_json:
             output.data({"event": "plan", "stage": "setup", **part})
         return
 
@@ -87,18 +91,11 @@ def setup(
     execute_setup(plan, say, run)
     if "train" in wanted and flavour == usual:
         build_ops(settings, flavour, say, run)
-    _note_kernels(settings, output, served="serve" in wanted)
+    if "serve" in wanted and (kernels := check_kernels(settings)) and kernels.fix:
+        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
     if flavour != usual:
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
-
-
-def _note_kernels(settings: Settings, output: Output, *, served: bool) -> None:
-    from webgym_cli.venvs.doctor import check_kernels
-
-    kernels = check_kernels(settings) if served else None
-    if kernels and kernels.fix:
-        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
 
 
 def _consent(output: Output, is_given: bool, commands: Sequence[Sequence[str]]) -> bool:

@@ -109,7 +109,7 @@ def _read_status(run: RunDir) -> tuple[dict[str, Any], bool]:
         "run": str(run.root),
         "policy_version": version(run),
         "policy": checkpoint.name if checkpoint else read_base_model(run),
-        "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
+        "command": command and {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
         "rollout": first and first.describe(),
         "evaluation": beside and beside.describe(),
@@ -208,10 +208,12 @@ def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directo
     elif judged := directory.orm_of:
         from webgym_cli.store.run import saved_settings
 
-        version = f"version {facts['policy_version']}" if facts["policy_version"] else "not trained yet"
+        version, following = "not trained yet", f"webgym train {run}"
+        if facts["policy_version"]:
+            version = f"version {facts['policy_version']}"
+            following = f"webgym score {judged.root} --orm {directory.model(saved_settings(directory))}"
         output.note(f"{run}: the outcome reward model of {judged.root}, {version}")
-        scoring = f"webgym score {judged.root} --orm {directory.model(saved_settings(directory))}"
-        output.next_step(scoring if facts["policy_version"] else f"webgym train {run}")
+        output.next_step(following)
     elif not rollout and not facts["stored"]:
         output.note(f"{run}: no rollout yet")
         output.next_step(f"webgym rollout {run}")

@@ -19,6 +19,7 @@ from webgym_cli.cli.options import DataOptions, FieldOpt, SettingsOptions, parse
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import DifficultyBand
+from webgym_cli.util.text import format_count
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -113,7 +114,7 @@ def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
             _show(output, report)
     if bad_lines := sum(report.bad_lines for report in reports):
         raise UsageError(
-            f"{bad_lines} bad {'line' if bad_lines == 1 else 'lines'}",
+            format_count(bad_lines, "bad line"),
             hint=f"fix them, then: webgym tasks check {' '.join(files)}",
         )
     if empty := next((report.file for report in reports if not report.tasks), None):
@@ -209,7 +210,7 @@ def convert(
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
     if number := len(converted.bad):
         raise UsageError(
-            f"{raw}: {number} bad {'record' if number == 1 else 'records'}; nothing was written",
+            f"{raw}: {format_count(number, 'bad record')}; nothing was written",
             hint=hint,
         )
     lines = [task.model_dump_json() for task in converted.tasks]

@@ -53,7 +53,7 @@ class SiteEpisode:
     @cached_property
     def reference(self) -> str | None:
         """The right answer, alternatives separated by `|OR|`; None if only the state counts."""
-        return None if self.task.reference is None else fill(self.task.reference, self._given)
+        return self.task.reference and fill(self.task.reference, self._given)
 
     @cached_property
     def rivals(self) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def _click_fixed(name: str, *roles: str) -> Rule:
 def _submit(scene: OracleScene) -> OracleMove:
     """Press the button at the end, scrolling to it where the page is long."""
     buttons = [seen for seen in scene.all("button") if seen.element.name in ("Submit", "Login")]
-    return OracleMove(buttons[-1] if buttons else None)
+    return OracleMove(next(reversed(buttons), None))
 
 
 def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:

@@ -45,7 +45,7 @@ def page_url(name: str) -> str:
     """Return the address of a page. Raises `UsageError` for an unknown one."""
     if name not in list_pages():
         close = [known for known in list_pages() if name and (name in known or known in name)]
-        known = ", ".join(close[:8]) if close else "webgym rollout RUN --dry-run -s tasks.train=miniwob:all"
+        known = ", ".join(close[:8]) or "webgym rollout RUN --dry-run -s tasks.train=miniwob:all"
         raise UsageError(f"there is no MiniWoB page {name!r}", hint=f"known pages: {known}")
     return (pages_folder() / f"{name}.html").as_uri()
 

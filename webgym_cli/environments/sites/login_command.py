@@ -73,9 +73,9 @@ async def visit_sites(
     Raises `UsageError` before the first login if a password is missing.
     """
     states, entries = LoginStore.of(settings), list[LoginStatus]()
-    for login in () if check else wanted:
+    for login in wanted:
         account = find_account(settings, login)[1]
-        if not account.storage_state:
+        if not check and not account.storage_state:
             read_password(login, account)
     async with open_login_manager(settings) as logins:
         for login in wanted:

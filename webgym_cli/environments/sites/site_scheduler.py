@@ -193,9 +193,10 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     """
     states, wanted = LoginStore.of(settings), set[str]()
     for task in tasks:
-        for site in () if _is_only_name(settings, task) else task_sites(task):
-            _require_known(settings, task, site)
-            find_site(settings, site, f"task {task.id}: ")
+        if not _is_only_name(settings, task):
+            for site in task_sites(task):
+                _require_known(settings, task, site)
+                find_site(settings, site, f"task {task.id}: ")
         for login in login_sites(task):
             _require_known(settings, task, login.partition("@")[0])
             wanted.add(login)

@@ -15,6 +15,7 @@ from webgym_cli.environments.tools.question_images import list_images
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.util.json_values import as_object
 
 # Fields of other kinds of tasks, in which `question` is an unknown field.
 _OF_OTHERS = frozenset({"instruction", "task_name", "start_url", "website"})
@@ -67,7 +68,7 @@ def _read_text(name: str, given: Any) -> tuple[str, list[str]]:
             raise BadTaskError(f"{name}: a text, or one message by the user, is needed", advice)
         given = message.get("content")
         if isinstance(given, list):
-            parts = [part if isinstance(part, Mapping) else {} for part in given]
+            parts = list(map(as_object, given))
             if wrong := next((part for part in parts if part.get("type") not in ("text", "image", "image_url")), None):
                 raise BadTaskError(f"{name}: a message of texts and pictures is needed, not of {wrong.get('type')}")
             images = [place for part in parts if part["type"] != "text" for place in list_images(part[part["type"]])]

@@ -88,8 +88,7 @@ class WebEnvironment(Environment):
         if self.start.cookies:
             await session.add_cookies(self.start.cookies)
         _, view = await self._observe(session, partial(self._arrive, session, self.start.start_url))
-        blank = await asyncio.to_thread(is_blank, view.png) if view.png else False
-        if blank:
+        if bool(view.png) and await asyncio.to_thread(is_blank, view.png):
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{self.start.start_url} stays blank")
         return task.instruction, view
 

@@ -48,10 +48,10 @@ class FinishedEpisode:
 def check_evaluation(evaluation: Evaluation) -> None:
     """Raise `ValueError` with the location for an unsupported evaluation."""
     answers = evaluation.reference_answers
-    targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
+
     for comparison in (answers and answers.required_values) or ():
         _name_place("reference_answers.required_values", partial(parse_comparisons, comparison))
-    for number, target in enumerate(targets):
+    for number, target in enumerate(evaluation.targets):
         _name_place(f"program_html.{number}", partial(parse_location, target))
         for comparison in target.required_contents.required_values or ():
             _name_place(
@@ -134,7 +134,7 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
 
 
 async def _call_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
-    argument = helper.argument.replace(LAST_URL, last) if helper.argument is not None else None
+    argument = helper.argument and helper.argument.replace(LAST_URL, last)
     if helper.name is HelperName.POST_URL:
         return post_url(argument or "")
     return await pages.ask(helper.name, argument)

@@ -131,8 +131,8 @@ def _helper(text: str) -> HelperCall:
     signature = _SIGNATURES[name]
     if call.end != len(written) or call.named or not _fits(call, signature):
         raise BadLocationError(f"{shorten(text)}: it takes {_spell(signature)}")
-    texts = [value for value in call.positional if isinstance(value, str)]
-    return HelperCall(name, texts[0] if texts else None)
+    texts = (value for value in call.positional if isinstance(value, str))
+    return HelperCall(name, next(texts, None))
 
 
 def _fits(call: Call, signature: tuple[object, ...]) -> bool:

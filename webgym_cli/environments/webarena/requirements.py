@@ -13,7 +13,7 @@ from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite
+from webgym_cli.records.webarena import Evaluation, WebArenaSite
 from webgym_cli.tasks.registry import BadTaskError
 
 _OF_SHOP = frozenset({HelperName.LATEST_ORDER, HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING})
@@ -51,6 +51,5 @@ def _require_shop(settings: Settings, task: Task, helpers: set[HelperName]) -> N
 
 
 def _helpers(evaluation: Evaluation) -> set[HelperName]:
-    targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
-    places = [parse_location(target) for target in targets]
+    places = [parse_location(target) for target in evaluation.targets]
     return {part.name for place in places for part in (place.url, place.locator) if isinstance(part, HelperCall)}

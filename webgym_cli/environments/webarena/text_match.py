@@ -113,7 +113,7 @@ def contains_text(text: str, wanted: str) -> bool:
         # Only a number may be written otherwise; the words of a page of megabytes take seconds.
         if part not in content and not _NUMERAL.fullmatch(part):
             return False
-        words.update(() if words else _words(content))
+        words.update(words or _words(content))
         return _has_word(words, part)
 
     return any(all(contains(normalise(part)) for part in alternative.split(AND)) for alternative in wanted.split(OR))

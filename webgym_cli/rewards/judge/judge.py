@@ -60,7 +60,7 @@ class Judge:
         try:
             return Judgement.model_validate({**facts, **session.fields})
         except (ValidationError, TypeError) as error:  # a user's protocol may return or store anything
-            reason = describe_invalid(error) if isinstance(error, ValidationError) else str(error)
+            reason = describe_invalid(error)
             return Judgement.model_validate({**facts, **_make_failure(f"the protocol's result: {reason}")})
 
     async def _run(self, session: JudgeSession) -> dict[str, Any]:

@@ -134,9 +134,10 @@ def find_covering(spans: Iterable[ByteRange]) -> list[ByteRange]:
     for span in spans:
         if span.size and (span.start not in longest or span.end > longest[span.start].end):
             longest[span.start] = span
-    chain: list[ByteRange] = []
-    while (following := longest.get(chain[-1].end if chain else 0)) is not None:
+    chain, end = list[ByteRange](), 0
+    while (following := longest.get(end)) is not None:
         chain.append(following)
+        end = following.end
     return chain
 
 
