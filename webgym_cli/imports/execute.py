@@ -117,7 +117,7 @@ class Importer:
         if is_webrl(before.prompt.version) != is_webrl(self.plan.prompt.version):
             self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, _OTHER_PAGES))
             return False
-        images = {shot.sha256 for step in before.steps for shot in step.observation.pictures}
+        images = {shot.sha256 for shot in before.pictures}
         images.update(sha256 for step in before.steps if step.sent for sha256 in step.sent.images)
         try:
             for sha256 in images:

@@ -80,7 +80,8 @@ class EvaluationPlan:
     @property
     def record(self) -> Path:
         """File of the record."""
-        return self.run.evaluation(_digest_judge(self.settings)[:8] or "environment")
+        key = compute_settings_digest(self.settings.judge)[:8] if self.settings.judge.base_url else "environment"
+        return self.run.evaluation(key)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--dry-run` prints."""
@@ -202,22 +203,15 @@ def _describe_sites(settings: Settings, names: Collection[str]) -> dict[str, Any
     return {"sites": changed} if any(changed.values()) else {}
 
 
-def _digest_judge(settings: Settings) -> str:
-    """Return the digest of the judge's settings; empty without one."""
-    return compute_settings_digest(settings.judge) if settings.judge.base_url else ""
-
-
 def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
     acting, model = settings.rollout.policy, settings.policy_config.base_model
     served = settings.serve.served_model_name
-    weights: dict[str, Any] = {"weights": None, "dtype": None}
-    if acting == VLLM:
-        weights = {"weights": digest(check_model(model)), "dtype": settings.serve.dtype}
-        weights |= _dump_changed(settings.serve, "max_model_len", "extra_args")
     return {
         "name": name_policy(run, settings, acting),
         "model": {VLLM: model, ORACLE: ORACLE}.get(acting, served),
-        **weights,
+        "weights": digest(check_model(model)) if acting == VLLM else None,
+        "dtype": settings.serve.dtype if acting == VLLM else None,
+        **(_dump_changed(settings.serve, "max_model_len", "extra_args") if acting == VLLM else {}),
         **_dump_changed(settings.rollout, "agent"),
     }
 
@@ -265,7 +259,7 @@ async def evaluate(context: StageContext, plan: EvaluationPlan) -> dict[str, Any
 async def _finish_episodes(context: StageContext, plan: EvaluationPlan) -> list[EpisodeResult]:
     """Return the results of all episodes, after the missing ones were run and judged."""
     run, settings, count = plan.run, context.settings, plan.conditions["tasks"]["episodes"]
-    judged_by = _digest_judge(settings)
+    judged_by = compute_settings_digest(settings.judge) if settings.judge.base_url else ""
     rollout = plan_current_rollout(run, settings, Split.TEST, settings.rollout.policy, count)
     if rollout.owed:
         await execute_rollout(context, replace(rollout, unjudged=_list_unjudged(run, judged_by)))

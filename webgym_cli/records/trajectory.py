@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -291,6 +292,11 @@ class Trajectory(StoredRecord):
     def tokens(self) -> TokenUsage:
         """Tokens of all answers of the policy."""
         return self.other_tokens + count_tokens(self.steps)
+
+    @property
+    def pictures(self) -> Iterator[Screenshot]:
+        """The pictures of all observations, in order."""
+        return chain.from_iterable(step.observation.pictures for step in self.steps)
 
     def count_calls(self) -> Counter[str]:
         """Return the number of the policy's calls of each tool."""

@@ -197,8 +197,8 @@ def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
 def _rollouts(events: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
     """Return the spans of policy rollouts, of expert rollouts, and of judge tails (only judgements are pending)."""
     acting, experts, tails = list[TimeSpan](), list[TimeSpan](), list[TimeSpan]()
-    for event in events:
-        for span in find_spans([event]) if event.event in ("rollout", "survey", "evaluation") else ():
+    for event in (event for event in events if event.event in ("rollout", "survey", "evaluation")):
+        for span in find_spans([event]):
             # During the judge tail the policy's GPU is idle although the rollout has not ended.
             tail = min(event.judge_tail_seconds or 0.0, span.seconds)
             # An expert uses no GPU.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webgym_cli.records.series import name_series
@@ -88,7 +89,7 @@ def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPo
         for point in points
         if point["band"] is None
     ]
-    return [*(_judge_trainings(trained) if trained else ()), *_judge_success(rates, trained)]
+    return [*_judge_trainings(trained), *_judge_success(rates, trained)]
 
 
 def read_warnings(run: RunDir) -> list[str]:
@@ -99,7 +100,7 @@ def read_warnings(run: RunDir) -> list[str]:
         for event in read_events(run, "rollout", "evaluation")
         for rate in _read(event)
     }
-    return [*(_judge_trainings(trained) if trained else ()), *_judge_success(newest.values(), trained)]
+    return [*_judge_trainings(trained), *_judge_success(newest.values(), trained)]
 
 
 def _read(event: Mapping[str, Any]) -> Iterator[_Success]:
@@ -111,6 +112,8 @@ def _read(event: Mapping[str, Any]) -> Iterator[_Success]:
 
 
 def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:
+    if not trained:
+        return
     version, newest = trained[-1].version, trained[-1].metrics
     first = trained[0].metrics
     before, now = first.get("actor/entropy"), newest.get("actor/entropy")
@@ -157,7 +160,8 @@ def _judge_success(rates: Iterable[_Success], trained: Sequence[TrainingEvent]) 
 def _describe_entropy(trained: Sequence[TrainingEvent], since: int) -> str:
     """Return the end of the sentence on a falling success rate: how the entropy changed since that iteration."""
     known = [(one.version, one.metrics["actor/entropy"]) for one in trained if "actor/entropy" in one.metrics]
-    before = next((entropy for version, entropy in reversed(known) if version <= since), known[0][1] if known else 0.0)
+    earlier = (entropy for version, entropy in reversed(known) if version <= since)
+    before = next(chain(earlier, (entropy for _, entropy in known)), 0.0)
     if not known or known[-1][1] < _ENTROPY_RISE * before:
         return "."
     return (

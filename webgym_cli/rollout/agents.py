@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
@@ -104,14 +104,14 @@ def build_step(
     seconds: float,
 ) -> Step:
     """Return the step of a reply. `seconds`: how long the policy took."""
-    error = parsed if isinstance(parsed, ParseError) else None
+    outcome: dict[str, Any] = {"action": parsed}
+    if isinstance(parsed, ParseError):
+        outcome = {"action": None, "parse_error": parsed.kind, "parse_detail": parsed.detail[:_DETAIL_LIMIT]}
     return Step(
         index=index,
         observation=observation,
         response=reply.text,
-        action=None if isinstance(parsed, ParseError) else parsed,
-        parse_error=error and error.kind,
-        parse_detail=error.detail[:_DETAIL_LIMIT] if error else "",
+        **outcome,
         prompt_digest=prompt.digest,
         generation=reply.generation,
         policy_seconds=round(seconds, 4),

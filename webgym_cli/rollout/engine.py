@@ -212,7 +212,7 @@ class RolloutEngine:
 
     def _block_site(self, trajectory: Trajectory) -> None:
         """Add the last visited site, which blocked the browser, to the blocklist; it may not be the start page's."""
-        url = trajectory.steps[-1].observation.url if trajectory.steps else trajectory.task.start_url
+        url = next((step.observation.url for step in reversed(trajectory.steps)), trajectory.task.start_url)
         block = self._blocklist.add(url, trajectory.id, trajectory.outcome.failure_detail)
         if block:
             message = f"{block.site} shut the browser out: left out until {block.expires_at:%Y-%m-%d %H:%M} UTC"

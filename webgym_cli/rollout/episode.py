@@ -285,11 +285,10 @@ class EpisodeRun:
         An episode that is stuck or out of steps gets a reward of 0, unless it is judged or its environment allows a
         reward model to score unfinished episodes.
         """
-        scores = (score,) if score else ()
+        scores = tuple(filter(None, [score]))
         spec = find_environment(self.task.environment)
         open_ended = stop not in (Stop.STEP_LIMIT, Stop.STUCK) or spec.scores_unfinished
         if spec.is_judged(self.settings) or (score is None and open_ended):
             return Outcome(stop=stop, answer=answer, scores=scores)
-        value = score.value if score else 0.0
-        threshold = self.settings.rollout.success_threshold
+        value, threshold = sum(one.value for one in scores), self.settings.rollout.success_threshold
         return Outcome(reward=value, success_threshold=threshold, stop=stop, answer=answer, scores=scores)

@@ -129,7 +129,7 @@ class Monitor:
         known, successes, skipped = counts["known"], counts["successes"], self.skip_reasons.total()
         ended = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
         left = max(0, len(self.plan.owed) - ended)
-        pace = elapsed / counts["collected"] if counts["collected"] > 0 else None
+
         return {
             "ranks": max(1, len(timings)),
             "split": self.plan.split.value,
@@ -146,7 +146,7 @@ class Monitor:
             "interval": round_wilson(successes, known),
             "given_up": self.plan.given_up + counts["given_up"],
             "steps_per_second": round(counts["steps"] / max(1.0, elapsed), 2),
-            "eta": pace and round(left * pace, 1) if left else 0.0,
+            "eta": ratio(left * elapsed, counts["collected"], 1) if left else 0.0,
             "unjudged": len(self._unjudged),
             "skipped": skipped,
             "cut": self.failures[FailureKind.CANCELLED],

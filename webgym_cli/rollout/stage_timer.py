@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.rollout.latency import Histogram
@@ -54,7 +54,7 @@ class _RunningEpisode:
     begun: float
     since: float
     """Start time of its stage."""
-    stage: EpisodeStage | None = None
+    stage: EpisodeStage | Literal[""] = ""
     step: int = 0
     url: str = ""
 
@@ -64,7 +64,7 @@ class _RunningEpisode:
             "task": self.task,
             "step": self.step,
             "max_steps": self.max_steps,
-            "stage": self.stage.value if self.stage else "",
+            "stage": str(self.stage),
             "stage_seconds": round(now - self.since, 1),
             "age": round(now - self.begun, 1),
             "url": self.url,
@@ -97,18 +97,17 @@ class StageTimer:
     @contextmanager
     def time(self, episode_id: str, stage: EpisodeStage) -> Iterator[None]:
         """Time a stage, after which the episode is in the enclosing one again; it need not hold a slot."""
-        latencies, episode, start = self.latencies[stage], self._running.get(episode_id), self.clock()
-        before = (episode.stage, episode.since) if episode else (None, start)
+        latencies, start = self.latencies[stage], self.clock()
+        episode = self._running.get(episode_id) or _RunningEpisode(episode_id, "", 0, start, start)
+        before = episode.stage, episode.since
         latencies.running += 1
-        if episode:
-            episode.stage, episode.since = stage, start
+        episode.stage, episode.since = stage, start
         try:
             yield
         finally:
             latencies.running -= 1
             latencies.add(self.clock() - start)
-            if episode:
-                episode.stage, episode.since = before
+            episode.stage, episode.since = before
 
     def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
         """Record an episode's step number and URL."""

@@ -47,7 +47,7 @@ def summarize(
         )
     if not collected and not monitor.skip_reasons:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
-        last = all_stored[-1].outcome if all_stored else Outcome()
+        last = next((trajectory.outcome for trajectory in reversed(all_stored)), Outcome())
         cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
         hint = advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)

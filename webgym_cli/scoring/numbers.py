@@ -108,7 +108,7 @@ class Answer:
 
     def to_fraction(self) -> Answer:
         """Return a percentage as a number: 0.5 of 50 %."""
-        value = None if self.value is None else self.value / 100
+        value = self.value and self.value / 100
         return Answer(self.text, rf"\frac{{{self.expression}}}{{100}}", value, NO_UNIT)
 
 
@@ -157,7 +157,7 @@ def parse_answer(text: str, *, named: bool = True) -> Answer:
     value, factor = parse_number(expression), unit[1]
     if factor != 1:
         expression = rf"{factor} \cdot ({expression})"
-    return Answer(plain, expression, None if value is None else value * factor, unit)
+    return Answer(plain, expression, value and value * factor, unit)
 
 
 def parse_number(text: str) -> Fraction | None:

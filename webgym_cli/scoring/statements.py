@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from webgym_cli.util.text import skip_match
+
 # Number of characters, from the end, in which the answer is looked for; of a formula; of phrases that are tried.
 _MAX_CHARACTERS, _MAX_PHRASES, _BETWEEN = 20_000, 20, 40
 
@@ -101,7 +103,7 @@ def extract_answer(text: str, *, reference: bool = False) -> str | None:
     """
     if not reference:
         marked = _last_statement(text)
-        return None if marked is None else marked[0]
+        return marked and marked[0]
     boxed = extract_boxed(text)
     if boxed is not None:
         return boxed
@@ -110,8 +112,7 @@ def extract_answer(text: str, *, reference: bool = False) -> str | None:
 
 def extract_boxed(text: str) -> str | None:
     """Return the content of the last closed `\\boxed{...}`; of boxes beside it, too, as a list. None without one."""
-    boxes = list(_boxes(text))
-    return boxes[-1][2] if boxes else None
+    return next((content for _, _, content in reversed(list(_boxes(text)))), None)
 
 
 def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
@@ -155,8 +156,8 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
 
 def _sentence(text: str, start: int) -> tuple[str, int]:
     """Return the sentence that begins at a place, and its end; a formula may span lines."""
-    formula = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL).match(text, start)
-    ended = _SENTENCE.search(text, formula.end() if formula else start)
+    formula = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
+    ended = _SENTENCE.search(text, skip_match(formula, text, start))
     end = ended.start() if ended else len(text)
     return text[start:end].strip(), end
 

@@ -43,14 +43,15 @@ def qa_f1_reward(final_response: str, answer: Any) -> dict[str, float]:
 @reward
 def qa_f1_reward_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
     """The reward of `qa_f1_reward` where two tools or more were called, the last of them to answer; else 0."""
-    called = count_tool_results(trajectory) > 1
-    return _measures(_extract_answer(final_response) if called else "", _to_list(answer) if called else ())
+    if count_tool_results(trajectory) <= 1:
+        return _measures("", ())
+    return _measures(_extract_answer(final_response), _to_list(answer))
 
 
 @reward
 def qa_em_reward_tool_call(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
     """Exact match of the last tool's result or, where the last message is not a tool's, of the final response."""
-    last = trajectory[-1] if trajectory else {}
+    last = next(reversed(trajectory), {})
     answered = last.get("role") == "tool"
     given = str(last["content"]) if answered else final_response
     measures = _measures(given, _to_list(answer))
@@ -157,7 +158,7 @@ def _extract_answer(final_response: str) -> str:
     if (boxed := extract_boxed(final_response)) is not None:
         return boxed
     tags = find_between(final_response, "answer")
-    return tags[-1] if tags else final_response
+    return next(reversed(tags), final_response)
 
 
 def _to_list(answer: Any) -> list[str]:

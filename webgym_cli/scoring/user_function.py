@@ -110,4 +110,4 @@ class UserFunction:
         code = inspect.unwrap(self.function).__code__
         places = traceback.extract_tb(error.__traceback__)
         lines = [place.lineno for place in places if place.filename == code.co_filename]
-        return f"{Path(code.co_filename).name}:{lines[-1] if lines else code.co_firstlineno}"
+        return f"{Path(code.co_filename).name}:{next(reversed(lines), code.co_firstlineno)}"

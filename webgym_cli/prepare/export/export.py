@@ -25,7 +25,7 @@ from webgym_cli.prepare.sft.conversations import (
     find_step_problem,
     find_trajectory_problem,
 )
-from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop
+from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_parameters
 from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
@@ -177,7 +177,7 @@ def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]
         # Filters of successes apply only to successes.
         unless = " AND success" if with_failures and item.drop in of_successes else ""
         conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
-    return " AND ".join(conditions), [value for item in filters for value in item.parameters]
+    return " AND ".join(conditions), list_parameters(filters)
 
 
 def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
@@ -231,18 +231,22 @@ class _ExampleReader:
         if self.export.format.unit is not None:
             yield from self._record(trajectory)
             return
-        desirable = trajectory.outcome.success if self.export.options.objective is ExportObjective.KTO else None
-        if self.export.options.objective is ExportObjective.KTO and desirable is None:
-            self.stats.dropped[DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN] += 1
-        elif self.export.options.unit is ExportUnit.TRAJECTORY:
+        desirable = None
+        if self.export.options.objective is ExportObjective.KTO:
+            desirable = trajectory.outcome.success
+            if desirable is None:
+                reason = DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN
+                self.stats.dropped[reason] += 1
+                return
+        if self.export.options.unit is ExportUnit.TRAJECTORY:
             yield from self._whole(trajectory, desirable)
         else:
             for step in trajectory.steps:
-                reason = find_step_problem(step, self.export.settings.algorithm_config, wanted=desirable is not False)
-                if reason is None:
+                problem = find_step_problem(step, self.export.settings.algorithm_config, wanted=desirable is not False)
+                if problem is None:
                     yield Example(build_step_sample(trajectory, step.index), desirable=desirable)
                 else:
-                    self.stats.dropped[reason] += 1
+                    self.stats.dropped[problem] += 1
 
     def _record(self, trajectory: Trajectory) -> Iterator[Example]:
         """Yield a trajectory as it was recorded."""
@@ -261,7 +265,7 @@ class _ExampleReader:
                 return
             prompts = tuple(turn.prompt for turn in turns)
         sample = build_step_sample(trajectory, len(trajectory.steps) - 1)
-        images = {picture.sha256: None for step in trajectory.steps for picture in step.observation.pictures}
+        images = dict.fromkeys(picture.sha256 for picture in trajectory.pictures)
         sample = sample.model_copy(update={"images": tuple(images)})
         yield Example(sample, trajectory=trajectory, prompt_ids=prompts)
 

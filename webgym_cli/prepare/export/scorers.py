@@ -106,8 +106,9 @@ def _build_result(trajectory: Trajectory, shots: dict[int, str], name: str) -> d
     entries = []
     for step in shown:
         if step.action is not None and step.action.name not in _ENDS:
-            status = None if step.action_error is None else "FAILED"
-            action = f"{_describe(step)} | {status}" if status else _describe(step)
+            action, status = _describe(step), None
+            if step.action_error is not None:
+                action, status = f"{action} | FAILED", "FAILED"
             entries.append(_build_entry(step, shots) | {"action": action, "action_status": status})
     for step in shown[-1:]:
         end = {"action": f"TASK_COMPLETE -> ANSWER: {_collapse(answer)}", "action_status": None}

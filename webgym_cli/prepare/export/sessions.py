@@ -93,12 +93,11 @@ def _to_content(message: Message, paths: Iterator[str]) -> list[dict[str, Any]]:
 
 def _build_agent_step(step: Step) -> dict[str, Any]:
     generation = step.generation
-    metrics = {
-        "prompt_tokens": generation.prompt_tokens,
-        "completion_tokens": len(generation.token_ids) if generation.token_ids else None,
-        "completion_token_ids": list(generation.token_ids) if generation.token_ids else None,
-        "logprobs": list(generation.logprobs) if generation.logprobs else None,
-    }
+    metrics: dict[str, Any] = {"prompt_tokens": generation.prompt_tokens}
+    if ids := generation.token_ids:
+        metrics |= {"completion_tokens": len(ids), "completion_token_ids": list(ids)}
+    if generation.logprobs:
+        metrics["logprobs"] = list(generation.logprobs)
     action = step.action
     calls = [
         {"tool_call_id": f"call-{step.index}-{number}", "function_name": call.name, "arguments": call.arguments}

@@ -58,9 +58,12 @@ def execute(
         with open_batch(building) as files:
             batch = _BatchWriter(plan, run, tokens, files, sink)
             batch.write()
-            chosen, figures = ([], None) if scores is None else batch.replay(scores)
-        replayed = None if figures is None else len(chosen)
-        dropped = _build_dropped(plan, batch.tally) | ({} if figures is None else {"replay": figures})
+            dropped, replayed = _build_dropped(plan, batch.tally), set[int]()
+            counts: dict[str, int] = {}
+            if scores is not None:
+                chosen, dropped["replay"] = batch.replay(scores)
+                replayed = {one.candidate for one in chosen}
+                counts = {"current_rows": files.rows - len(chosen), "replayed_rows": len(chosen)}
         write_json(building / DROPPED, dropped)
         data = write_summary(
             building,
@@ -70,9 +73,8 @@ def execute(
             policy=policy_name(run, settings),
             model=locate_model(model),
             sampling=plan.sampling,
-            trained=plan.counts.trained - batch.tally.masked.total() + len({one.candidate for one in chosen}),
-            current_rows=None if replayed is None else files.rows - replayed,
-            replayed_rows=replayed,
+            trained=plan.counts.trained - batch.tally.masked.total() + len(replayed),
+            **counts,
             plan_digest=plan.digest(),
         )
         replace_folder(building, folder)

@@ -15,7 +15,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.store.buffer import LineRef
-from webgym_cli.store.checkpoints import current, policy_path
+from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
@@ -117,8 +117,7 @@ def plan_replay(
         else:
             tasks.add(task)
             candidates.append(candidate)
-    newest = current(run)
-    policy = newest.name if newest else str(policy_path(run, settings))
+    policy = policy_name(run, settings)
     return ReplayPlan(
         how=how,
         policy=f"{policy} at {how.base_url}" if how.base_url else policy,

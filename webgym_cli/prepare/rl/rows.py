@@ -113,7 +113,7 @@ def read_turns(trajectory: Trajectory, tokens: ModelTokens) -> list[ServedTurn] 
     Raises `SettingsError` if the server returned no token ids or log-probabilities.
     """
     # An error instead of a mask: what a server omits is missing in the whole rollout.
-    shots = {shot.sha256: shot for step in trajectory.steps for shot in step.observation.pictures}
+    shots = {shot.sha256: shot for shot in trajectory.pictures}
     turns: list[ServedTurn] = []
     for index, step in enumerate(trajectory.steps):
         turn = _turn(trajectory, index, step, shots, tokens)

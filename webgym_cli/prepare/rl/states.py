@@ -52,7 +52,7 @@ def render_last_state(trajectory: Trajectory, tokens: ModelTokens) -> PromptStat
     steps = trajectory.steps
     spec, url = trajectory.prompt, trajectory.task.start_url
     prompt = render(spec, trajectory.instruction, url, steps, steps[-1].observation)
-    shots = {shot.sha256: (shot.width, shot.height) for step in steps for shot in step.observation.pictures}
+    shots = {shot.sha256: (shot.width, shot.height) for shot in trajectory.pictures}
     sizes = [shots[sha256] for sha256 in prompt.images]
     return PromptState(tokens.prompt_ids(prompt.messages, sizes), prompt.images, tuple(sizes))
 

@@ -62,7 +62,7 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
         head = "" if index else template.head(window)
         messages.append(Message(role="user", content=IMAGE + head + template.turn(window, index)))
         messages.append(build_reply(trajectory, index))
-    images = tuple(picture.sha256 for step in trajectory.steps for picture in step.observation.pictures)
+    images = tuple(picture.sha256 for picture in trajectory.pictures)
     return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
 
 

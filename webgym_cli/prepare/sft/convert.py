@@ -76,9 +76,7 @@ class Converter:
         spec, sent = trajectory.prompt, trajectory.steps[index].sent is not None
         whole = spec.tools is not None or is_webrl(spec.version) or sent
         window = 0 if whole else min(spec.history_window, index)
-        first = 0 if whole else index - window
-        shots = (shot for step in trajectory.steps[first : index + 1] for shot in step.observation.pictures)
-        seen = {shot.sha256: shot for shot in shots}
+        seen = {shot.sha256: shot for shot in trajectory.pictures}
         for smaller in range(window, -1, -1):
             prompt = render_step(trajectory, index, window=smaller)
             pictures = [seen[sha256] for sha256 in prompt.images]
@@ -101,8 +99,8 @@ class Converter:
 
     def _count_opened(self, trajectory: Trajectory, ids: list[int]) -> int:
         """Return the number of tokens with which the chat template opens the reasoning at the end of these ids."""
-        size = len(self._opening) if trajectory.prompt.thinking else 0
-        return size if size and ids[-size:] == self._opening else 0
+        size = len(self._opening)
+        return size * bool(trajectory.prompt.thinking and size and ids[-size:] == self._opening)
 
     def _image_problem(self, pictures: list[Screenshot]) -> DropReason | None:
         limits = self._settings.image

@@ -113,7 +113,12 @@ def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
 def build_reason_sql(filters: Sequence[Filter]) -> tuple[str, list[Any]]:
     """Return the SQL expression of the first matching filter, with the values of its `?`; null for none."""
     cases = " ".join(f"WHEN {item.predicate} THEN '{item.drop}'" for item in filters)
-    return f"CASE {cases} END", [value for item in filters for value in item.parameters]
+    return f"CASE {cases} END", list_parameters(filters)
+
+
+def list_parameters(filters: Sequence[Filter]) -> list[Any]:
+    """Return the values of the filters' `?`, in order."""
+    return [value for item in filters for value in item.parameters]
 
 
 def find_step_drop(step: Step, settings: AlgorithmSettings) -> DropReason | None:

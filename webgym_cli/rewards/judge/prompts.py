@@ -120,12 +120,17 @@ def describe_page(step: Step) -> dict[str, Any]:
     return {"step": step.index + 1, "url": step.observation.url, "title": step.observation.title}
 
 
+def describe_step_action(step: Step) -> str:
+    """Return a step's action in words, or why there is none."""
+    return describe_action(step.action) if step.action else f"none ({step.parse_error})"
+
+
 def _describe_step(step: Step) -> dict[str, Any]:
     """Return the description of a step: page, action, effect, and the agent's text."""
     note = remove_between(step.response, OPEN, CLOSE).partition("<tool_call>")[0].strip()
     description = {
         **describe_page(step),
-        "action": describe_action(step.action) if step.action else f"none ({step.parse_error})",
+        "action": describe_step_action(step),
         "refused": step.action_error,
         "page_changed": step.page_changed,
         "note": note if len(note) <= NOTE_CHARACTERS else f"{note[:NOTE_CHARACTERS]}…",

@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from webgym_cli.agent.client.chat import ChatError, UnreadableError
-from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Verdict
-from webgym_cli.records.trajectory import Step, Trajectory
-from webgym_cli.rewards.judge.prompts import caption_images, describe_page
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rewards.judge.prompts import caption_images, describe_page, describe_step_action
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
 from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion, JudgeReply
 from webgym_cli.rewards.judge.session import JudgeSession
@@ -178,10 +177,6 @@ def _list_shots(trajectory: Trajectory) -> list[int]:
     return indices
 
 
-def _describe(step: Step) -> str:
-    return describe_action(step.action) if step.action else f"none ({step.parse_error})"
-
-
 async def _decide(session: JudgeSession, question: JudgeQuestion) -> bool:
     verdict: Verdict = await session.vote(question, question.job)
     session.fields["facts"] = (verdict,)
@@ -218,7 +213,7 @@ async def judge_webjudge(session: JudgeSession) -> bool:
     limit = min(_MOST, session.settings.max_images)
     kept = [(index, score.reason) for index, score in zip(shots, scores, strict=True) if score.yes][-limit:]
     session.fields["key_points"] = tuple(index for index, _ in kept)
-    data = {"key_points": points, "actions": [_describe(step) for step in trajectory.steps]}
+    data = {"key_points": points, "actions": [describe_step_action(step) for step in trajectory.steps]}
     notes = [reason for _, reason in kept]
     shown = [index for index, _ in kept]
     return await _decide(session, _ask("webjudge", trajectory, read_status, shown, **data, notes=notes))
@@ -227,7 +222,7 @@ async def judge_webjudge(session: JudgeSession) -> bool:
 async def judge_agenttrek(session: JudgeSession) -> bool:
     """Judge by what the agent did and wrote, and the last screenshot."""
     trajectory, shots = session.trajectory, _list_shots(session.trajectory)
-    actions = [{"action": _describe(step), "response": step.response} for step in trajectory.steps]
+    actions = [{"action": describe_step_action(step), "response": step.response} for step in trajectory.steps]
     session.fields["key_points"] = (shots[-1],)
     return await _decide(session, _ask("agenttrek", trajectory, read_status, shots[-1:], actions=actions))
 
@@ -240,7 +235,7 @@ async def judge_agentrewardbench(session: JudgeSession) -> bool:
     shown = sorted({shots[0], shots[-1]})
     session.fields["key_points"] = tuple(shown)
     data = {
-        "actions": [{"url": step.observation.url, "action": _describe(step)} for step in trajectory.steps],
+        "actions": [{"url": step.observation.url, "action": describe_step_action(step)} for step in trajectory.steps],
         "answer": trajectory.outcome.answer or "",
         "elements": listed or last.html,
     }

@@ -79,16 +79,16 @@ class OrmScorer(Scorer[ScoreSummary]):
                 reply = await self._client.ask(build_orm_prompt(trajectory))
             except OrmError as error:
                 problem = str(error)
-        probability = reply.probability.yes if reply else pending.probability
-        success = None if probability is None else self._is_success(probability)
-        facts = {
-            "probability": probability,
-            "mass": round(reply.probability.mass, 6) if reply else None,
-            "prompt_tokens": reply.prompt_tokens if reply else None,
-            "cut_tokens": reply.cut if reply else None,
-        }
+        probability = pending.probability
+        costs: dict[str, float | None] = dict.fromkeys(("mass", "prompt_tokens", "cut_tokens"))
+        if reply:
+            probability = reply.probability.yes
+            mass = round(reply.probability.mass, 6)
+            costs = {"mass": mass, "prompt_tokens": reply.prompt_tokens, "cut_tokens": reply.cut}
+        facts = {"probability": probability, **costs}
         if probability is None:
             return ScoreResult(None, None, problem=problem, facts=facts)
+        success = self._is_success(probability)
         judgement = self._build_judgement(pending.id, probability, reply, seconds=time.monotonic() - began)
         counts = {"asked": reply is not None, "cut": bool(reply and reply.cut), "probability": probability}
         return ScoreResult(judgement, success, facts=facts, counts=counts)
