@@ -45,10 +45,15 @@ class CostSettings(ConfigSection):
         return round((fresh + tokens.cached * cached + tokens.completion * price.completion) / 1e6, 6)
 
 
+def sum_costs(costs: Collection[float | None]) -> float | None:
+    """Return the sum; None if one of the costs is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 6) if len(known) == len(costs) else None
+
+
 def share_cost(costs: Mapping[str, float | None], steps: int, episodes: int, successes: int) -> dict[str, float | None]:
     """Return the costs with their sum, and the sum by step, episode and success; None where a price is missing."""
-    known = [cost for cost in costs.values() if cost is not None]
-    total = round(sum(known), 6) if len(known) == len(costs) else None
+    total = sum_costs(costs.values())
     counts = {"cost_per_step": steps, "cost_per_episode": episodes, "cost_per_success": successes}
     shares = {name: None if total is None or not count else round(total / count, 6) for name, count in counts.items()}
     return {**costs, "cost": total, **shares}

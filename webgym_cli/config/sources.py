@@ -121,14 +121,12 @@ def read_file(path: Path) -> Flat:
 def _parse_yaml(text: str, path: Path) -> Any:
     import yaml  # a run's settings are JSON
 
-    from webgym_cli.util.yaml_text import load_config
+    from webgym_cli.util.yaml_text import describe_yaml_error, load_config
 
     try:
         return load_config(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+        raise SettingsError(describe_yaml_error(path, error)) from None
 
 
 def _value(text: str) -> Any:
@@ -138,7 +136,7 @@ def _value(text: str) -> Any:
     if text.startswith("["):
         import yaml
 
-        from webgym_cli.util.yaml_text import load_config
+        from webgym_cli.util.yaml_text import describe_yaml_error, load_config
 
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             return load_config(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from webgym_cli.util.local_server import format_address
+
 
 def local_address(host: str) -> str:
     """Return the address at which this machine reaches a server that listens on `host`."""
@@ -10,5 +12,4 @@ def local_address(host: str) -> str:
 
 def base_url(host: str, port: int) -> str:
     """Return the OpenAI base URL of a server on this machine."""
-    name = local_address(host)
-    return f"http://[{name}]:{port}/v1" if ":" in name else f"http://{name}:{port}/v1"
+    return f"http://{format_address((local_address(host), port))}/v1"

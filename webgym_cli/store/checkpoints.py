@@ -75,8 +75,7 @@ def _read(file: Path) -> Checkpoint:
 
 def current(run: RunDir) -> Checkpoint | None:
     """Return the newest complete checkpoint, or None before the first training."""
-    complete = checkpoints(run)
-    return complete[-1] if complete else None
+    return next(reversed(checkpoints(run)), None)
 
 
 def version(run: RunDir) -> int:

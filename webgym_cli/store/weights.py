@@ -18,6 +18,7 @@ _FLOATS = {
     "BF16": ("<u2", 0xFF << 7),
     "F16": ("<u2", 0x1F << 10),
 }
+_OTHER = ("u1", 0)
 # Number of values that are checked at once.
 _CHUNK = 2**22
 
@@ -65,9 +66,9 @@ def find_non_finite(folder: Path) -> str:
     """
     for file in sorted(folder.glob("*.safetensors")):
         for name, (dtype, values) in _map_tensors(file).items():
-            exponent = _FLOATS[dtype][1] if dtype in _FLOATS else 0
-            chunks = range(0, len(values) if exponent else 0, _CHUNK)
-            if any(((values[start : start + _CHUNK] & exponent) == exponent).any() for start in chunks):
+            _, exponent = _FLOATS.get(dtype, _OTHER)
+            chunks = (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+            if exponent and any(((chunk & exponent) == exponent).any() for chunk in chunks):
                 return name
     return ""
 
@@ -104,5 +105,5 @@ def _map_tensors(file: Path) -> dict[str, tuple[str, np.ndarray[Any, Any]]]:
     for name, tensor in header.items():
         first, last = (start + int(offset) for offset in tensor["data_offsets"])
         dtype = str(tensor["dtype"])
-        mapped[name] = dtype, data[first:last].view(_FLOATS[dtype][0] if dtype in _FLOATS else np.uint8)
+        mapped[name] = dtype, data[first:last].view(_FLOATS.get(dtype, _OTHER)[0])
     return mapped

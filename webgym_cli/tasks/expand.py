@@ -23,6 +23,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.util.json_values import list_leaves
 from webgym_cli.util.yaml_text import load_yaml
 
 # `{parameter}` or `{parameter.column}` in a text of a template.
@@ -104,7 +105,7 @@ def get_form(task: Task) -> str:
     if not isinstance(form, str):
         return ""
     named = {match[1] for match in PLACEHOLDER.finditer(form)}
-    used = [match for text in _iterate_texts(template) for match in PLACEHOLDER.finditer(text)]
+    used = list(_find_placeholders(template))
     # A column, or a parameter that the instruction does not name, can't be read from another instruction.
     return form if used and all(match[2] is None and match[1] in named for match in used) else ""
 
@@ -114,8 +115,9 @@ def follow_template(task: Task, instruction: str) -> Task | None:
 
     It has the template's check, with these values as its fields.
     """
-    values = parse_values(form, instruction) if (form := get_form(task)) else None
-    return None if values is None else _fill_task(Path("template"), task.extra[TEMPLATE], values)
+    if not (form := get_form(task)) or (values := parse_values(form, instruction)) is None:
+        return None
+    return _fill_task(Path("template"), task.extra[TEMPLATE], values)
 
 
 def parse_values(form: str, text: str) -> dict[str, str] | None:
@@ -218,7 +220,7 @@ def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mappin
 
 def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[str, list[Any]]) -> list[str]:
     """Return the parameters that a template names, in order."""
-    names = list(dict.fromkeys(match[1] for text in _iterate_texts(template) for match in PLACEHOLDER.finditer(text)))
+    names = list(dict.fromkeys(match[1] for match in _find_placeholders(template)))
     if unknown := [name for name in names if name not in values]:
         raise UsageError(
             f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter",
@@ -227,15 +229,11 @@ def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[st
     return names
 
 
-def _iterate_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _iterate_texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _iterate_texts(one)
+def _find_placeholders(value: Any) -> Iterator[re.Match[str]]:
+    """Yield the placeholders in the texts of a template."""
+    for text in list_leaves(value):
+        if isinstance(text, str):
+            yield from PLACEHOLDER.finditer(text)
 
 
 def _fill_task(path: Path, template: Mapping[str, Any], assigned: Mapping[str, Any]) -> Task:

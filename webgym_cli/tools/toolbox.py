@@ -128,8 +128,9 @@ class Toolbox:
         """Return the callable. Runs in the worker thread, because creating an instance may take long."""
         target = self._find_state(tool) if tool.stateful else tool.make()
         given = {name: self.context.fields[name] for name in tool.fields if name in self.context.fields}
-        given |= {tool.context: self.context} if tool.context else {}
-        return functools.partial(target, **given) if given else target
+        if tool.context:
+            given[tool.context] = self.context
+        return functools.partial(target, **given)
 
     def _find_state(self, tool: Tool) -> Callable[..., Any]:
         """Return the episode's instance of a class tool; create it on the first call."""
@@ -167,7 +168,7 @@ def _words(error: Exception) -> str:
     reason = " ".join(str(error).split())[:_REASON]
     if isinstance(error, WebGymError | ValueError):
         return reason or type(error).__name__
-    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    return ": ".join(filter(None, (type(error).__name__, reason)))
 
 
 def as_openai(calls: Sequence[ToolCall], first: int) -> list[dict[str, Any]]:

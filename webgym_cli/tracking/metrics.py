@@ -67,7 +67,9 @@ def _clean(name: str) -> str:
 def read_offline_curve(run: RunDir, training: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield (step, metrics) of each logged step; nothing if the trainer reported online, or not at all."""
     for log in find_trainer_logs(run, str(training.get("name"))):
-        for line in read_trainer_log(log) if any(log.parent.glob("wandb/offline-run-*")) else ():
+        if not any(log.parent.glob("wandb/offline-run-*")):
+            continue
+        for line in read_trainer_log(log):
             numbers = {name: line.get(key) for key, name in _NAMES.items()}
             metrics = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
             if metrics.keys() & {"train/loss", "eval/loss"}:  # the last line is a summary without metrics

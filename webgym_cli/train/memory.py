@@ -58,21 +58,22 @@ def network_memory(
     configuration, None for plain data parallelism; `reference`: a frozen copy of the network stays beside it.
     Source of the bytes: ZeRO (Rajbhandari et al. 2020), section 3.1.
     """
-    copies = 2 if reference else 1
+    copies = 1 + reference
     if deepspeed is None:
         # Plain torch keeps trained weights in fp32 and computes in bf16 by autocast, so there is no master copy.
-        frozen = parameters - trained + (parameters if reference else 0)
+        frozen = copies * parameters - trained
         return TrainingMemory(4 * trained + 2 * frozen, 4 * trained, _ADAM * trained, 0)
     stage = zero_stage(deepspeed)
-    weights = 2 * parameters * copies // (processes if stage == 3 else 1)
-    gradients = 2 * trained // (processes if stage >= 2 else 1)
+    # Stage 1 divides the optimizer states among the processes, stage 2 the gradients too, stage 3 the weights too.
+    of_states, of_gradients, of_weights = (processes ** (stage >= divides) for divides in (1, 2, 3))
+    weights, gradients = 2 * parameters * copies // of_weights, 2 * trained // of_gradients
     states = (_ADAM + _MASTER) * trained
     host = 0
     if is_offloaded(deepspeed, "param"):
         weights, host = 0, host + 2 * parameters * copies
     if is_offloaded(deepspeed, "optimizer"):
         return TrainingMemory(weights, gradients, 0, host + states)
-    return TrainingMemory(weights, gradients, states // (processes if stage >= 1 else 1), host)
+    return TrainingMemory(weights, gradients, states // of_states, host)
 
 
 def sft_memory(

@@ -43,10 +43,10 @@ PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json", "video_p
 def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
     """Return the checkpoint of the last step. Raises `JobError` when the training stopped early or diverged."""
     checkpoint = working_dir.newest_complete(plan.folder)
-    state = (working_dir.trainer_state(checkpoint) if checkpoint else None) or {}
+    state = working_dir.trainer_state(checkpoint) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
     done = max([int(state.get("global_step", 0)), *(line.step for line in lines)])
-    total = int(state.get("max_steps") or (lines[-1].total if lines else plan.total_steps))
+    total = int(state.get("max_steps") or next((line.total for line in reversed(lines)), plan.total_steps))
     hint = f"read {log}, then run the same command again"
     if checkpoint is None or int(state["global_step"]) < total:
         kept = f"; its last whole checkpoint is of step {state['global_step']}" if checkpoint else ""
@@ -114,7 +114,7 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     """Return the record of finished weights."""
     state: dict[str, Any] = working_dir.trainer_state(weights) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
-    metrics = lines[-1].metrics if lines else {}
+    metrics = next((line.metrics for line in reversed(lines)), {})
     return Checkpoint(
         name=plan.data.name,
         version=plan.data.iteration + 1,

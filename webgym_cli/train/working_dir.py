@@ -16,7 +16,7 @@ from webgym_cli.records.training_files import RL_STATE as RL_STATE
 from webgym_cli.records.training_files import TRAINER_STATE as TRAINER_STATE
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import is_complete_file
-from webgym_cli.util.files import read_json
+from webgym_cli.util.files import read_json, read_optional_object
 
 RECORD = "webgym_training.json"
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
@@ -89,14 +89,10 @@ def find_interrupted(
             yield folder, before
 
 
-def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
-    """Return `trainer_state.json`, or None if it is missing or truncated."""
-    try:
-        value = json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-    # A crash can truncate it: the checkpoint then counts as incomplete.
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) and isinstance(value.get("global_step"), int) else None
+def trainer_state(checkpoint: Path | None) -> dict[str, Any] | None:
+    """Return `trainer_state.json`; None without a checkpoint, or for one that a crash has left incomplete."""
+    state = read_optional_object(checkpoint / TRAINER_STATE) if checkpoint else {}
+    return state if isinstance(state.get("global_step"), int) else None
 
 
 def numbered_checkpoints(folder: Path) -> list[Path]:
@@ -121,9 +117,9 @@ def newest_complete(folder: Path, *, world_size: int = 1, resumable: bool = Fals
 def finished_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint of a training's last step, or None while steps are missing."""
     newest = newest_complete(folder)
-    state = trainer_state(newest) if newest else None
-    total = state.get("max_steps") if state else None
-    return newest if state and isinstance(total, int) and state["global_step"] >= total > 0 else None
+    state = trainer_state(newest) or {}
+    total = state.get("max_steps")
+    return newest if isinstance(total, int) and state["global_step"] >= total > 0 else None
 
 
 def is_complete(checkpoint: Path) -> bool:

@@ -137,8 +137,9 @@ def _find_error(content: bytes) -> str:
 
 
 def _refuse_redirect(answer: httpx.Response) -> bytes:
-    target = answer.next_request.url if answer.next_request else None
-    where = target.copy_with(userinfo=b"", query=None, fragment=None) if target else "elsewhere"
+    where = "elsewhere"
+    if answer.next_request:
+        where = str(answer.next_request.url.copy_with(userinfo=b"", query=None, fragment=None))
     return json.dumps({"error": {"message": f"it redirects to {where}, which is not followed"}}).encode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -37,6 +38,13 @@ def load_yaml(text: str, loader_class: type[yaml.SafeLoader] = yaml.SafeLoader) 
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def describe_yaml_error(path: Path, error: yaml.YAMLError) -> str:
+    """Return the message on a file that is not YAML, with the line."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"{path}:{mark.line + 1}" if mark else str(path)
+    return f"{place}: not YAML: {getattr(error, 'problem', None) or error}"
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:

@@ -61,7 +61,7 @@ def diagnose(
         *(_package(name) for name in ("webgym", "playwright", "miniwob")),
         _chromium(find_chromium, chromium_version),
         *roles,
-        *([kernels] if kernels else []),
+        *filter(None, [kernels]),
         _driver(settings),
         _disk(settings, done=all(role.status != "missing" for role in roles)),
         _wandb(settings),

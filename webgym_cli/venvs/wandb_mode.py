@@ -52,7 +52,9 @@ def wandb_environment(mode: Mode, environ: Mapping[str, str]) -> dict[str, str]:
     env: dict[str, str] = {"WANDB_MODE": mode}
     if mode == "offline":
         env["WANDB_ERROR_REPORTING"] = "false"  # wandb would send its own error reports
-    return env | ({} if "WANDB_INIT_TIMEOUT" in environ else {"WANDB_INIT_TIMEOUT": "300"})
+    if "WANDB_INIT_TIMEOUT" not in environ:
+        env["WANDB_INIT_TIMEOUT"] = "300"
+    return env
 
 
 def with_key(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.config.cost import CostSettings, share_cost
+from webgym_cli.config.cost import CostSettings, share_cost, sum_costs
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.budget import Budget
@@ -93,6 +93,4 @@ def _sum_tokens(requests: _Requests) -> dict[str, int]:
 
 
 def _sum_costs(cost: CostSettings, requests: _Requests) -> float | None:
-    costs = [cost.price(models, tokens) for models, tokens in requests]
-    known = [one for one in costs if one is not None]
-    return round(sum(known), 6) if len(known) == len(costs) else None
+    return sum_costs([cost.price(models, tokens) for models, tokens in requests])

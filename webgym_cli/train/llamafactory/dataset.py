@@ -50,7 +50,7 @@ def _parse(file: Path, hint: str) -> Any:
     """Parse a YAML file. Raises `UsageError` that names the line."""
     import yaml  # a plan from the settings needs none
 
-    from webgym_cli.util.yaml_text import load_config
+    from webgym_cli.util.yaml_text import describe_yaml_error, load_config
 
     try:
         return load_config(file.read_text(encoding="utf-8"))
@@ -59,9 +59,7 @@ def _parse(file: Path, hint: str) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: can't be read: {error}", hint=hint) from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise UsageError(f"{file}{line}: not YAML: {getattr(error, 'problem', error)}", hint=hint) from None
+        raise UsageError(describe_yaml_error(file, error), hint=hint) from None
 
 
 def read_wandb_env(run: RunDir) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.training_plan import TrainPlan
-from webgym_cli.util.files import write_atomic
+from webgym_cli.util.files import read_optional_object, write_atomic
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
 # Settings of the training that decide how model, tokenizer and processor are loaded and saved.
@@ -76,10 +75,7 @@ def _config(plan: TrainPlan, adapter: Path, target: Path) -> dict[str, Any]:
 
 def precision(folder: Path | None) -> str:
     """Return the precision of a model's weights as its `config.json` names it; `auto` where it doesn't."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8")) if folder else {}
-    except (OSError, ValueError):
-        return "auto"
+    config = read_optional_object(folder / "config.json") if folder else {}
     text = config.get("text_config") or {}
     dtypes = (section.get(key) for section in (config, text) for key in ("dtype", "torch_dtype"))
     return next((str(name) for name in dtypes if name in PRECISIONS), "auto")

@@ -80,7 +80,8 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     argv: tuple[str, ...] = (str(python.parent / CLI), "train", LAUNCH_FILE)
     if deepspeed is not None or placement.world_size > 1:  # LLaMA-Factory runs DeepSpeed under torchrun only
         argv = llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes)
-        env |= CUDA_ENV if placement.device == "cuda" else {}
+        if placement.device == "cuda":
+            env |= CUDA_ENV
     wandb_env = dataset.read_wandb_env(run)
     reporting, overrides, remark = process_env.plan_reporting(settings, config, wandb_env, inputs.environ, python)
     overrides = {"output_dir": str(folder)} | overrides
@@ -112,9 +113,10 @@ def _read_deepspeed(inputs: PlanInputs, prepared: Prepared, config: dict[str, An
 
 def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> LoraAdapter | None:
     """Return the adapter that will be trained; None if the user set another starting point."""
-    wanted = read_adapter(config)
-    start = plan_adapter(run, settings, wanted) if wanted else None
-    if start is None or config.get("adapter_name_or_path") != (str(start.folder) if start.folder else None):
+    if (wanted := read_adapter(config)) is None:
+        return None
+    start, named = plan_adapter(run, settings, wanted), config.get("adapter_name_or_path")
+    if (named and Path(named)) != start.folder:
         return None
     return start.adapter
 

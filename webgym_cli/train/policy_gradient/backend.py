@@ -115,7 +115,7 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
         total_steps=steps,
         record={"objective": config.get("webrl", {}), "adapter": start.adapter if start else None}
         | ({"reference": began.name} if began and not webrl and settings.rl.has_reference else {}),
-        disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
+        disk_bytes=disk.needed_for_rl(config, steps, networks=1 + critic),
         memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )
 

@@ -67,7 +67,7 @@ class BatchRunner:
                 engine.backward(term.loss * (0.0 if micro.idle else 1.0), last=count == len(micros))
                 for key, value in {f"{name}/loss": term.loss.detach(), **term.metrics}.items():
                     counted = torch.zeros_like(value) if micro.idle else value
-                    sums[key] = sums[key] + counted if key in sums else counted
+                    sums[key] = sums.get(key, 0) + counted
         values = torch.stack([sums[key].double().cpu() for key in sorted(sums)])
         means = dict(zip(sorted(sums), self.world.total(values).tolist(), strict=True))
         for name, engine in learning.items():

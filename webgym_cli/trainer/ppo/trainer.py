@@ -62,8 +62,8 @@ class Trainer(ABC):
                 state = None  # the targets depend on the initial actor, which this state has already changed
             self.world.wait()  # all processes must have looked for targets and states before one writes them
             reference = self._own_reference() if known is None else None
-            runner = self._start(state[0] if state else None)
-            done, total = state[1] if state else 0, len(self.steps)
+            folder, done = state or (None, 0)
+            runner, total = self._start(folder), len(self.steps)
             log = TrainerLog(self.output, total, self.epochs, done) if self.world.is_main_process else None
             self._improve(runner, known or BatchTargets(), range(done, self.critic_only_steps), log)
             targets = known or self._compute_targets(runner, reference)

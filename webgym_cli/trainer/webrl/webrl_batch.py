@@ -55,7 +55,8 @@ def compute_targets(
         "data/replayed": sum(transition.replayed for transition in transitions) / len(transitions),
     }
     ranked = auc(value, success.bool())
-    metrics |= {} if ranked is None else {"critic/auc": ranked}
+    if ranked is not None:
+        metrics["critic/auc"] = ranked
     tensors = {"reference": reference, "advantages": advantages}
     return BatchTargets(tensors, metrics, {"webrl": options.model_dump(mode="json")})
 

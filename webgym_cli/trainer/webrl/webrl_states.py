@@ -31,7 +31,7 @@ class States:
         `success` [n] bool. `after`: also count the states after the actions.
         """
         chosen = torch.tensor(list(actions))
-        met = [self.before[chosen], *([self.after[chosen]] if after else [])]
+        met = [states[chosen] for states in (self.before, self.after)[: 1 + after]]
         counts = torch.zeros(len(self.rows), 2)
         for states in met:
             counts.index_put_((states, success[chosen].long()), torch.ones(len(chosen)), accumulate=True)
