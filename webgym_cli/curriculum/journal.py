@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from webgym_cli.records.base import Record
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.files import append_lines, read_valid_lines
 
 
 class StoredAnswer(Record):
@@ -34,13 +34,7 @@ class AnswerJournal:
     def __init__(self, path: Path) -> None:
         """Read the file; truncated and damaged lines are ignored, so their requests are repeated."""
         self._path = path
-        self._known: dict[str, StoredAnswer] = {}
-        for _, line in read_lines(path):
-            try:
-                answer = StoredAnswer.model_validate_json(line)
-            except ValidationError:
-                continue
-            self._known[answer.key] = answer
+        self._known = {answer.key: answer for answer in read_valid_lines(path, StoredAnswer.model_validate_json)}
 
     def get(self, key: str) -> StoredAnswer | None:
         """Return the stored answer to a request."""

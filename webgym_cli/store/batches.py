@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-
-from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.files import append_lines, read_valid_lines
 
 
 def append_batch(run: RunDir, batch: TrainingBatch) -> None:
@@ -28,9 +25,7 @@ def read_batches(run: RunDir) -> dict[int, TrainingBatch]:
 
 def scan_batches(run: RunDir) -> Iterator[TrainingBatch]:
     """Yield all lines in file order; a line truncated by a crash is skipped, since nothing was trained on it."""
-    for _, line in read_lines(run.batches):
-        with suppress(ValidationError):
-            yield TrainingBatch.model_validate_json(line)
+    return read_valid_lines(run.batches, TrainingBatch.model_validate_json)
 
 
 def read_async_batches(run: RunDir, version: int) -> dict[int, TrainingBatch]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.files import append_lines, read_valid_lines
 from webgym_cli.util.urls import site_of
 
 
@@ -39,11 +39,8 @@ class Blocklist:
 
     def __post_init__(self) -> None:
         """Read the file; unreadable lines are ignored."""
-        for _, line in read_lines(self.run.blocklist):
-            try:
-                self._learn(Block.model_validate_json(line))
-            except ValidationError:
-                continue
+        for block in read_valid_lines(self.run.blocklist, Block.model_validate_json):
+            self._learn(block)
 
     def sites(self) -> frozenset[str]:
         """Return the sites that are blocked now."""

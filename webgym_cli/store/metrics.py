@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -12,7 +11,8 @@ from pydantic import ValidationError
 from webgym_cli.records.events import Event
 from webgym_cli.records.stored_events import StoredEvent
 from webgym_cli.store.run import RunDir, now
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.files import append_lines, read_valid_lines
+from webgym_cli.util.json_values import parse_object
 from webgym_cli.util.strict_json import encode_json
 
 EventT = TypeVar("EventT", bound=StoredEvent)
@@ -26,11 +26,9 @@ def append_event(run: RunDir, event: Event) -> None:
 
 def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
     """Yield the events with these names, oldest first; a line truncated by a crash is skipped."""
-    for _, line in read_lines(run.metrics):
-        with contextlib.suppress(ValueError):  # a line truncated by a crash
-            event = json.loads(line, parse_constant=lambda _: None)  # NaN, which older versions wrote
-            if isinstance(event, dict) and event.get("event") in names:
-                yield event
+    for event in read_valid_lines(run.metrics, parse_object):
+        if event.get("event") in names:
+            yield event
 
 
 def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[dict[str, Any]]:

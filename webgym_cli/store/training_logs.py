@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,7 +13,8 @@ from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.training_files import TRAINER_LOG
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import is_json, read_lines
+from webgym_cli.util.files import read_valid_lines
+from webgym_cli.util.json_values import parse_object
 
 # Maximum points of a curve; each is the mean of as many log lines as it takes.
 POINTS = 100
@@ -27,9 +27,7 @@ def find_trainer_logs(run: RunDir, training: str) -> list[Path]:
 
 def read_trainer_log(log: Path) -> Iterator[dict[str, Any]]:
     """Yield the lines of a trainer's log, each with its step as `current_steps`; damaged lines are left out."""
-    for line in (json.loads(raw) for _, raw in read_lines(log) if is_json(raw)):
-        if isinstance(line, dict) and isinstance(line.get("current_steps"), int):
-            yield line
+    return (line for line in read_valid_lines(log, parse_object) if isinstance(line.get("current_steps"), int))
 
 
 def read_optimizer_steps(run: RunDir) -> Iterator[dict[str, Any]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import file_size, read_optional_object, write_json
+from webgym_cli.util.files import file_size, parse_valid, read_optional_object, write_json
+from webgym_cli.util.json_values import parse_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,4 @@ def _marks(run: RunDir) -> dict[str, Any]:
 
 
 def _events(lines: bytes) -> list[dict[str, Any]]:
-    events = []
-    for line in lines.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and isinstance(event.get("event"), str):
-            events.append(event)
-    return events
+    return [event for event in parse_valid(lines.splitlines(), parse_object) if isinstance(event.get("event"), str)]

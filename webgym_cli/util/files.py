@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from webgym_cli.errors import StoreError
 from webgym_cli.util.json_values import as_object
 from webgym_cli.util.secrets import redact
 from webgym_cli.util.strict_json import encode_json
 
+T = TypeVar("T")
 # Writes a line given without its line end.
 WriteLine = Callable[[str], None]
 
@@ -195,6 +196,18 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, raw.rstrip(b"\n")
             if not raw.endswith(b"\n"):
                 return  # data appended meanwhile is the rest of this line
+
+
+def read_valid_lines(path: Path, parse: Callable[[bytes], T]) -> Iterator[T]:
+    """Yield the lines of a file as `parse` returns them; those that it refuses, as a crash leaves them, are skipped."""
+    return parse_valid((line for _, line in read_lines(path)), parse)
+
+
+def parse_valid(lines: Iterable[bytes], parse: Callable[[bytes], T]) -> Iterator[T]:
+    """Yield what `parse` returns for each line that it does not refuse by a `ValueError`."""
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            yield parse(line)
 
 
 def is_json(raw: bytes) -> bool:

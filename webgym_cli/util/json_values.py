@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,11 @@ from webgym_cli.util.strict_json import encode_json
 def as_object(value: Any) -> dict[str, Any]:
     """Return a JSON object itself, an empty one for any other value."""
     return value if isinstance(value, dict) else {}
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Parse a line's JSON object; another value is an empty one, and NaN, which older versions wrote, is null."""
+    return as_object(json.loads(line, parse_constant=lambda _: None))
 
 
 def as_list(value: Any) -> list[Any]:

@@ -6,11 +6,13 @@ import hashlib
 import json
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.prepare.rl.states import TokenizedAction
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.files import append_lines, read_valid_lines
+from webgym_cli.util.json_values import parse_object
 
 
 def digest_action(action: TokenizedAction) -> str:
@@ -26,8 +28,10 @@ class LogprobCache:
         self._path = path
         self._policy = policy
         self._known: dict[bytes, array[float]] = {}
-        for _, line in read_lines(path):
-            self._take(line)
+        for value in read_valid_lines(path, parse_object):
+            with suppress(ValueError, KeyError, TypeError):  # a foreign line costs one request
+                if value["policy"] == policy:
+                    self._known[bytes.fromhex(value["action"])] = array("d", value["logprobs"])
 
     def __len__(self) -> int:
         """Return the number of known actions."""
@@ -43,11 +47,3 @@ class LogprobCache:
         # Written before use: a crash during an hour of scoring loses only the actions in progress.
         append_lines(self._path, json.dumps(line, separators=(",", ":")))
         return self._known.setdefault(bytes.fromhex(digest), array("d", logprobs))
-
-    def _take(self, line: bytes) -> None:
-        try:
-            value = json.loads(line)
-            if value["policy"] == self._policy:
-                self._known[bytes.fromhex(value["action"])] = array("d", value["logprobs"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return  # a truncated or foreign line costs one request
