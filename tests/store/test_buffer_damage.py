@@ -198,7 +198,7 @@ def test_rows_of_what_was_there_before_do_not_outlive_a_part_of_their_index(run,
 def test_a_full_disk_refuses_the_line_and_keeps_those_before(run):
     append(run, trajectory(0))
     size = part(run).stat().st_size
-    with disk_full_at(size + 1000), pytest.raises(StoreError, match="can't append"):
+    with disk_full_at(size + 1000), pytest.raises(StoreError, match="can't be written"):
         append(run, trajectory(1))
     assert indexed(run) == ([name(0)], 0)
     append(run, trajectory(2))

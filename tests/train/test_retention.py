@@ -8,7 +8,7 @@ from tests.train.fake_checkpoints import published
 from webgym_cli.errors import StoreError
 from webgym_cli.store import checkpoints
 from webgym_cli.train import retention
-from webgym_cli.train.disk import disk_errors
+from webgym_cli.util.files import disk_errors
 
 
 def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):

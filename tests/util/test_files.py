@@ -1,3 +1,4 @@
+import errno
 import os
 
 import pytest
@@ -15,7 +16,7 @@ from webgym_cli.util.files import (
     read_json,
     read_jsonl,
     read_lines,
-    replace_folder,
+    rebuild_folder,
     write_atomic,
     write_json,
     write_lines,
@@ -151,10 +152,11 @@ def test_line_numbers_count_empty_lines(tmp_path):
 
 
 def test_a_folder_is_replaced_whole(tmp_path):
-    new, final = tmp_path / ".data.new", tmp_path / "data"
+    final = tmp_path / "data"
     for content in ("1", "2"):
-        new.mkdir()
-        (new / content).write_text(content)
-        replace_folder(new, final)
+        with rebuild_folder(final) as new:
+            (new / content).write_text(content)
         assert [path.name for path in final.iterdir()] == [content]
+    with pytest.raises(StoreError, match="No space"), rebuild_folder(final):
+        raise OSError(errno.ENOSPC, "No space left on device")
     assert list(tmp_path.iterdir()) == [final]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,6 @@ BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I
 # Name fragments of matrices that `lora_target: all` skips.
 NO_ADAPTER = ("embed", "lm_head")
 GB = 10**9
-
-
-@contextmanager
-def disk_errors(place: Path) -> Iterator[None]:
-    """Convert `OSError` on `place` into `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or place}: {error.strerror or error}",
-            hint="free disk space or fix the permissions, then run the same command again",
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

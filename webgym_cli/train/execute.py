@@ -26,7 +26,7 @@ from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
-from webgym_cli.util.files import write_atomic, write_json
+from webgym_cli.util.files import disk_errors, write_atomic, write_json
 from webgym_cli.util.training_log import trim_log
 
 POLL_SECONDS = 0.2
@@ -51,13 +51,13 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     unpickles = plan.mode == "continued" or (plan.mode == "carried" and backend.build_start is None)
     if unpickles and plan.launch.deepspeed is not None and not is_own(run.root):
         raise refuse_foreign(run.root, "DeepSpeed's states in its checkpoints are pickles, which execute code")
-    with disk.disk_errors(run.checkpoints):
+    with disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
     if plan.mode != "finished":
         await backend.check_data(run, settings, log_dir)
     if plan.mode == "carried" and backend.build_start is not None:
         plan = await backend.build_start(plan, settings, log_dir / LOG, sink)
-    with disk.disk_errors(plan.folder):
+    with disk_errors(plan.folder):
         write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
         write_atomic(plan.folder / plan.launch.file, plan.launch.text())
     sink(make_event("train_start", name=plan.data.name, mode=plan.mode, steps=plan.total_steps))

@@ -18,11 +18,10 @@ from webgym_cli.store.adapters import ADAPTER
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.weights import find_non_finite, have_same_weights, is_zero_adapter
 from webgym_cli.train import retention, working_dir
-from webgym_cli.train.disk import disk_errors
 from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.train.working_dir import has_optimizer_states
-from webgym_cli.util.files import write_json
+from webgym_cli.util.files import disk_errors, write_json
 
 # Files, apart from the weights, that a server needs if the model has them.
 SIDE_FILES = (

@@ -11,9 +11,8 @@ import psutil
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.disk import disk_errors
 from webgym_cli.train.working_dir import RL_STATE, has_optimizer_states
-from webgym_cli.util.files import write_json
+from webgym_cli.util.files import disk_errors, write_json
 
 # Optimizer states and files that are only used with them.
 STATES = (RL_STATE, "optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")

@@ -31,6 +31,20 @@ def user_folder(variable: str, usual: str) -> Path:
     return Path(os.environ.get(variable) or os.path.expanduser(f"~/{usual}"))  # noqa: PTH111 - there may be no home
 
 
+@contextmanager
+def disk_errors(place: object) -> Iterator[None]:
+    """Convert an `OSError` of writing into a `StoreError` that names the place."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # stdout's reader (`| head`) closed the pipe, which is no write error
+    except OSError as error:
+        raise StoreError(
+            f"{place}: can't be written: {error.strerror or error}",
+            hint="free disk space or fix the permissions, then run the same command again",
+        ) from error
+
+
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
     """Replace a file durably by rename; readers see the old or the new content. Raises `StoreError`.
 
@@ -39,23 +53,20 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
     payload = redact(data).encode(errors="replace") if isinstance(data, str) else data
     # In the same folder, because rename does not work across file systems. `webgym gc` knows such names.
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
-        _make_folder(path.parent)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        # fsync before the rename: else a crash can leave an empty file under the final name.
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise StoreError(
-            f"{path}: can't be written: {error.strerror}",
-            hint="free disk space or fix the permissions, then run the same command again",
-        ) from error
+    with disk_errors(path):
+        try:
+            _make_folder(path.parent)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(handle, "wb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            # fsync before the rename: else a crash can leave an empty file under the final name.
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -94,7 +105,7 @@ def append_lines(path: Path, *lines: str) -> None:
     Several processes may append to one file. Raises `StoreError` if writing fails; the file then has its previous
     content.
     """
-    try:
+    with disk_errors(path):
         _make_folder(path.parent)
         # unbuffered: a buffer would be written again when the file is closed
         with open(path, "ab+", buffering=0, opener=_open_own) as file:
@@ -115,10 +126,6 @@ def append_lines(path: Path, *lines: str) -> None:
                 with contextlib.suppress(OSError):
                     os.ftruncate(file.fileno(), end)
                 raise
-    except OSError as error:
-        raise StoreError(
-            f"{path}: can't append: {error.strerror or error}", hint="free disk space, then run the same command again"
-        ) from error
 
 
 def _open_own(path: str, flags: int) -> int:
@@ -250,17 +257,22 @@ def is_within(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def replace_folder(new: Path, final: Path) -> None:
-    """Replace a folder with a finished one by renames. Raises `StoreError`."""
-    old = final.with_name(f".{final.name}.old")
-    try:
-        shutil.rmtree(old, ignore_errors=True)
-        if final.exists():
-            final.rename(old)
-        new.rename(final)
-        shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(f"{final}: can't be replaced: {error.strerror}") from error
+@contextmanager
+def rebuild_folder(final: Path) -> Iterator[Path]:
+    """Yield an empty folder beside the final one, which it replaces by renames on success. Raises `StoreError`."""
+    building, old = (final.with_name(f".{final.name}.{kind}") for kind in ("new", "old"))
+    with disk_errors(building):
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        try:
+            yield building
+            shutil.rmtree(old, ignore_errors=True)
+            if final.exists():
+                final.rename(old)
+            building.rename(final)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
 
 
 def replace_link(link: Path, target: Path) -> None:

@@ -36,7 +36,7 @@ from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.outputs import refuse_output_in_run
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import WriteLine, write_json
+from webgym_cli.util.files import WriteLine, disk_errors, write_json
 from webgym_cli.util.text import and_more
 
 # Maximum number of reported problems; all are counted.
@@ -106,20 +106,12 @@ class Export:
         stats = ExportStats()
         with open_index(self.run, progress=sink) as index:
             where, values = build_condition(index, self)
-            try:
-                with open_output(self.out, self.format.file_name, self.options, self.run, emit) as output:
-                    examples = _ExampleReader(self, index, stats, sink).examples(where, values)
-                    self.format.write(_check_images(examples, output, stats), output)
-                    if output.building is not None:
-                        self._describe(output.building, stats)
-            except BrokenPipeError:
-                raise  # stdout's reader (`| head`) closed the pipe, which is no write error
-            except OSError as error:
-                name = error.filename or self.out or "stdout"
-                raise StoreError(
-                    f"{name}: can't be written: {error.strerror or error}",
-                    hint="free disk space or fix the permissions, then run the same command again",
-                ) from error
+            writing = open_output(self.out, self.format.file_name, self.options, self.run, emit)
+            with disk_errors(self.out or "stdout"), writing as output:
+                examples = _ExampleReader(self, index, stats, sink).examples(where, values)
+                self.format.write(_check_images(examples, output, stats), output)
+                if output.building is not None:
+                    self._describe(output.building, stats)
         return stats
 
     def _describe(self, folder: Path, stats: ExportStats) -> None:

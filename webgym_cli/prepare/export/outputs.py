@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,7 +12,7 @@ from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.outputs import check_output
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
-from webgym_cli.util.files import WriteLine, open_line_writer, replace_folder
+from webgym_cli.util.files import WriteLine, open_line_writer, rebuild_folder
 
 # Cache sizes for image paths and image contents: neighbouring records mostly share images.
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
@@ -139,11 +138,5 @@ def _open_folder(final: Path) -> Iterator[Path]:
     """Yield a folder next to the final one, to which it is renamed on success."""
     if final.exists() and (not final.is_dir() or any(final.iterdir())):
         raise UsageError(f"{final}: there is something already", hint="name another folder, or remove this one")
-    building = final.with_name(f".{final.name}.partial")
-    shutil.rmtree(building, ignore_errors=True)
-    try:
-        building.mkdir(parents=True)
+    with rebuild_folder(final) as building:
         yield building
-        replace_folder(building, final)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)

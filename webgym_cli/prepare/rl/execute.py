@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,7 +28,7 @@ from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import replace_folder, write_json
+from webgym_cli.util.files import rebuild_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 
 # Trajectories between two progress events.
@@ -49,12 +48,8 @@ def execute(
     no trajectory's tokens can be reconstructed; the previous batch then stays.
     """
     model = policy_path(run, settings)
-    folder = run.rl_data
-    building = folder.with_name(f".{folder.name}.new")
     tokens = ModelTokens(str(model))
-    try:
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
+    with rebuild_folder(run.rl_data) as building:
         with open_batch(building) as files:
             batch = _BatchWriter(plan, run, tokens, files, sink)
             batch.write()
@@ -77,14 +72,6 @@ def execute(
             **counts,
             plan_digest=plan.digest(),
         )
-        replace_folder(building, folder)
-    except OSError as error:
-        raise StoreError(
-            f"{building}: can't be written: {error.strerror or error}",
-            hint="free disk space or fix the permissions, then run the same command again",
-        ) from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     sink(make_event("rl_data", **data.facts(), masked=dropped["masked"]))
     return data
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from webgym_cli.records.sample import Sample
 from webgym_cli.store.checkpoints import new_name, policy_name, policy_path, version
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import replace_folder, write_atomic, write_json
+from webgym_cli.util.files import rebuild_folder, write_atomic, write_json
 from webgym_cli.util.gc_pause import rare_collections
 
 
@@ -74,32 +73,29 @@ def write_dataset(
     plan_digest: str,
 ) -> Prepared:
     """Write a dataset for the current iteration with its training configuration. Raises `StoreError`."""
-    folder = run.dataset.with_name(f".{run.dataset.name}.new")
-    shutil.rmtree(folder, ignore_errors=True)
     store = ScreenshotStore(run.screenshots)
     fit = template_fit(settings, ModelTokens(str(policy_path(run, settings))))
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
-    for name, samples in files.items():
-        content = dump_json_array(to_sharegpt(fit(sample), store.locate_beside) for sample in samples)
-        digest.update(content.encode())
-        write_atomic(folder / name, content)
-    prepared = Prepared(
-        iteration=version(run),
-        model_name=new_name(run),
-        parent=policy_name(run, settings),
-        data_digest=digest.hexdigest(),
-        plan_digest=plan_digest,
-        train_samples=len(train),
-        val_samples=len(validation),
-        created_at=now(),
-    )
-    write_json(folder / DATASET_INFO, build_dataset_info(validation=bool(validation)))
-    write_json(folder / "dropped.json", left_out)
-    # prepared.json is written last and the folder renamed afterwards, so a dataset is complete or absent.
-    prepared = write_training_files(folder, run, settings, prepared)
-    replace_folder(folder, run.dataset)
-    return prepared
+    with rebuild_folder(run.dataset) as folder:
+        for name, samples in files.items():
+            content = dump_json_array(to_sharegpt(fit(sample), store.locate_beside) for sample in samples)
+            digest.update(content.encode())
+            write_atomic(folder / name, content)
+        prepared = Prepared(
+            iteration=version(run),
+            model_name=new_name(run),
+            parent=policy_name(run, settings),
+            data_digest=digest.hexdigest(),
+            plan_digest=plan_digest,
+            train_samples=len(train),
+            val_samples=len(validation),
+            created_at=now(),
+        )
+        write_json(folder / DATASET_INFO, build_dataset_info(validation=bool(validation)))
+        write_json(folder / "dropped.json", left_out)
+        # prepared.json is written last and the folder renamed afterwards, so a dataset is complete or absent.
+        return write_training_files(folder, run, settings, prepared)
 
 
 def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
