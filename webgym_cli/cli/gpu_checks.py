@@ -46,7 +46,7 @@ def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[Doct
             "no GPU: no NVIDIA driver answers",
             hint="install the driver until nvidia-smi shows the GPU; without one: webgym doctor",
         )
-    settings = settings.model_copy(update={"venvs": settings.venvs.model_copy(update={"device": host.device})})
+    settings = settings.with_changes(venvs={"device": host.device})
     reports: dict[str, dict[str, Any]] = {}
     for role in ROLES:
         try:

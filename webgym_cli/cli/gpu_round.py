@@ -64,8 +64,7 @@ class RoundResult:
 
 async def run_round(settings: Settings, folder: Path, device: Device) -> RoundResult:
     """Serve, sample with an image, train on the samples, serve the result. Raises `WebGymError` on failure."""
-    own = load(overrides=SERVING)
-    own = own.model_copy(update={"venvs": settings.venvs.model_copy(update={"device": device})})
+    own = load(overrides=SERVING).model_copy(update={"venvs": settings.venvs}).with_changes(venvs={"device": device})
     model = await asyncio.to_thread(build_tiny_model, folder / "model", own)
     plan = plan_servers(own, str(model), role_python(own, "serve"), device, phases=True)[0]
     events: list[dict[str, Any]] = []

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import Field, model_validator
 
 from webgym_cli.config.agent import AgentSettings
@@ -63,6 +65,11 @@ class Settings(ConfigSection):
     venvs: VenvsSettings = VenvsSettings.model_construct()
     loop: LoopSettings = LoopSettings.model_construct()
     curriculum: CurriculumSettings = CurriculumSettings.model_construct()
+
+    def with_changes(self, **sections: Mapping[str, object]) -> Settings:
+        """Return the settings with other values of some sections' keys, which are not validated."""
+        changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=changed)
 
     @property
     def policy_models(self) -> tuple[str, ...]:

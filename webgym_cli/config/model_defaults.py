@@ -33,11 +33,10 @@ def resolve_model_defaults(settings: Settings) -> Settings:
     # A parser for a model that does not think would cut its answers.
     if parser == AUTO:
         parser = (detected.family.reasoning_parser if detected and thinking else "") or NONE
-    resolved_policy = policy.model_copy(update={"template": template, "thinking": thinking})
-    served = serve.model_copy(update={"reasoning_parser": parser})
-    call_format = find_call_format(policy.base_model) if settings.agent.call_format == AUTO else ""
-    agent = settings.agent.model_copy(update={"call_format": call_format}) if call_format else settings.agent
-    return settings.model_copy(update={"policy_config": resolved_policy, "serve": served, "agent": agent})
+    if settings.agent.call_format == AUTO:
+        settings = settings.with_changes(agent={"call_format": find_call_format(policy.base_model)})
+    resolved_policy = {"template": template, "thinking": thinking}
+    return settings.with_changes(policy_config=resolved_policy, serve={"reasoning_parser": parser})
 
 
 def require_template(settings: Settings) -> str:

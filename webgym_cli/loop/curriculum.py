@@ -75,8 +75,7 @@ def phase_settings(settings: Settings) -> Settings:
     """
     how = settings.curriculum
     if how.generate:
-        wanted = settings.generate.model_copy(update={"tasks": how.tasks_per_phase})
-        settings = resolve_settings(settings.model_copy(update={"generate": wanted}))
+        settings = resolve_settings(settings.with_changes(generate={"tasks": how.tasks_per_phase}))
     return resolve_orm_model(settings) if how.score == "orm" else settings
 
 

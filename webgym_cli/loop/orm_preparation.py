@@ -34,8 +34,8 @@ def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -
     settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config, executes=True)
     mine, policy = settings.policy_config, saved_settings(run).policy_config
     if mine.template == AUTO and mine.base_model == policy.base_model:  # unknown model family: use the run's template
-        mine = mine.model_copy(update={"template": policy.template})
-    return settings.model_copy(update={"policy_config": mine})
+        return settings.with_changes(policy_config={"template": policy.template})
+    return settings
 
 
 async def prepare_orm(run: RunDir, settings: Settings, sink: EventSink) -> Prepared:

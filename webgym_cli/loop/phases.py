@@ -56,10 +56,8 @@ def phase_episodes(run: RunDir, settings: Settings, iteration: int) -> int:
 
 def survey_settings(run: RunDir, settings: Settings) -> Settings:
     """Return the settings of the survey run, in which the current policy attempts the original tasks."""
-    policy = settings.policy_config.model_copy(update={"base_model": str(policy_path(run, settings))})
-    unlogged = settings.log_config.model_copy(update={"tracking": "disabled"})
-    loop = settings.loop.model_copy(update={"demonstration_iterations": 0})
-    return settings.model_copy(update={"policy_config": policy, "log_config": unlogged, "loop": loop})
+    policy, loop = {"base_model": str(policy_path(run, settings))}, {"demonstration_iterations": 0}
+    return settings.with_changes(policy_config=policy, log_config={"tracking": "disabled"}, loop=loop)
 
 
 @dataclass(slots=True)

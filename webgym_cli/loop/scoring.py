@@ -61,18 +61,15 @@ async def reachable_orm(context: StageContext, *, needed: bool) -> AsyncIterator
 
 def orm_serve_settings(settings: Settings) -> Settings:
     """Return the settings of webgym's ORM server: one replica, sized for ORM prompts."""
-    served = settings.serve.model_copy(
-        update={
-            "port": ANY_PORT,
-            "replicas": 1,
-            "served_model_name": settings.orm.model,
-            "max_model_len": settings.orm.max_tokens + 1,  # plus one generated token
-            "reasoning_parser": NONE,
-        }
-    )
+    served = {
+        "port": ANY_PORT,
+        "replicas": 1,
+        "served_model_name": settings.orm.model,
+        "max_model_len": settings.orm.max_tokens + 1,  # plus one generated token
+        "reasoning_parser": NONE,
+    }
     # ORM requests are chats, independent of the policy's prompt version
-    chats = settings.context_config.model_copy(update={"prompt_version": PromptVersion.WEBRL})
-    return settings.model_copy(update={"serve": served, "context_config": chats})
+    return settings.with_changes(serve=served, context_config={"prompt_version": PromptVersion.WEBRL})
 
 
 def resolve_orm_model(settings: Settings) -> Settings:
@@ -81,4 +78,4 @@ def resolve_orm_model(settings: Settings) -> Settings:
     require_orm(orm)
     if orm.model:
         return settings
-    return settings.model_copy(update={"orm": orm.model_copy(update={"model": query_served_model(orm)})})
+    return settings.with_changes(orm={"model": query_served_model(orm)})

@@ -85,9 +85,7 @@ def apply_test_sampling(settings: Settings, split: Split) -> Settings:
     """Return the settings with the sampling parameters of a split's episodes in `policy_config`."""
     if split is not Split.TEST:
         return settings
-    changes = settings.rollout.test_sampling.model_dump(exclude_none=True)
-    policy = settings.policy_config.model_copy(update=changes)
-    return settings.model_copy(update={"policy_config": policy})
+    return settings.with_changes(policy_config=settings.rollout.test_sampling.model_dump(exclude_none=True))
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -59,16 +59,9 @@ class _RunningEpisode:
     url: str = ""
 
     def to_json(self, now: float) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "task": self.task,
-            "step": self.step,
-            "max_steps": self.max_steps,
-            "stage": str(self.stage),
-            "stage_seconds": round(now - self.since, 1),
-            "age": round(now - self.begun, 1),
-            "url": self.url,
-        }
+        facts = asdict(self) | {"stage": str(self.stage)}
+        times = {"stage_seconds": round(now - facts.pop("since"), 1), "age": round(now - facts.pop("begun"), 1)}
+        return facts | times
 
 
 @dataclass(slots=True)

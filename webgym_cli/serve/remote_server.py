@@ -54,7 +54,7 @@ class ServerActor(NodeActor):
             if not self._url:
                 python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
                 here = {"host": "127.0.0.1", "port": 0, "gpus": (), "replicas": 1}
-                settings = settings.model_copy(update={"serve": settings.serve.model_copy(update=here)})
+                settings = settings.with_changes(serve=here)
                 (plan,) = plan_servers(settings, model, python, device, lora_rank=lora_rank)
                 self._server = PolicyServer(plan, logs, self._events.append, digests=self._digests)
                 self._forwarder = PolicyForwarder(lambda: self._server.base_url, password)

@@ -66,8 +66,7 @@ class Checker:
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
         """Yield the invalid lines of a file and update its report."""
         here: set[int] = set()
-        tasks = self.settings.tasks.model_copy(update={"train": file, "test": None})
-        settings = self.settings.model_copy(update={"tasks": tasks})
+        settings = self.settings.with_changes(tasks={"train": file, "test": None})
         for number, read in iter_records(lines):
             try:
                 task = self._take(read(), report, here)

@@ -73,11 +73,10 @@ def setup(
     plan = plan_setup(settings, [part for part in wanted if part != "browser"], flavour)
     browser = plan_browser(_finder(settings)) if "browser" in wanted else None
     if options.dry_run:
-        parts_json = [one.to_json() for one in plan]
+        for one in plan:
+            output.data({"event": "plan", "stage": "setup", **one.to_json()})
         if browser:
-            parts_json.append(browser.to_json())
-        for part in parts_json:
-            output.data({"event": "plan", "stage": "setup", **part})
+            output.data({"event": "plan", "stage": "setup", **browser.to_json()})
         return
 
     def say(message: str) -> None:

@@ -24,9 +24,7 @@ def try_files(settings: Settings, files: Sequence[str], output: Output) -> None:
         raise UsageError("--try reads the tasks again: it needs files", hint="webgym tasks check FILE --try")
     opened = [open_tasks(file) for file in files]
     tasks = [one.task(number) for one in opened for number in range(len(one))]
-    settings = settings.model_copy(
-        update={"tasks": settings.tasks.model_copy(update={"train": files[0], "test": files[-1]})}
-    )
+    settings = settings.with_changes(tasks={"train": files[0], "test": files[-1]})
     if count := count_unscored(settings, tasks):
         output.note(f"{count} tasks without a check, and judge.base_url is empty: nothing scores their episodes")
 
