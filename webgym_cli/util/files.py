@@ -206,8 +206,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_valid_lines(path: Path, parse: Callable[[bytes], T]) -> Iterator[T]:
-    """Yield the lines of a file as `parse` returns them; those that it refuses, as a crash leaves them, are skipped."""
-    return parse_valid((line for _, line in read_lines(path)), parse)
+    """Yield the lines of a file as `parse` returns them; those that it refuses, as a crash leaves them, are skipped.
+
+    What is no file has no lines: writing to it will fail with the reason.
+    """
+    if path.is_file():
+        yield from parse_valid((line for _, line in read_lines(path)), parse)
 
 
 def parse_valid(lines: Iterable[bytes], parse: Callable[[bytes], T]) -> Iterator[T]:
