@@ -94,7 +94,7 @@ def read_optional_object(path: Path) -> dict[str, Any]:
 
 def file_size(path: Path) -> int:
     """Return a file's size in bytes, 0 if it is missing."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
 

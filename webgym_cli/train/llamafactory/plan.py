@@ -116,7 +116,7 @@ def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> Lo
     if (wanted := read_adapter(config)) is None:
         return None
     start, named = plan_adapter(run, settings, wanted), config.get("adapter_name_or_path")
-    if (named and Path(named)) != start.folder:
+    if named != (start.folder and str(start.folder)):
         return None
     return start.adapter
 
