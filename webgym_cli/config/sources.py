@@ -136,7 +136,7 @@ def _value(text: str) -> Any:
     if text.startswith("["):
         import yaml
 
-        from webgym_cli.util.yaml_text import describe_yaml_error, load_config
+        from webgym_cli.util.yaml_text import load_config
 
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             return load_config(text)
