@@ -16,7 +16,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.text import and_more
 
 SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
 
@@ -293,7 +292,7 @@ def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) 
 def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
     """Raise `UsageError` for an unknown id, `MissingStageError` if no trajectory matches."""
     if missing := [name for name in query.ids or () if name not in ids]:
-        more = and_more(len(missing))
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
     if not ids and query.ids is None:
         of = "" if query.iteration is None else f" of iteration {query.iteration}"
