@@ -154,6 +154,7 @@ def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
 
 def with_verdict(trajectory: Trajectory, judgement: Judgement | None) -> Trajectory:
     """Return the trajectory with the judgement in its outcome; unchanged without one.
+
     An infrastructure failure remains. A reward from the environment remains too, with the judge's opinion as an
     additional score. An ORM's verdict sets the reward only if it is unknown: the score is its probability, and the
     reward is 1 if that reached the threshold, else 0.

@@ -105,7 +105,6 @@ class Evaluation(Record):
     reference_url: str | None = None
     """The wanted address, or alternatives with `|OR|`."""
     program_html: tuple[HtmlTarget, ...] = ()
-
     string_note: str = ""
     """Why the task can't be done, where it can't."""
     reference_answer_raw_annotation: str = ""

@@ -129,7 +129,6 @@ class Monitor:
         known, successes, skipped = counts["known"], counts["successes"], self.skip_reasons.total()
         ended = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
         left = max(0, len(self.plan.owed) - ended)
-
         return {
             "ranks": max(1, len(timings)),
             "split": self.plan.split.value,

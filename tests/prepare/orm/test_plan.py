@@ -33,6 +33,8 @@ def test_the_newest_judgement_counts_and_one_that_failed_says_nothing():
     failed = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="down")
     assert verdict(episode(), [judgement(), judgement(success=False)]) == (False, "judge")
     assert verdict(episode(), [judgement(), failed]) is OrmDrop.NO_VERDICT
+    down = failed.model_copy(update={"unavailable": True})
+    assert verdict(episode(), [judgement(success=False), down]) == (False, "judge")
 
 
 def test_what_broke_and_what_did_nothing_is_left_out():

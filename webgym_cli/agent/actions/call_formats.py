@@ -68,7 +68,6 @@ def make_call_format(
         first, *observations = (*(step.observation for step in past), current)
         pictures = f"{IMAGE}\n" * len(first.pictures)
         messages.append(Message(role="user", content=pictures + sanitize_page(instruction)))
-
         for step, observation in zip(past, observations, strict=True):
             reply = history_text(step.response, thinking=spec.thinking)
             messages.append(Message(role="assistant", content=sanitize_text(reply)))

@@ -48,7 +48,6 @@ class FinishedEpisode:
 def check_evaluation(evaluation: Evaluation) -> None:
     """Raise `ValueError` with the location for an unsupported evaluation."""
     answers = evaluation.reference_answers
-
     for comparison in (answers and answers.required_values) or ():
         _name_place("reference_answers.required_values", partial(parse_comparisons, comparison))
     for number, target in enumerate(evaluation.targets):

@@ -14,7 +14,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.records.failure import is_rolled_out
-from webgym_cli.records.judgement import Judgement, environment_verdict
+from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, scan_stored
@@ -145,8 +145,11 @@ def find_label(
         return OrmDrop.INFRASTRUCTURE
     if not trajectory.steps:
         return OrmDrop.NO_STEPS
-    verdicts: dict[str, bool | None] = {judgement.source: judgement.success for judgement in judgements}
-    verdicts["environment"] = environment_verdict(trajectory)
+    verdicts: dict[str, bool | None] = {"environment": environment_verdict(trajectory)}
+    by_source: tuple[JudgementSource, ...] = ("judge", "orm")
+    for judged_by in by_source:
+        if newest := newest_judgement(judgements, judged_by):
+            verdicts[judged_by] = newest.success
     for source in sources:
         if (done := verdicts.get(source)) is not None:
             return LabelledTrajectory(trajectory.id, trajectory.iteration, done, source)
