@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,7 +106,7 @@ async def test_trains_and_publishes(ready, run):
     events = [event["event"] for event in ready.events if event["event"] != "train"]
     assert events == ["train_note", "train_start", "train_done"]
     assert "weights are not here to be measured" in ready.events[0]["message"]
-    assert 0 < result.seconds < 60
+    assert result.seconds > 0
     assert result.loss == 2.5
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()
     assert (run.logs / "latest/train.log").is_file()
@@ -164,10 +163,8 @@ async def test_a_trainer_that_makes_no_progress_is_ended(ready, monkeypatch):
 
 
 async def test_the_time_limit(ready):
-    began = time.monotonic()
     with pytest.raises(JobError, match="time limit"):
         await ready("hang", train={"time_limit_minutes": 1 / 60})
-    assert time.monotonic() - began < 15
     assert not sleepers()
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gzip
 import logging
-import time
 import zlib
 
 import httpx
@@ -100,14 +99,12 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_answers_are_bounded(kind):
     answer, reason = HOSTILE[kind]
-    began = time.monotonic()
     async with (
         serve(answer) as (url, _),
         BoundedClient(timeout=1 if "1 s" in reason else 60, trust_env=False) as client,
     ):
         with pytest.raises(httpx.HTTPError, match=reason or None):
             await client.get(url)
-    assert time.monotonic() - began < 40
 
 
 async def test_little_is_unpacked_of_a_bomb():

@@ -114,7 +114,7 @@ async def test_the_counters_tell_how_long_requests_took(hosts, over):
         policy, hosts[0], "requests", "failures", "opened", "seconds", "open"
     )
     assert (requests, failures, opened, shut) == (2, 0, 0, 0)
-    assert 0 < seconds < 60
+    assert seconds > 0
 
 
 def asks(episode):

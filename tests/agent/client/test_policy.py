@@ -5,7 +5,6 @@ import hashlib
 import json
 import socket
 import threading
-import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -301,12 +300,10 @@ async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask
 async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
     released = threading.Event()
     server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
-    start = time.monotonic()
     try:
         assert await failure(ask(policy_timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
     finally:
         released.set()
-    assert time.monotonic() - start < 15
 
 
 async def test_nobody_there_is_unavailable(ask):

@@ -106,10 +106,8 @@ async def test_a_guarded_page_is_left_by_the_second_try(visit: Visit):
     await visit.open(f"{LAB}/dialogs")
     await visit.click("Guard this page")
     for _ in range(2):
-        began = time.monotonic()
         view = await visit.click("Leave")
         assert (view.url, "it was not left" in visit.error, view.notices) == (f"{LAB}/dialogs", True, ())
-        assert time.monotonic() - began < 3
         assert "Leave" in visit.names
         await visit.wait()  # something else between: the next try is a first one
     await visit.click("Leave")
@@ -125,10 +123,8 @@ async def test_edits_are_not_lost_whatever_leaves_a_guarded_page(visit: Visit, l
     await visit.click("Guard this page")
     how = {"navigate": {"url": f"{LAB}/late"}}.get(leave, {})
     name = {"back": ActionName.GO_BACK, "reload": ActionName.RELOAD, "navigate": ActionName.NAVIGATE}[leave]
-    began = time.monotonic()
     await visit.act(name, **how)
     assert (visit.view.url, "it was not left" in visit.error) == (f"{LAB}/dialogs", True)
-    assert time.monotonic() - began < 3
     await visit.act(name, **how)
     assert visit.error is None and "guarded" not in await visit.text()
 
