@@ -5,7 +5,6 @@ from subprocess import check_output
 
 import pytest
 
-from benchmarks import peers
 from benchmarks.peers import Peer
 from webgym_cli.errors import JobError
 
@@ -13,7 +12,7 @@ from webgym_cli.errors import JobError
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """The user's cache, empty."""
-    monkeypatch.setattr(peers, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "webgym" / "benchmarks"
 
 

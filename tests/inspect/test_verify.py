@@ -213,7 +213,7 @@ def test_a_missing_image_is_named(run):
     image(run, 4).unlink()
     finding = only(run)
     assert (finding["kind"], finding["file"]) == ("image_missing", str(image(run, 4)))
-    assert f"a step of {run.part(TRAIN, 1)} (byte 0)" in finding["detail"]
+    assert f"1 step of {run.part(TRAIN, 1)} (byte 0)" in finding["detail"]
     image(run, 0).unlink()
     assert [one["detail"] for one in checked(run)["findings"] if "6 steps" in one["detail"]], "many show it"
 

@@ -164,7 +164,7 @@ async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web)
     assert summary["failures"] == {"navigation_failed": 2, **once}
     assert (summary["episodes"], summary["successes"]) == (2, 2)
     assert all(item.outcome.reward is None for item in engine.stored.values() if item.outcome.failure)
-    assert [len(engine.stored[name].steps) for name in ("fine", "download", "freeze", "blank")] == [3, 2, 1, 0]
+    assert [len(engine.stored[name].steps) for name in ("fine", "download", "freeze", "blank")] == [3, 2, 2, 0]
     assert engine.stored["freeze"].steps[0].action.name is ActionName.CLICK
     assert web.private.hits == []
     shots = ScreenshotStore(engine.run.screenshots)

@@ -63,6 +63,15 @@ class PageConnection:
                     raise
                 await asyncio.sleep(_PAUSE)
 
+    async def stop_loading(self) -> None:
+        """Cancel the pending navigation. Between two documents there is none that could be."""
+        try:
+            await self.channel.send("Page.stopLoading")
+        except Exception as error:  # a page that never stays is mostly in between
+            if not has_sign(error, _NOT_NOW) or not self.is_open:
+                raise
+        self.traffic.stop()
+
 
 async def connect_page(
     context: BrowserContext, page: Page, direct: CDPConnection | None, script: str, *, watch: bool

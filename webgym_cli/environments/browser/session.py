@@ -111,9 +111,7 @@ class BrowserSession:
     async def stop_loading(self) -> None:
         """Cancel the pending navigation, which would keep scripts from running in the page."""
         async with self.guard("stopping the page", may_close=True):
-            page = await self.connection()
-            await page.channel.send("Page.stopLoading")
-            page.traffic.stop()
+            await (await self.connection()).stop_loading()
 
     async def go_back(self) -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""

@@ -23,7 +23,11 @@
   }
   window.setTimeout = new Proxy(window.setTimeout, { apply: (target, self, given) => {
     const call = given[0], delay = given[1];
-    if (delay > SOON_MS && delay <= LATE_MS) [begun, end] = [now(), now() + delay];
+    // without destructuring, which calls an iterator that the page may have replaced
+    if (delay > SOON_MS && delay <= LATE_MS) {
+      begun = now();
+      end = begun + delay;
+    }
     const isLate = delay > SOON_MS && now() - acted < SOON_MS && now() + delay <= allowed + SOON_MS;
     if (!isLate || typeof call !== "function") return apply(target, self, given);
     dispatch(top, new CustomEvent("webgym-timer", { detail: Number(delay) }));
@@ -35,7 +39,9 @@
   } });
 
   new PerformanceObserver((list) => {
-    for (const { initiatorType, startTime, responseEnd } of entriesOf(list)) {
+    const entries = entriesOf(list);
+    for (let at = 0; at < entries.length; at++) {
+      const { initiatorType, startTime, responseEnd } = entries[at];
       const isRequest = initiatorType === "fetch" || initiatorType === "xmlhttprequest";
       const isOwn = isRequest && startTime >= allowed - LATE_MS && startTime <= allowed;
       const starts = isOwn && begun > startTime && begun - responseEnd < SOON_MS;

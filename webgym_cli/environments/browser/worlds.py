@@ -81,6 +81,8 @@ class IsolatedWorlds:
                 world = await self.find(frame)
                 place = {"contextId": world.context} if self.script else {}
                 answer = await world.channel.send("Runtime.evaluate", {**parameters, **place})
+                if "exceptionDetails" in answer and self.script and not await self._has_script(world):
+                    raise ScriptError(_REPLACED_MESSAGE)
             except Exception as error:
                 self._worlds.pop(frame, None)
                 if frame and has_sign(error, SESSION_GONE):  # the frame is in another process now
@@ -112,6 +114,12 @@ class IsolatedWorlds:
                 raise ScriptError(_REPLACED_MESSAGE)
             self._worlds[frame] = world
         return self._worlds[frame]
+
+    async def _has_script(self, world: IsolatedWorld) -> bool:
+        """Whether our script is still in a world: the next document may take over its context, empty."""
+        place = {"contextId": world.context}
+        answer = await world.channel.send("Runtime.evaluate", {"expression": f"Boolean({PAGE_JS})", **place})
+        return answer["result"].get("value") is True
 
     async def enter(self, expression: str, frame: str, page: Page) -> str:
         """Return the id of the frame whose element an expression in another frame returns; it can be called then."""
