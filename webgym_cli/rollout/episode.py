@@ -290,5 +290,5 @@ class EpisodeRun:
         open_ended = stop not in (Stop.STEP_LIMIT, Stop.STUCK) or spec.scores_unfinished
         if spec.is_judged(self.settings) or (score is None and open_ended):
             return Outcome(stop=stop, answer=answer, scores=scores)
-        value, threshold = sum(one.value for one in scores), self.settings.rollout.success_threshold
+        value, threshold = (score.value if score else 0.0), self.settings.rollout.success_threshold
         return Outcome(reward=value, success_threshold=threshold, stop=stop, answer=answer, scores=scores)

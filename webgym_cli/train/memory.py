@@ -65,15 +65,15 @@ def network_memory(
         return TrainingMemory(4 * trained + 2 * frozen, 4 * trained, _ADAM * trained, 0)
     stage = zero_stage(deepspeed)
     # Stage 1 divides the optimizer states among the processes, stage 2 the gradients too, stage 3 the weights too.
-    of_states, of_gradients, of_weights = (processes ** (stage >= divides) for divides in (1, 2, 3))
-    weights, gradients = 2 * parameters * copies // of_weights, 2 * trained // of_gradients
+    shares = [processes if stage >= divides else 1 for divides in (1, 2, 3)]
+    weights, gradients = 2 * parameters * copies // shares[2], 2 * trained // shares[1]
     states = (_ADAM + _MASTER) * trained
     host = 0
     if is_offloaded(deepspeed, "param"):
         weights, host = 0, host + 2 * parameters * copies
     if is_offloaded(deepspeed, "optimizer"):
         return TrainingMemory(weights, gradients, 0, host + states)
-    return TrainingMemory(weights, gradients, states // of_states, host)
+    return TrainingMemory(weights, gradients, states // shares[0], host)
 
 
 def sft_memory(

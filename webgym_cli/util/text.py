@@ -34,7 +34,10 @@ def and_more(count: int) -> str:
 
 def name_first(names: Sequence[str], limit: int) -> str:
     """Return the first names of a list, and dots for the others."""
-    return ", ".join([*names[:limit], *["..."][: len(names) - limit]])
+    shown = list(names[:limit])
+    if len(names) > limit:
+        shown.append("...")
+    return ", ".join(shown)
 
 
 def truncate(text: str, limit: int | None) -> str:
