@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from webgym_cli.agent.client.chat import ChatClient, ChatError, RecordT, ReplyFormat
+from webgym_cli.agent.client.chat import ChatClient, ChatError, RecordT, ReplyFormat, RequestCounter
 from webgym_cli.agent.prompts.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
@@ -26,7 +26,6 @@ from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibil
 from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_forms, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
-from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeReply
 from webgym_cli.rewards.orm.client import OrmClient
 
@@ -37,14 +36,6 @@ _FEASIBLE = ReplyFormat("feasible", JudgeReply, REPLY_SCHEMA)
 Work = Callable[[Any], Coroutine[Any, Any, str]]
 # Returns the critic's outputs for each of several tasks.
 Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[Sequence[float]]]]
-
-
-@dataclass(slots=True)
-class GeneratorRequest:
-    """What one request to the generator took, retries included."""
-
-    calls: int = 0
-    tokens: TokenUsage = field(default_factory=TokenUsage)
 
 
 @dataclass(slots=True)
@@ -60,7 +51,7 @@ class TaskGeneration:
     sink: EventSink
     values: Values | None = None
     """The policy's own critic, if the plan uses it."""
-    on_request: Callable[[GeneratorRequest], None] = lambda request: None
+    on_request: Callable[[RequestCounter], None] = lambda request: None
     """Called after each request to the generator, answered or not."""
     calls: int = 0
     """Number of requests, including retries."""
@@ -168,7 +159,7 @@ class TaskGeneration:
         form: ReplyFormat[RecordT],
         sampling: Mapping[str, Any] = MappingProxyType({}),
     ) -> RecordT:
-        request = GeneratorRequest()
+        request = RequestCounter()
         try:
             return await self._chat.ask(chat, form, request, model=self.settings.model, sampling=sampling)
         finally:

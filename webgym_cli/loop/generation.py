@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.client.chat import require_address
+from webgym_cli.agent.client.chat import RequestCounter, require_address
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
-from webgym_cli.curriculum.execute import GeneratorRequest, TaskGeneration, format_generation_summary
+from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
 from webgym_cli.curriculum.filters import TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.paraphrase import Paraphrasing
@@ -56,7 +56,7 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
     """
     run, sink, budget = context.run, context.sink, context.budget
 
-    def store(request: GeneratorRequest) -> None:  # at once: a command that is killed has paid for it
+    def store(request: RequestCounter) -> None:  # at once: a command that is killed has paid for it
         model, tokens = context.settings.generate.model, request.tokens
         budget.add(tokens, (model,))
         facts = {"model": model, "calls": request.calls, "tokens": tokens.model_dump()}

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from webgym_cli.errors import MissingStageError, UsageError
+from webgym_cli.errors import MissingStageError
 from webgym_cli.records.events import AgreementFacts, Event
 from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement
 from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import read_judgements, scan_stored
+from webgym_cli.store.buffer import read_judgements, refuse_unknown, scan_stored
 from webgym_cli.store.run import RunDir
 
 SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
@@ -292,8 +292,7 @@ def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) 
 def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
     """Raise `UsageError` for an unknown id, `MissingStageError` if no trajectory matches."""
     if missing := [name for name in query.ids or () if name not in ids]:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
+        raise refuse_unknown(run, missing)
     if not ids and query.ids is None:
         of = "" if query.iteration is None else f" of iteration {query.iteration}"
         split = f"{query.split} " if query.split else ""

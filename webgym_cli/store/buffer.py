@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from webgym_cli.errors import StoreError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.base import describe_invalid, moment_of
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
@@ -22,6 +22,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.text import and_more
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement)
 
@@ -41,6 +42,12 @@ class LineRef:
     """None if the trajectory was never judged."""
     verdict_offset: int | None = None
     verdict_length: int | None = None
+
+
+def refuse_unknown(run: RunDir, missing: Sequence[str]) -> UsageError:
+    """Return the error of ids that no trajectory has, which names the first one."""
+    more = and_more(len(missing))
+    return UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
 
 
 def append(run: RunDir, trajectory: Trajectory, rank: int = 0) -> None:

@@ -81,9 +81,8 @@ def _explain(plan: TrainPlan) -> str:
     steps = [line for line in read_log(plan.folder / TRAINER_LOG) if line.loss is not None]
     if steps and not any(line.learning_rate for line in steps):
         return "the learning rate was 0 in each step (warm-up)"
-    norms = [
-        norm for line in steps if (norm := line.metrics.get("actor/grad_norm")) is not None
-    ]  # not of critics' steps
+    # a critic's own steps have none
+    norms = [line.metrics["actor/grad_norm"] for line in steps if "actor/grad_norm" in line.metrics]
     if norms and not any(norms):
         return "each gradient was 0: were all rewards equal?"
     return "were its steps too small for the weights' number format?"

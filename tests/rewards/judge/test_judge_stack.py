@@ -24,7 +24,7 @@ def settings(server, **changes):
 
 
 async def test_structured_output_can_be_read_or_was_cut(policy_server):
-    client, case = JudgeClient(settings(policy_server)), JudgeContext(PICTURES.__getitem__)
+    client, case = JudgeClient(settings(policy_server)), JudgeContext(images=PICTURES.__getitem__)
     question = prompts.fact(answered(), ("The painter is Vermeer",), 0, [0, 2])
 
     async def ask():

@@ -6,9 +6,9 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import httpx
 import openai
@@ -45,12 +45,13 @@ class UnreadableError(Exception):
     """An answer is not exactly one reply in the requested format."""
 
 
-class RequestCounter(Protocol):
+@dataclass(slots=True)
+class RequestCounter:
     """Counter of requests."""
 
-    calls: int
+    calls: int = 0
     """Number of requests, retries included."""
-    tokens: TokenUsage
+    tokens: TokenUsage = field(default_factory=TokenUsage)
     """Tokens of the requests that were answered."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import StoreError, UsageError, WebGymError
+from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput, open_output
 from webgym_cli.prepare.export.pairs import sample_pairs
@@ -30,14 +30,13 @@ from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import LineRef, read
+from webgym_cli.store.buffer import LineRef, read, refuse_unknown
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.outputs import refuse_output_in_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import WriteLine, disk_errors, write_json
-from webgym_cli.util.text import and_more
 
 # Maximum number of reported problems; all are counted.
 NAMED = 20
@@ -174,11 +173,8 @@ def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]
 
 def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
     sql = "SELECT id FROM (SELECT unnest(?::VARCHAR[]) AS id) WHERE id NOT IN (SELECT id FROM stored)"
-    if missing := [row["id"] for row in index.rows(sql, [ids])]:
-        first = next(name for name in ids if name in missing)
-        raise UsageError(
-            f"{run.root}: no trajectory {first!r}{and_more(len(missing))}", hint=f"webgym inspect-buffer {run.root} -q"
-        )
+    if missing := {row["id"] for row in index.rows(sql, [ids])}:
+        raise refuse_unknown(run, [name for name in ids if name in missing])
 
 
 @lru_cache(1)

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, require_address
+from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, RequestCounter, require_address
 from webgym_cli.config.judge import SCRIPTED, JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, JudgeReply, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 
@@ -21,14 +20,10 @@ _JOBS: dict[str, JudgeJob] = {QuestionKind.KEY_POINT: "key_points", QuestionKind
 
 
 @dataclass(slots=True)
-class JudgeContext:
-    """Context of one trajectory: its images, encoded once, and the number of requests."""
+class JudgeContext(RequestCounter):
+    """Context of one trajectory: its images, encoded once, and the counts of its requests."""
 
-    images: ImageLoader
-    calls: int = 0
-    """Number of requests, including retries."""
-    tokens: TokenUsage = field(default_factory=TokenUsage)
-    """Tokens of the requests that were answered."""
+    images: ImageLoader = field(kw_only=True)
     _urls: dict[str, str] = field(default_factory=dict)
 
     def url(self, sha256: str) -> str:

@@ -45,7 +45,7 @@ class Judge:
 
         A missing screenshot gives `judge_failed` too. Cancellation propagates.
         """
-        session = JudgeSession(trajectory, self._settings, self._client, JudgeContext(self._images))
+        session = JudgeSession(trajectory, self._settings, self._client, JudgeContext(images=self._images))
         start = time.monotonic()
         session.fields.update(await self._run(session))
         facts = {
