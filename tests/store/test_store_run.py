@@ -146,6 +146,15 @@ def test_the_version_decides_not_the_name(run):
     assert checkpoints.version(run) == 2
 
 
+@pytest.mark.parametrize(
+    "used", ["model_20990101_235959", "model_20990101_235959.partial", "model_20990101_235959.start"]
+)
+def test_a_new_name_is_later_than_all_others_though_the_clock_was_set_back(run, used):
+    for name in ("model_20260101_000000", used, "model_99999999_000000", "model_best"):
+        (run.checkpoints / name).mkdir(parents=True)
+    assert checkpoints.new_name(run) == "model_20990102_000000"
+
+
 def test_weights_without_a_record_are_no_checkpoint(run):
     make(run, 1)
     (run.checkpoints / "model_20260109_000000").mkdir()

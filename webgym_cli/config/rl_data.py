@@ -27,7 +27,8 @@ class RlDataSettings(ConfigSection):
     """The rows of a policy-gradient batch."""
 
     last_n_iterations: int = Field(default=1, ge=1)
-    """Number of iterations in the batch, including the current one. Above 1 the batch contains off-policy episodes."""
+    """Number of iterations in the batch, including the current one, without demonstrations. Above 1 the batch contains
+    off-policy episodes."""
     group_by: GroupBy | None = None
     """Group of episodes whose rewards are compared, always within one iteration. `chain`: the episodes of one draw of a
     task: `agent.num_chains` in a row, each on its own seed, and the one of `agent.greedy_chain` (on MiniWoB and the

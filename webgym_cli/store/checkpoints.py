@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RECORD = "checkpoint.json"
 _NAME = re.compile(r"model_\d{8}_\d{6}")
+_TIME = "%Y%m%d_%H%M%S"
 
 
 def checkpoints(run: RunDir) -> list[Checkpoint]:
@@ -131,11 +132,18 @@ def folder(run: RunDir, checkpoint: Checkpoint) -> Path:
 
 
 def new_name(run: RunDir) -> str:
-    """Return an unused checkpoint name, `model_<UTC time>`; names of incomplete checkpoints count as used."""
-    moment = datetime.now(UTC)
-    while any(run.checkpoints.glob(f"model_{moment:%Y%m%d_%H%M%S}*")):
-        moment = datetime.fromtimestamp(moment.timestamp() + 1, UTC)
-    return f"model_{moment:%Y%m%d_%H%M%S}"
+    """Return an unused checkpoint name, `model_<UTC time>`, later than all others even if the clock was set back."""
+    used = filter(None, (_read_time(path.name) for path in run.checkpoints.glob("model_*")))
+    moment = max([datetime.now(UTC), *(time + timedelta(seconds=1) for time in used)])
+    return f"model_{moment:{_TIME}}"
+
+
+def _read_time(name: str) -> datetime | None:
+    """Return the time in a name, of an incomplete checkpoint too; None for a name that is no such time."""
+    try:
+        return datetime.strptime(name.partition(".")[0], f"model_{_TIME}").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def policy_path(run: RunDir, settings: Settings) -> Path:

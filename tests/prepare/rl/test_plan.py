@@ -75,6 +75,17 @@ def test_groups_do_not_reach_over_iterations(run, tokens):
     assert rows == [(0, "model_0"), (0, "model_0"), (1, "model_1"), (1, "model_1")]
 
 
+def test_an_experts_demonstrations_are_in_no_batch(run, tokens):
+    """They have no log-probabilities: with them, the first batch of policy gradients after imitation was refused."""
+    write_plan(run, *(episode(number, "a") for number in range(2)))
+    store(run, *(talk(number, policy="oracle") for number in range(2)))
+    write_plan(run, *(episode(number, "a", iteration=1) for number in range(2)))
+    store(run, *(served(talk(number, iteration=1), tokens) for number in range(2)))
+    run_at(run, 1)
+    with planned(run, "rl.data.last_n_iterations=2", "loop.demonstration_iterations=1") as plan:
+        assert (plan.read, plan.counts.trained) == ((1,), 2)
+
+
 def run_at(run, version):
     """Make a checkpoint that so many trainings lie behind."""
     saved = checkpoint(version, name=f"model_{version}")

@@ -193,7 +193,7 @@ def plan_batch(
     iteration, how = version(run), settings.rl.data
     if transitions:
         _refuse_for_webrl(how)
-    read = _find_iterations(run, how.last_n_iterations, iteration) if selection is None else selection.iterations
+    read = _find_iterations(run, settings, iteration) if selection is None else selection.iterations
     by = resolve_group_by(settings)
     load_planned_groups(index, run, read, by, settings.agent.group_size)
     of_iterations = where = f"iteration IN ({', '.join(map(str, read))})"
@@ -234,9 +234,12 @@ def _refuse_for_webrl(how: RlDataSettings) -> None:
         )
 
 
-def _find_iterations(run: RunDir, last: int, iteration: int) -> list[int]:
-    """Return the last iterations up to the current one that have trajectories. Raises `MissingStageError`."""
-    stored = [number for number in run.list_iterations(Split.TRAIN) if iteration - last < number <= iteration]
+def _find_iterations(run: RunDir, settings: Settings, iteration: int) -> list[int]:
+    """Return the last iterations of the policy's own episodes. Raises `MissingStageError` without any trajectory."""
+    # An expert's episodes have no log-probabilities.
+    demonstrations = min(settings.loop.demonstration_iterations, iteration)
+    first = max(iteration - settings.rl.data.last_n_iterations + 1, demonstrations)
+    stored = [number for number in run.list_iterations(Split.TRAIN) if first <= number <= iteration]
     if not stored:
         raise MissingStageError(
             f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
