@@ -488,7 +488,9 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
 
 
 def test_a_number_in_scientific_notation_is_one_in_free_settings_too(written):
-    file = written("a.yaml", "train: {extra: {adam_epsilon: 1e-6, note: '1e-6', name: e5}}\nloop: {iterations: 1e1}")
+    extra = "adam_epsilon: 1e-6, note: '1e-6', name: e5, day: 2024-01-02, time: 1:30"
+    file = written("a.yaml", f"train: {{extra: {{{extra}}}}}\nloop: {{iterations: 1e1}}")
     settings = load([file])
-    assert settings.train.extra == {"adam_epsilon": 1e-6, "note": "1e-6", "name": "e5"}
+    texts = {"note": "1e-6", "name": "e5", "day": "2024-01-02", "time": "1:30"}
+    assert settings.train.extra == {"adam_epsilon": 1e-6, **texts}
     assert settings.loop.iterations == 10

@@ -1,6 +1,8 @@
 """What follows from a model: its template, whether it thinks, and what contradicts it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from webgym_cli.config.model_families import (
     chat_template_kwargs,
     detect_model,
     find_call_format,
+    find_model_folder,
     template_opens_thought,
 )
 from webgym_cli.errors import SettingsError
@@ -167,6 +170,21 @@ def test_a_model_that_was_loaded_before_is_told_by_its_files(folder, tmp_path):
     (tmp_path / home / "refs" / "main").write_text("abc\n")
     result = policy("owner/model")
     assert (result.template, result.thinking) == ("qwen3_vl", True)
+
+
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE"])
+def test_the_hub_s_cache_is_where_its_library_has_it(tmp_path, monkeypatch, variable):
+    for name in ("XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(variable, "~/cache")
+    look = "import huggingface_hub.constants as known; print(known.HF_HUB_CACHE)"
+    cache = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout.strip()
+    model = Path(cache, "models--owner--model")
+    (model / "snapshots/abc").mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs/main").write_text("abc")
+    assert find_model_folder("owner/model") == model / "snapshots/abc"
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ def test_trajectories_keep_their_reward(tmp_path):
     result = list(read(trajectories(tmp_path / "X.pt", (steps(), 1), (steps("And caps?"), 0)), None))
     assert [one.outcome.reward for one in result] == [1.0, 0.0]
     assert [len(one.steps) for one in result] == [2, 2]
+    (lost,) = read(trajectories(tmp_path / "Y.pt", (steps(), None)), None)
+    assert lost.why is SkipReason.NOT_UNDERSTOOD, "what has no reward is no failure of the policy"
 
 
 def test_a_missing_round_leaves_the_episode_out(tmp_path):

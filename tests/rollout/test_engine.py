@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Element, ParseErrorKind, Score, Tab
 from webgym_cli.report.success import read_points
-from webgym_cli.store.buffer import scan
+from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tools.toolbox import CallResult
@@ -342,6 +342,9 @@ async def test_training_episodes_of_others_are_data_but_no_result_of_the_policy(
         plan=plan, agent=ScriptedAgent(name=plan.policy_name), score=Score(source="environment", value=0.0)
     )
     assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (2, 0.0, 0)
+    (beside,) = list(scan(world.run, Split.TRAIN, 0))[:1]  # recorded by a person, in no plan
+    append(world.run, beside.model_copy(update={"id": "train-0000-r1", "episode": "train-0000-r1"}))
+    assert (await world.roll(plan=world.plan(4)))["owed"] == 0
 
 
 @pytest.mark.parametrize(

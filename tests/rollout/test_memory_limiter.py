@@ -46,9 +46,20 @@ async def test_one_may_always_run_and_the_next_waits_for_memory(memory):
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=10)
     await asyncio.sleep(0.05)
     assert (len(done), gate.running) == (1, 1)
-    memory["mb"] = 1000
+    memory["mb"] = 2000
     await asyncio.wait_for(asyncio.gather(*waiting), 10)
     assert gate.running == 3
+
+
+async def test_what_has_just_begun_is_still_to_take_its_memory(memory, monkeypatch):
+    gate = MemoryLimiter(reserve_mb=1000)
+    memory["mb"] = 1300  # room for two beside the first
+    waiting = [asyncio.create_task(gate.enter()) for _ in range(9)]
+    await asyncio.sleep(0.05)
+    assert gate.running == 3
+    monkeypatch.setattr(admission, "_START_SECONDS", 0.0)
+    await asyncio.wait_for(asyncio.gather(*waiting), 10)
+    assert gate.running == 9
 
 
 async def test_a_rollout_with_little_memory_runs_one_at_a_time(world, memory):

@@ -169,11 +169,13 @@ def test_a_damaged_note_of_the_holder_is_nobody(run, content):
 
 
 def test_a_dead_holder_is_nobody_but_one_elsewhere_counts(run):
-    note = {"pid": 2**22 + 1, "host": socket.gethostname(), "command": "loop", "since": "x"}
+    note = {"pid": 2**22 + 1, "host": socket.gethostname(), "command": "loop", "since": "2026-01-01T00:00:00Z"}
     write_json(run.lock_holder, note)
     assert read_lock_holder(run) is None
     write_json(run.lock_holder, {**note, "host": "elsewhere"})
     assert read_lock_holder(run)["host"] == "elsewhere"
+    write_json(run.lock_holder, {**note, "pid": os.getpid()})
+    assert read_lock_holder(run) is None, "a later process has the same pid"
 
 
 def test_stored_lines_are_counted(run):

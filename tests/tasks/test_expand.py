@@ -41,6 +41,16 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
     assert first.extra == {**own, "template": TEMPLATE}
 
 
+def test_times_dates_and_numbers_with_leading_zeros_stay_as_they_are_written(tmp_path):
+    file = tmp_path / "templates.yaml"
+    file.write_text(
+        "parameters: {n: [12:30, 01234, 2024-02-30, 7, -3, 0x1F, 1e-6, 0.5, 0]}\n"
+        "templates: [{id: t, environment: web, start_url: 'http://a/', instruction: 'Find {n}.'}]\n"
+    )
+    values = [task.extra["n"] for task in expand_templates(file).train]
+    assert values == ["12:30", "01234", "2024-02-30", 7, -3, 31, 1e-6, 0.5, 0]
+
+
 @pytest.mark.parametrize(
     ("held_out", "values"), [({"title": ["C"]}, {"C"}), ({"title": 0.3}, None), ({"n": ["x"]}, None)]
 )

@@ -215,3 +215,9 @@ def test_equal_questions_about_other_files_are_no_duplicates(file):
     sent = {"instruction": "Send it.", "start_url": "http://a.com", "environment": "web", "upload_folder": "x"}
     write(file, sent, {**sent, "upload_folder": "y"}, {**sent, "topic": "z"})
     assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (2, 1)
+
+
+def test_what_a_check_reads_tells_tasks_apart(file):
+    task = {"instruction": "Buy the cheapest.", "start_url": "http://a.com", "environment": "web", "check": "bought"}
+    write(file, *({**task, "id": f"t{number}", "stock": number} for number in (1, 2, 2)))
+    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (2, 1)

@@ -55,3 +55,9 @@ def test_the_start_is_bounded_unless_somebody_bounds_it():
     assert wandb_environment("online", {}) == {"WANDB_MODE": "online", "WANDB_INIT_TIMEOUT": "300"}
     assert "WANDB_INIT_TIMEOUT" not in wandb_environment("online", {"WANDB_INIT_TIMEOUT": "5"})
     assert wandb_environment("offline", {})["WANDB_ERROR_REPORTING"] == "false"
+
+
+def test_a_user_without_a_home_has_no_netrc(monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])  # a container's user that no file names
+    assert key_source(load(), {}) == ""

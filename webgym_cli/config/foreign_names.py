@@ -28,6 +28,7 @@ FOREIGN = {
     "algorithm.gigpo": "rl.algorithm",
     "actor_rollout_ref": "rl.actor, rl.model, rl.ref and rl.trainer hold its training, serve its server",
     "actor_rollout_ref.actor.fsdp_config": _DEEPSPEED,
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": "rl.actor.optim.lr_warmup_steps, in optimizer steps",
     "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "rl.actor.optim.lr_warmup_steps, in optimizer steps",
     "actor_rollout_ref.actor.policy_loss": "rl.actor",
     "actor_rollout_ref.actor.strategy": _DEEPSPEED,

@@ -72,6 +72,11 @@ class Settings(ConfigSection):
         return self.model_copy(update=changed)
 
     @property
+    def test_seed(self) -> int:
+        """Seed of the test episodes."""
+        return self.seed if self.tasks.test_seed is None else self.tasks.test_seed
+
+    @property
     def policy_models(self) -> tuple[str, ...]:
         """The names under which the acting policy may have a price in `cost.prices`."""
         return self.policy_config.base_model, self.serve.served_model_name

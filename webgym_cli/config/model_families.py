@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.util.files import read_optional_object
+from webgym_cli.util.files import read_optional_object, user_folder
 from webgym_cli.util.json_values import as_object
 
 OPEN, CLOSE = "<think>", "</think>"
@@ -170,8 +170,9 @@ def find_model_folder(model: str) -> Path | None:
     if os.path.isdir(model):  # noqa: PTH112 - a name too long for a path is none, no error
         return Path(model)
     # Same path as huggingface_hub, which takes a second to import.
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
+    home = os.environ.get("HF_HOME") or user_folder("XDG_CACHE_HOME", ".cache") / "huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    cache = Path(os.path.expandvars(os.path.expanduser(hub)), f"models--{model.replace('/', '--')}")  # noqa: PTH111
     try:
         matching = cache / "snapshots" / (cache / "refs" / "main").read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -59,7 +59,7 @@ class OptimSettings(AdamWSettings):
     """AdamW's decay rates of the first and second moment."""
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Number of optimizer steps of the linear warm-up from 0, over all trainings that carry over the optimizer
-    state."""
+    state. (verl counts trainings.)"""
 
     def rate(self, step: int) -> float:
         """Return the learning rate of an optimizer step, counted from 0."""

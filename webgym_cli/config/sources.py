@@ -105,12 +105,12 @@ def read_file(path: Path) -> Flat:
     """Return the values of a YAML or JSON file. Raises `SettingsError`."""
     try:
         text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
+        if path.suffix == ".json":  # YAML would fold odd line ends
             return flatten(json.loads(text))
         return flatten(_parse_yaml(text, path) or {})
     except OSError as error:
         raise SettingsError(f"{path}: can't be read: {error.strerror}") from None
-    except ValueError as error:  # not UTF-8, not JSON, a date that does not exist, a number of 5,000 digits
+    except ValueError as error:  # not UTF-8, not JSON, a number of 5,000 digits
         raise SettingsError(f"{path}: can't be read: {error}") from None
     except (TypeError, AttributeError):
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
@@ -121,10 +121,10 @@ def read_file(path: Path) -> Flat:
 def _parse_yaml(text: str, path: Path) -> Any:
     import yaml  # a run's settings are JSON
 
-    from webgym_cli.util.yaml_text import describe_yaml_error, load_config
+    from webgym_cli.util.yaml_text import describe_yaml_error, load_yaml
 
     try:
-        return load_config(text)
+        return load_yaml(text)
     except yaml.YAMLError as error:
         raise SettingsError(describe_yaml_error(path, error)) from None
 
@@ -136,10 +136,10 @@ def _value(text: str) -> Any:
     if text.startswith("["):
         import yaml
 
-        from webgym_cli.util.yaml_text import load_config
+        from webgym_cli.util.yaml_text import load_yaml
 
         with suppress(yaml.YAMLError, ValueError, RecursionError):
-            return load_config(text)
+            return load_yaml(text)
     return text
 
 

@@ -84,7 +84,7 @@ def _read_trajectories(source: Path) -> Iterator[tuple[Score, list[tuple[Any, An
         reward = last.get("trajectory_reward", last.get("reward"))
         if isinstance(reward, float) and not math.isfinite(reward):
             raise PickleRefused(f"{source}: a trajectory_reward is {reward}")
-        score = Score(source="orm", value=to_number(reward), detail="WebRL's trajectory_reward")
+        score = Score(source="orm", value=to_number(reward, -1.0), detail="WebRL's trajectory_reward")
         yield score, [(step.get("observation"), step.get("action")) for step in fields]
 
 
@@ -120,6 +120,8 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
         responses.append(text.strip())
     if not steps:
         raise NotUnderstood("no step")
+    if score.value < 0:
+        raise NotUnderstood("no reward")
     imported = tuple(steps)
     outcome = Outcome(reward=score.value, scores=(score,))
     return ImportedEpisode(

@@ -83,11 +83,12 @@ class Budget:
         limit, calls = self.cost.max_cost, self.cost.max_judge_calls
         kinds = self._running + Counter([work])
         expected = self.spent + sum(count * self._largest_cost.get(kind, 0.0) for kind, count in kinds.items())
-        if limit is not None and (self.spent >= limit or expected > limit):
+        # the first of a kind runs alone: nobody knows yet what one takes
+        is_first = self._running[work] > 0 and work not in self._largest_cost
+        if limit is not None and (self.spent >= limit or expected > limit or is_first):
             return f"{self.spent:.4f} of the cost of {limit:g} is spent: no room for another {work} (--max-cost)"
         if calls is None or work is not Work.JUDGEMENT:
             return ""
-        # the first judgement runs alone: nobody knows yet how many calls one takes
         wanted = self.judge_calls + kinds[work] * max(1, self.largest_judgement)
         if wanted > calls or (self._running[work] and not self.largest_judgement):
             return f"{self.judge_calls} of {calls} judge calls are made: no room for a judgement (--max-judge-calls)"

@@ -59,9 +59,11 @@ def describe_batch(
 
 
 def _list_dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
-    left_out = (row for row in rows if row["reason"] is not None)
-    for (name, reason), members in groupby(left_out, key=lambda row: (row["group_id"], row["reason"])):
-        of_group = list(members)
+    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["reason"] is not None:
+            parts.setdefault((row["group_id"], row["reason"]), []).append(row)
+    for (name, reason), of_group in parts.items():
         yield DroppedGroup(
             id=name,
             reason=reason,

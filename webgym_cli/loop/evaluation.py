@@ -144,7 +144,7 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
             "tasks": len(keys),
             "episodes": sum(episode.repeat == 0 for episode in episodes),
             "repeats": 1 + max((episode.repeat for episode in episodes), default=0),
-            "seed": settings.seed,
+            "seed": settings.test_seed,
         },
         "limits": {
             "max_steps": dict(sorted(Counter(str(episode.max_steps) for episode in episodes).items())),
@@ -213,6 +213,8 @@ def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
         "dtype": settings.serve.dtype if acting == VLLM else None,
         **(_dump_changed(settings.serve, "max_model_len", "extra_args") if acting == VLLM else {}),
         **_dump_changed(settings.rollout, "agent"),
+        # that of its sampling; without the other setting it is the tasks', too
+        **({} if settings.tasks.test_seed is None else {"seed": settings.seed}),
     }
 
 

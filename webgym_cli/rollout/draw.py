@@ -47,9 +47,7 @@ class EpisodeSampler:
         `rates`: reads the newest pass rates, for the sampler `pass_rate`.
         """
         if split is Split.TEST:
-            own = settings.tasks.test_seed
-            seed = settings.seed if own is None else own
-            return cls(settings, split, iteration, TaskSampler(tasks, f"{seed}/test"))
+            return cls(settings, split, iteration, TaskSampler(tasks, f"{settings.test_seed}/test"))
         part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
         if new:
             part = f"new/{iteration}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+import time
+from collections import deque
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -14,6 +16,8 @@ from webgym_cli.config.rollout import RolloutSettings
 _PER_CORE = 8
 # Memory in MiB of an episode on a live site, with its share of the browser.
 _EPISODE_MB = 150
+# Seconds after which an episode holds its memory.
+_START_SECONDS = 10.0
 # Seconds between two checks of free memory.
 _LOOK_AGAIN = 1.0
 
@@ -38,13 +42,21 @@ class MemoryLimiter:
     """Free memory below which nothing starts, in MiB."""
     running: int = 0
     """Admitted episodes that have not ended."""
+    _admitted: deque[float] = field(default_factory=deque)
+    """Times of the last admissions: these episodes are still to take their memory."""
 
     async def enter(self) -> None:
         """Wait until memory allows one more episode."""
         # The kernel sends no event when memory becomes free: poll.
-        while self.running and free_mb() < self.reserve_mb:  # noqa: ASYNC110
+        while self.running and free_mb() - _EPISODE_MB * self._count_starting() < self.reserve_mb:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_AGAIN)
         self.running += 1
+        self._admitted.append(time.monotonic())
+
+    def _count_starting(self) -> int:
+        while self._admitted and self._admitted[0] + _START_SECONDS < time.monotonic():
+            self._admitted.popleft()
+        return len(self._admitted)
 
     def leave(self) -> None:
         """Release an admitted episode's slot."""

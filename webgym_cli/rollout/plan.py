@@ -93,9 +93,10 @@ class RolloutPlan:
         return self.split is Split.TRAIN or self.is_by_policy(trajectory)
 
     def count_given_up(self, stored: Iterable[Trajectory]) -> int:
-        """Return the number of episodes that may not be tried again, by all stored trajectories of the iteration."""
-        attempts = _count_attempts(self, stored).values()
-        return sum(not one.rolled_out and not one.may_be_tried(self.max_attempts) for one in attempts)
+        """Return the number of its episodes that may not be tried again, by all stored trajectories."""
+        attempts = _count_attempts(self, stored)
+        known = [attempts[episode.id] for episode in self.episodes]
+        return sum(not one.rolled_out and not one.may_be_tried(self.max_attempts) for one in known)
 
     def extend(self, later: RolloutPlan) -> RolloutPlan:
         """Return the plan of this and a later iteration's episodes, with the later iteration's number."""

@@ -23,7 +23,7 @@ from webgym_cli.rollout.ray_worker import RolloutWorker
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.stage_timer import StageTimer, idle_timings
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.urls import is_loopback
+from webgym_cli.util.proxies import is_this_machine
 
 # Timeout for a worker to return its cancelled episodes, and to close its browsers.
 STOP_SECONDS = 40.0
@@ -252,7 +252,7 @@ def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> N
     """Raise `UsageError` if nodes on other machines would be given a loopback address. `policy`: `rollout.policy`."""
     far = [node for node in cluster.nodes(settings.rollout.ray_cpus) if node.address != cluster.here]
     hosts = (urlsplit(url.strip()).hostname or "" for url in policy.split(","))
-    if far and (host := next(filter(is_loopback, hosts), "")):
+    if far and (host := next(filter(is_this_machine, hosts), "")):
         raise UsageError(
             f"rollout.policy: {host} leads every node to itself, but {far[0].name} is another machine",
             hint="give an address of this machine that the other nodes can reach",

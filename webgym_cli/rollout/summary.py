@@ -53,7 +53,8 @@ def summarize(
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
     given_up = plan.count_given_up(whole)
-    owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected}) - given_up
+    planned = {episode.id for episode in plan.episodes}  # recordings and sessions are in none
+    owed = len(planned.difference(trajectory.episode for trajectory in collected)) - given_up
     counts = {"owed": owed, "given_up": given_up, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
     rewards = summarize_rewards(list(filter(plan.is_by_policy, worked)))
     return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})

@@ -18,9 +18,13 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
-# SQuAD drops all punctuation; but 3.5 is not 35, and -5 is not 5.
-_NUMERIC = re.compile(r"(?<=\d)[./:-](?=\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+# SQuAD drops all punctuation; but 3.5 is not 35, 1,2 not 12, -5 not 5, C++ not C, and A+ not A-.
+_NUMERIC = re.compile(
+    r"(?<=\d)[^\w\s](?=\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
+    r"|(?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|#|-(?=\W*$))(?!\w)"
+)
+_THOUSANDS = re.compile(r"(?<=\d),(?=(?:\d{2},)*\d{3}(?!\d))")
+_LISTED = re.compile(r"(?<=\d)[,;](?=\d)")
 _WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}]*)\}")
 _MEASURES = ("f1", "precision", "recall", "em")
 _CLOSED = frozenset({"yes", "no", "noanswer"})
@@ -99,7 +103,7 @@ def normalise(text: str) -> str:
 
     Unlike there, numbers keep their signs and points, and a text of articles alone stays.
     """
-    text = _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower()))
+    text = _LISTED.sub(" ", _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower())))
     kept = {match.start() for match in _NUMERIC.finditer(text)}
     letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign not in _PUNCTUATION)
     words = letters.split()

@@ -106,12 +106,12 @@ def read_status(run: RunDir) -> list[RankStatus]:
 
 
 def is_process_alive(pid: int, started: float | None = None) -> bool:
-    """Whether a process of this machine is alive; `started` distinguishes it from a later one with the same pid."""
+    """Whether a process of this machine is alive that had started at a time: a later one may have the same pid."""
     import psutil
 
     try:
         process = psutil.Process(pid)
-        same = started is None or abs(process.create_time() - started) < _SAME_PROCESS
+        same = started is None or process.create_time() < started + _SAME_PROCESS
         return same and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, ValueError):
         return False
@@ -122,9 +122,10 @@ def read_lock_holder(run: RunDir) -> dict[str, Any] | None:
     try:
         holder = read_json(run.lock_holder)
         known = {key: holder[key] for key in ("pid", "host", "command", "since")}
-    except (StoreError, KeyError, TypeError):
+        since = datetime.fromisoformat(known["since"]).timestamp()
+    except (StoreError, KeyError, TypeError, ValueError):
         return None
-    dead = known["host"] == socket.gethostname() and not is_process_alive(int(known["pid"]))
+    dead = known["host"] == socket.gethostname() and not is_process_alive(int(known["pid"]), since)
     return None if dead else known
 
 

@@ -134,7 +134,7 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
             f"{path}: an archive",
             hint=f"unpack it first: python -m zipfile -e {path} FOLDER, or gunzip; save a sheet as CSV",
         )
-    if delimiters := TABLES.get(path.suffix):
+    if delimiters := TABLES.get(path.suffix.lower()):
         yield from _table_records(content, delimiters)
         return
     if content.startswith(PARQUET):

@@ -31,7 +31,7 @@ def require_lines(file: str, content: bytes) -> None:
     """Raise `UsageError` if the first bytes of a file indicate a table, an archive or an object over several lines."""
     first, _, rest = content.removeprefix(BOM).lstrip().partition(b"\n")
     is_spread = first.rstrip() == b"{" and rest.lstrip().startswith(b'"')
-    if is_spread or content.startswith((PARQUET, *ARCHIVES)) or Path(file).suffix in TABLES:
+    if is_spread or content.startswith((PARQUET, *ARCHIVES)) or Path(file).suffix.lower() in TABLES:
         raise UsageError(f"{file}: not one task a line, as JSON", hint=f"webgym tasks convert {file} -o tasks.jsonl")
 
 

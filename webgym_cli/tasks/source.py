@@ -124,11 +124,13 @@ def open_lines(path: Path) -> BufferedReader:
 def fingerprint(task: Task) -> int:
     """Return a 64-bit hash that is equal for tasks with the same question: instruction, start, files and answer.
 
-    If the environment generates the instruction (MiniWoB), a task without URL is identified by its id. Only of a task
-    without URL all unknown fields count: benchmarks of the web list one question under several topics.
+    If the environment generates the instruction (MiniWoB), a task without URL is identified by its id. All unknown
+    fields count where a check reads them, and without a URL: benchmarks of the web list one question under several
+    topics.
     """
     place = task.start_url or ("" if task.instruction else task.id)
-    extra = task.extra if not task.start_url else {name: task.extra.get(name) for name in (IMAGES, UPLOADS)}
+    is_whole = task.check or not task.start_url
+    extra = task.extra if is_whole else {name: task.extra.get(name) for name in (IMAGES, UPLOADS)}
     named = (task.instruction, place, task.difficulty, task.site, task.role, task.check, task.reference_answer)
     return hash_text(json.dumps([named, extra], sort_keys=True, default=str))
 

@@ -19,7 +19,8 @@ def remove_stale_locks(env: Mapping[str, str]) -> list[Path]:
 
     A build keeps its lock open until it ends (torch's `FileBaton`), so a lock that no process has open is stale.
     """
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
+    home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - there may be no home
+    cache = Path(env.get("XDG_CACHE_HOME") or f"{home}/.cache")
     root = Path(env.get(_VARIABLE) or cache / "torch_extensions")
     locks = {path: path.stat().st_ino for pattern in _LOCKS for path in root.glob(pattern) if _is_ours(path)}
     held = _list_open_files() if locks else frozenset()

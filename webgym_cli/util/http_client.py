@@ -45,8 +45,8 @@ class BoundedClient(httpx.AsyncClient):
         transport = _Transport(proxied=trust_env, verify=verify)
         defaults: dict[str, Any] = {"timeout": DEFAULT_TIMEOUT, "transport": transport}
         super().__init__(**defaults | options, trust_env=False)
-        # others (br, zstd) can't be decompressed with a size limit
-        self.headers["Accept-Encoding"] = "gzip, deflate"
+        # br and zstd can't be decompressed with a size limit; servers mean two formats by deflate
+        self.headers["Accept-Encoding"] = "gzip"
         self._max_answer = max_answer
         self._refuse_errors = refuse_errors
 

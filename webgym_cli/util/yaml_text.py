@@ -12,23 +12,26 @@ import yaml
 MAX_VALUES = 100_000
 
 
-class _ConfigLoader(yaml.SafeLoader):
-    """Reads `1e-6` as a number, as YAML 1.2 and JSON do; in YAML 1.1 a float has a point and a signed exponent."""
+_INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 
-_ConfigLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+class _Loader(yaml.SafeLoader):
+    """Reads numbers as JSON and YAML 1.2 do. In YAML 1.1 `1e-6` is a text, `12:30` is 750 and `01234` is 668."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [one for one in resolvers if one[0] not in (_INT, _FLOAT, _TIME)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    _FLOAT, re.compile(r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$", re.ASCII), list("-+.0123456789")
 )
 
 
-def load_config(text: str) -> Any:
-    """Parse the YAML text of settings, in which `1e-6` is a number; else as `load_yaml`."""
-    return load_yaml(text, _ConfigLoader)
-
-
-def load_yaml(text: str, loader_class: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+def load_yaml(text: str) -> Any:
     """Parse a YAML text. Raises `yaml.YAMLError`, also for a key that is given twice and for too many values."""
-    loader = loader_class(text)
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:

@@ -39,7 +39,7 @@ def key_source(settings: Settings, environ: Mapping[str, str]) -> str:
     for name in (settings.log_config.wandb_key_env_var, "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
         if environ.get(name, "").strip():
             return name
-    file = Path(environ.get("NETRC") or Path.home() / ".netrc").expanduser()
+    file = Path(os.path.expanduser(environ.get("NETRC") or "~/.netrc"))  # noqa: PTH111 - there may be no home
     host = urlsplit(environ.get("WANDB_BASE_URL") or _SERVER).netloc
     try:
         return str(file) if host in netrc.netrc(file).hosts else ""

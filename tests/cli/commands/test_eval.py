@@ -261,6 +261,18 @@ def test_what_changes_a_number_is_in_the_conditions(tmp_path, monkeypatch, chang
     assert list_differences(other, json.loads(json.dumps(other))) == []
 
 
+def test_the_seed_in_the_conditions_is_the_one_that_draws_the_episodes(tmp_path, monkeypatch):
+    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
+    plans = [
+        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=["rollout.policy=oracle", *more]), benchmark)
+        for more in (("seed=5",), ("tasks.test_seed=5",), ("tasks.test_seed=6",))
+    ]
+    assert [plan.conditions["tasks"]["seed"] for plan in plans] == [5, 5, 6]
+    seeds = [plan.episodes[0].seed for plan in plans]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
 def test_addresses_prices_and_concurrency_are_no_conditions(tmp_path, monkeypatch):
     monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
     benchmark = Benchmark(str(write_tasks(tmp_path, "right", site="shop")))

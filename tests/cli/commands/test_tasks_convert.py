@@ -185,7 +185,7 @@ def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, n
     ("name", "content", "reason"),
     [
         ("rows.tsv", b'id\tone, two, three\ttask_summary\n1\t\t"Find, a ""lamp""\nnow."\n', ""),
-        ("rows.csv", b'\xef\xbb\xbfid,task_summary\r\n1,"Find, a ""lamp""\nnow."\r\n', ""),
+        ("ROWS.CSV", b'\xef\xbb\xbfid,task_summary\r\n1,"Find, a ""lamp""\nnow."\r\n', ""),
         ("rows.csv", "id,task_summary\n1,Find\n".encode("utf-16"), "rows.csv:1: "),
         ("rows.csv", b"id,task_summary\n1,Find\n2,\xff\n", "rows.csv:1: "),
         ("rows.csv", b"id,task_summary\n1,Find\n2," + b"x" * 200_000, "rows.csv:2: "),

@@ -12,6 +12,7 @@ from webgym_cli.prepare.rl.data import BATCH
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.batch import BatchGroup, DroppedGroup
 from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.batches import append_batch, measure_ends, read_batches, scan_batches
 from webgym_cli.store.index.query import open_index
 
@@ -61,6 +62,16 @@ def test_it_names_the_groups_what_is_dropped_and_how_far_the_files_were_read(run
         assert line.plan_digest == plan.digest()
         part = run.part("train", 0)
         assert line.as_of == {str(part.relative_to(run.root)): part.stat().st_size}
+
+
+def test_what_is_left_out_of_a_group_for_one_reason_is_one_entry(run, tokens):
+    write_plan(run, *(episode(number, "q0", position=number) for number in range(5)))
+    outcomes = [{"outcome": CRASHED}, {"outcome": Outcome()}, {"outcome": CRASHED}, {}, {"outcome": UNSOLVED}]
+    store(run, *(served(talk(number, **outcomes[number]), tokens) for number in range(5)))
+    with planned(run, "agent.num_chains=5") as (_, line):
+        left_out = {group.reason: group.trajectories for group in line.dropped}
+        assert [len(left_out), len(line.dropped)] == [2, 2]
+        assert left_out["failure"] == ("train-0000-00000", "train-0000-00002")
 
 
 def test_the_staleness_is_that_of_each_sampled_token(run, tokens):

@@ -21,7 +21,7 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.store.screenshots import PNG_SIGNATURE
-from webgym_cli.util.files import write_json
+from webgym_cli.util.files import write_atomic, write_json
 
 _LAYOUT: dict[str, Any] = {
     "file_name": None,
@@ -60,8 +60,7 @@ def write_webarena_verified(examples: Iterator[Example], output: ExportOutput) -
             )
         if not har.is_file():
             raise UsageError(f"{har}: the requests were not recorded", hint="webgym rollout -s browser.record_har=true")
-        folder.mkdir(parents=True)
-        (folder / "agent_response.json").write_text(trajectory.outcome.answer or "")
+        write_atomic(folder / "agent_response.json", trajectory.outcome.answer or "")
         write_json(folder / "run_config.json", task.extra["verified"])
         shutil.copyfile(har, folder / "network.har")
 

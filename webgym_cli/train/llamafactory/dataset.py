@@ -50,10 +50,10 @@ def _parse(file: Path, hint: str) -> Any:
     """Parse a YAML file. Raises `UsageError` that names the line."""
     import yaml  # a plan from the settings needs none
 
-    from webgym_cli.util.yaml_text import describe_yaml_error, load_config
+    from webgym_cli.util.yaml_text import describe_yaml_error, load_yaml
 
     try:
-        return load_config(file.read_text(encoding="utf-8"))
+        return load_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise MissingStageError(f"{file}: is missing", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
