@@ -14,7 +14,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.usage import TokenUsage
 
 S, U, B, F = EpisodeEnd.SUCCESS, EpisodeEnd.UNSOLVED, EpisodeEnd.BLOCKED, EpisodeEnd.FAILED
-CONDITIONS = {"judge": {"models": {"verdict": "judge", "blocking": "judge"}}, "policy": {"model": "policy"}}
+CONDITIONS = {"judge": {"models": {"verdict": "judge", "blocking": "judge"}}}
 TASKS = {"a": (S, S, U), "b": (U, S, B), "c": (U, U, F)}
 
 
@@ -32,8 +32,12 @@ def results(tasks=TASKS, **changes):
     return episode_results
 
 
+def build(episode_results, **cost):
+    return build_record(CONDITIONS, episode_results, CostSettings.model_validate(cost), ("hub/policy", "policy"))
+
+
 def test_both_denominators_with_mean_and_deviation_of_the_repeats():
-    record = build_record(CONDITIONS, results(), CostSettings())
+    record = build(results())
     assert [record[name] for name in ("episodes", "valid", "successes", "blocked", "failed")] == [9, 7, 3, 1, 1]
     overall, valid = record["overall"], record["valid_only"]
     assert overall["rate"] == round((2 / 3 + 1 / 3 + 0) / 3, 4)
@@ -46,13 +50,13 @@ def test_both_denominators_with_mean_and_deviation_of_the_repeats():
 
 
 def test_the_interval_counts_tasks_not_repeats():
-    once, thrice = (build_record(CONDITIONS, results({"a": (S,) * n, "b": (U,) * n}), CostSettings()) for n in (1, 3))
+    once, thrice = (build(results({"a": (S,) * n, "b": (U,) * n})) for n in (1, 3))
     assert once["overall"]["interval"] == thrice["overall"]["interval"] == [0.0945, 0.9055]  # Wilson, 1 of 2
     assert once["overall"]["standard_deviation"] is None
 
 
 def test_pass_at_k_is_unbiased_and_of_the_valid_episodes_of_a_task():
-    record = build_record(CONDITIONS, results(), CostSettings())
+    record = build(results())
     # a: 2 of 3, b: 1 of 2, c: 0 of 2
     assert record["pass_at_k"]["1"] == {"rate": round((2 / 3 + 1 / 2 + 0) / 3, 4), "tasks": 3}
     assert record["pass_at_k"]["2"] == {"rate": round((1 + 1 + 0) / 3, 4), "tasks": 3}
@@ -60,7 +64,7 @@ def test_pass_at_k_is_unbiased_and_of_the_valid_episodes_of_a_task():
 
 
 def test_sites_bands_and_tasks():
-    record = build_record(CONDITIONS, results(), CostSettings())
+    record = build(results())
     assert {site: of["successes"] for site, of in record["by_site"].items()} == {"a.com": 2, "b.com": 1, "c.com": 0}
     assert {band: of["episodes"] for band, of in record["by_band"].items()} == {"easy": 9}
     cases = {task["task"]: task for task in record["tasks"]}
@@ -69,7 +73,7 @@ def test_sites_bands_and_tasks():
 
 
 def test_nothing_valid_is_no_rate():
-    record = build_record(CONDITIONS, results({"a": (B, F)}), CostSettings())
+    record = build(results({"a": (B, F)}))
     assert (record["overall"]["rate"], record["valid_only"]["rate"], record["pass_at_k"]) == (0.0, None, {})
     assert record["valid_only"]["interval"] == [0.0, 1.0]
 
@@ -79,6 +83,7 @@ def test_nothing_valid_is_no_rate():
     [
         ({}, (None, None, None)),
         ({"policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
+        ({"hub/policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
         (
             {"policy": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}, "judge": {"prompt": 10.0, "completion": 0.0}},
             (5e-5, 1e-4, 1.5e-4),
@@ -92,7 +97,7 @@ def test_tokens_cost_what_the_price_table_says(prices, costs):
         judge_tokens=TokenUsage(prompt=10, completion=7),
         judge_calls=3,
     )
-    spent = build_record(CONDITIONS, result, CostSettings.model_validate({"prices": prices}))["spent"]
+    spent = build(result, prices=prices)["spent"]
     assert tuple(spent[name] for name in ("policy_cost", "judge_cost", "cost")) == costs
     assert (spent["judge_calls"], spent["policy_tokens"]["cached"], spent["steps"]) == (3, 20, 1)
 

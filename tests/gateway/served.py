@@ -61,7 +61,11 @@ class Upstream(LocalServer):
             {
                 "model": body["model"],
                 "prompt_token_ids": prompt,
-                "usage": {"prompt_tokens": len(prompt)},
+                "usage": {
+                    "prompt_tokens": len(prompt),
+                    "completion_tokens": len(ids) + 1,
+                    "prompt_tokens_details": {"cached_tokens": 1},
+                },
                 "choices": [
                     {
                         "message": {"role": "assistant", "content": self.text},

@@ -120,7 +120,8 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
         )
     ]
     assert parts[0].choices[0].delta.tool_calls[0].function.name == "click"
-    assert parts[-1].usage.completion_tokens > 0
+    assert parts[-1].usage.completion_tokens == whole.usage.completion_tokens
+    assert parts[-1].usage.prompt_tokens_details.cached_tokens == 1
     tool = {"type": "function", **CLICK["function"]}
     response = await client.responses.create(model="policy", instructions="Act.", input="Go.", tools=[tool])
     assert [item.type for item in response.output] == ["message", "function_call"]

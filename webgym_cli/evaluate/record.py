@@ -6,7 +6,7 @@ The same stored episodes give the same bytes, so a record that was interrupted i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, TypedDict
 
@@ -48,8 +48,10 @@ class Counts(TypedDict):
     """Blocked and failed episodes are left out."""
 
 
-def build_record(conditions: Mapping[str, Any], results: Sequence[EpisodeResult], cost: CostSettings) -> dict[str, Any]:
-    """Return the record as one JSON object. `cost`: the prices of tokens."""
+def build_record(
+    conditions: Mapping[str, Any], results: Sequence[EpisodeResult], cost: CostSettings, policy_models: Collection[str]
+) -> dict[str, Any]:
+    """Return the record as one JSON object. `policy_models`: the names under which the policy may have a price."""
     return {
         "schema": SCHEMA,
         "conditions": dict(conditions),
@@ -59,7 +61,7 @@ def build_record(conditions: Mapping[str, Any], results: Sequence[EpisodeResult]
         "pass_at_k": _compute_pass_rates(results),
         "by_site": _count_by(results, lambda one: one.site),
         "by_band": _count_by(results, lambda one: one.episode.task.band.value),
-        "spent": _sum_spent(conditions, results, cost),
+        "spent": _sum_spent(conditions["judge"], results, cost, policy_models),
         "tasks": [_describe_case(case) for _, case in sorted(_group_cases(results).items())],
     }
 
@@ -135,13 +137,18 @@ def _describe_case(case: Sequence[EpisodeResult]) -> dict[str, Any]:
     }
 
 
-def _sum_spent(conditions: Mapping[str, Any], results: Sequence[EpisodeResult], cost: CostSettings) -> dict[str, Any]:
+def _sum_spent(
+    judge: Mapping[str, Any] | None,
+    results: Sequence[EpisodeResult],
+    cost: CostSettings,
+    policy_models: Collection[str],
+) -> dict[str, Any]:
     """Return steps, time, tokens and cost of all attempts. Times are those that were stored with the episodes."""
     spent = sum((one.spent for one in results), EpisodeSpending())
-    models = {*conditions["judge"]["models"].values()} if conditions["judge"] else set[str]()
+    models = {*judge["models"].values()} if judge else set[str]()
     priced = models if len(models) == 1 else ()  # tokens are not counted by model
     costs = {
-        "policy_cost": cost.price((conditions["policy"]["model"],), spent.policy_tokens),
+        "policy_cost": cost.price(policy_models, spent.policy_tokens),
         "judge_cost": cost.price(priced, spent.judge_tokens),
     }
     successes = sum(one.end is EpisodeEnd.SUCCESS for one in results)

@@ -13,6 +13,7 @@ from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.gateway.sessions import GatewayCall
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.base import moment_of
+from webgym_cli.records.trajectory import count_tokens
 
 
 def build_completion(call: GatewayCall, session: str, model: str, *, thinking: bool) -> dict[str, Any]:
@@ -31,14 +32,19 @@ def build_completion(call: GatewayCall, session: str, model: str, *, thinking: b
         ]
         message |= {"content": step.action.text or None, "tool_calls": calls}
         reason = "tool_calls"
-    prompt, sampled = generation.prompt_tokens or 0, len(generation.token_ids or ())
+    tokens = count_tokens([step])
     return {
         "id": f"chatcmpl-{name}",
         "object": "chat.completion",
         "created": int(moment_of(call.at).timestamp()),
         "model": model,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled},
+        "usage": {
+            "prompt_tokens": tokens.prompt,
+            "completion_tokens": tokens.completion,
+            "total_tokens": tokens.prompt + tokens.completion,
+            "prompt_tokens_details": {"cached_tokens": tokens.cached},
+        },
     }
 
 

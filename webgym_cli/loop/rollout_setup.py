@@ -23,7 +23,6 @@ from webgym_cli.store.batches import require_turns
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import select_version, version
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import format_count
 
 
@@ -107,7 +106,7 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
         yield None
         return
     async with open_scripted(settings.judge) as reachable:
-        judge = Judge(reachable, ScreenshotStore(run.screenshots).get)
+        judge = Judge.of_run(reachable, run)
         try:
             yield judge.judge
         finally:

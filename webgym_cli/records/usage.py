@@ -18,7 +18,7 @@ class TokenUsage(Record):
     cached: int = Field(default=0, ge=0)
     """Those of them that the server had cached, as far as it says so."""
     completion: int = Field(default=0, ge=0)
-    """Tokens of the answers."""
+    """Tokens of the answers, reasoning included."""
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
@@ -32,9 +32,11 @@ def read_usage(answer: Any) -> TokenUsage:
     """Return the usage in a parsed chat completion; zeros for what the server does not say or misstates."""
     usage = _read_mapping(answer, "usage")
     details = _read_mapping(usage, "prompt_tokens_details")
-    counts = (usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens"))
-    prompt, cached, completion = (count if type(count) is int and count >= 0 else 0 for count in counts)
-    return TokenUsage(prompt=prompt, cached=cached, completion=completion)
+    counts = (*map(usage.get, ("prompt_tokens", "completion_tokens", "total_tokens")), details.get("cached_tokens"))
+    prompt, completion, total, cached = (count if type(count) is int and count >= 0 else 0 for count in counts)
+    if prompt:  # xAI and Gemini count reasoning, which they charge like the answer, in the total alone
+        completion = max(completion, total - prompt)
+    return TokenUsage(prompt=prompt, cached=min(cached, prompt), completion=completion)
 
 
 def _read_mapping(value: Any, name: str) -> dict[str, Any]:

@@ -289,15 +289,18 @@ async def test_a_silent_judge_is_judge_failed_at_its_deadline(judge, server):
     assert (judgement.failure, judgement.unavailable) == (FailureKind.JUDGE_FAILED, True)
 
 
-async def test_cancellation_passes(server):
-    server.script(ScriptedReply(silent=True))
-    judge = Judge(judge_settings(server), PICTURES.__getitem__)
+async def test_cancellation_passes_and_the_requests_so_far_are_counted(server):
+    server.script(ScriptedReply(silent=True), job="fact")
+    stored = []
+    judge = Judge(judge_settings(server), PICTURES.__getitem__, lambda trajectory, judgement: stored.append(judgement))
     task = asyncio.create_task(judge.judge(answered()))
-    await server.arrived(1)
+    await server.arrived(1, "fact")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await judge.close()
+    (spent,) = stored
+    assert (spent.success, spent.unavailable, spent.calls) == (None, True, len(server.requests) - 1)
 
 
 async def test_a_lost_screenshot_is_judge_failed_and_named(judge):

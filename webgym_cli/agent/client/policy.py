@@ -206,7 +206,7 @@ def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
     named = replace_surrogates(str(answer.get("model") or model))[:_MODEL_LIMIT]
     usage = read_usage(answer)
     generation = Generation(
-        prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
+        prompt_tokens=usage.prompt or None,
         cached_tokens=usage.cached,
         completion_tokens=usage.completion,
         prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,

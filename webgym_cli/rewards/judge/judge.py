@@ -5,9 +5,11 @@ Unreadable answers after all retries give `judge_failed`, which is neither a suc
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,22 +25,39 @@ from webgym_cli.rewards.judge.client import ImageLoader, JudgeClient, JudgeConte
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
 from webgym_cli.rewards.judge.question import QuestionKind
 from webgym_cli.rewards.judge.session import JudgeSession
-from webgym_cli.store.run import now
+from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.screenshots import ScreenshotStore
 
 
 class Judge:
     """A judge with its connections; call `close` at the end."""
 
-    def __init__(self, settings: JudgeSettings, images: ImageLoader) -> None:
-        """`images` returns a screenshot's bytes by its SHA-256.
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        images: ImageLoader,
+        on_cancelled: Callable[[Trajectory, Judgement], None] = lambda trajectory, judgement: None,
+    ) -> None:
+        """`images` returns a screenshot's bytes by its SHA-256; `on_cancelled` gets what a cancelled judgement spent.
 
         Raises `SettingsError` without a usable judge, `UsageError` for an unknown protocol.
         """
         self._settings = settings
         self._images = images
+        self._on_cancelled = on_cancelled
         self._protocol = PROTOCOLS.find(settings.protocol)
         self._client = JudgeClient(settings)
         self._digest = compute_settings_digest(settings)
+
+    @classmethod
+    def of_run(cls, settings: JudgeSettings, run: RunDir) -> Judge:
+        """Return the judge of a run, which stores what cancelled judgements spent. Raises as `__init__` does."""
+
+        def store(trajectory: Trajectory, judgement: Judgement) -> None:
+            append_judgement(run, trajectory.split, trajectory.iteration, judgement)
+
+        return cls(settings, ScreenshotStore(run.screenshots).get, store)
 
     async def judge(self, trajectory: Trajectory) -> Judgement:
         """Return the judgement of a trajectory without failure. Failures of the judge are returned, not raised.
@@ -47,9 +66,18 @@ class Judge:
         """
         session = JudgeSession(trajectory, self._settings, self._client, JudgeContext(images=self._images))
         start = time.monotonic()
-        session.fields.update(await self._run(session))
+        try:
+            session.fields.update(await self._run(session))
+        except asyncio.CancelledError:  # by Ctrl-C: the requests that were answered are paid for
+            if session.context.calls:
+                session.fields.update(_make_failure("interrupted", unavailable=True))
+                self._on_cancelled(trajectory, self._make_judgement(session, start))
+            raise
+        return self._make_judgement(session, start)
+
+    def _make_judgement(self, session: JudgeSession, start: float) -> Judgement:
         facts = {
-            "trajectory": trajectory.id,
+            "trajectory": session.trajectory.id,
             "models": name_models(self._settings),
             "settings_digest": self._digest,
             "calls": session.context.calls,

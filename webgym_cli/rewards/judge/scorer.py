@@ -19,7 +19,6 @@ from webgym_cli.rewards.selection import (
     ScoringSkip,
 )
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
 
 
 class JudgeScorer(Scorer[JudgeSummary]):
@@ -74,7 +73,7 @@ class JudgeScorer(Scorer[JudgeSummary]):
 
     def open(self, run: RunDir) -> None:
         """Create the judge. Raises `SettingsError` without a usable `judge.base_url`."""
-        self._judge = Judge(self._settings, ScreenshotStore(run.screenshots).get)
+        self._judge = Judge.of_run(self._settings, run)
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Judge a trajectory."""
