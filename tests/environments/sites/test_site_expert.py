@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from unittest import mock
 
 import pytest
@@ -152,6 +153,19 @@ def test_of_elements_that_are_alike_the_expert_names_one_by_its_number():
         act(episode, rows)
     with pytest.raises(BoundaryError, match="'Stock' as number 2, of 2 in sight"):
         act(episode, rows)
+
+
+def test_a_regular_expression_finds_a_part_of_a_name():
+    def work(page):
+        yield page.click(re.compile("is (broken|slow)"), "link")
+        yield page.click(re.compile("nois"))
+
+    shown, episode = scene(Find="button", **{"is slow": "button", "#4: printer is slow (new)": "link"}), run(work)
+    assert act(episode, shown).element_id == 2
+    for _ in range(4):
+        act(episode, shown)
+    with pytest.raises(BoundaryError, match=r"called .*'nois'"):
+        act(episode, shown)
 
 
 def test_a_refused_action_is_raised_where_it_was_yielded():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import UsageError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Yields actions, or other plans, whose results it receives.
 ActionPlan = Generator[Any, Any, Any]
+Name = str | re.Pattern[str]
 _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 _SCROLLS, _WAITS = 4, 5
 # Scrolls that move nothing, after which the page has no such element: two each way, as a page may still be loading.
@@ -41,8 +43,8 @@ _DONE = "Done."
 class ExpertPage:
     """The page as a policy sees it, and the actions on it, which an expert yields: `yield page.click("Save")`.
 
-    An element is found by its exact name, and its role if that is given; the page is scrolled until it is visible. Of
-    several that are alike `nth` counts those in sight, from 0.
+    An element is found by its exact name, or a regular expression that matches within it, and its role if that is
+    given; the page is scrolled until it is visible. Of several that are alike `nth` counts those in sight, from 0.
     """
 
     url = ""
@@ -60,11 +62,12 @@ class ExpertPage:
             self._pages_down = 0
         self.url, self.elements, self.text = url, elements, text
 
-    def find(self, name: str, *roles: str, nth: int = 0) -> ActionPlan:
+    def find(self, name: Name, *roles: str, nth: int = 0) -> ActionPlan:
         """Return the element of this name, of any role without `roles`. Raises `LookupError` if there is none."""
+        is_named = name.search if isinstance(name, re.Pattern) else partial(eq, name)
         still, moved, ends = 0, False, set[object]()  # scrolls in a row that moved nothing; ends that were reached
         for left in reversed(range(3 * _SCROLLS + 1)):
-            alike = [one for one in self.elements if one.name == name and (not roles or one.role in roles)]
+            alike = [one for one in self.elements if is_named(one.name) and (not roles or one.role in roles)]
             if nth < len(alike):
                 return alike[nth]
             if still == _STILL or len(ends) == 2 or not left:
@@ -78,30 +81,30 @@ class ExpertPage:
             if moved:  # otherwise it may still be loading
                 ends.add(look.direction)
         known = {element.name: element.role for element in self.elements}
-        near = get_close_matches(str(name), known, n=_NAMES, cutoff=0)
+        near = get_close_matches(str(getattr(name, "pattern", name)), known, n=_NAMES, cutoff=0)
         shown = ", ".join(f"{known[one]} {one!r}" for one in near)
         wanted = f"{' or '.join(roles) or 'element'} that is called {name!r}"
         if nth:
             wanted += f" as number {nth}, of {len(alike)} in sight"
         raise LookupError(f"{self.url} shows no {wanted}, but {shown or 'nothing'}")
 
-    def click(self, name: str, role: str = "", *, nth: int = 0) -> ActionPlan:
+    def click(self, name: Name, role: str = "", *, nth: int = 0) -> ActionPlan:
         """Click an element."""
         element = yield self.find(name, *filter(None, (role,)), nth=nth)
         yield Action(name=ActionName.CLICK, element_id=element.id)
 
-    def type(self, name: str, text: str, *, nth: int = 0) -> ActionPlan:
+    def type(self, name: Name, text: str, *, nth: int = 0) -> ActionPlan:
         """Type into a field, unless it has this text; a line feed at the end submits the form."""
         element = yield self.find(name, *_FIELDS, nth=nth)
         if element.value != text:
             yield Action(name=ActionName.TYPE, element_id=element.id, text=text)
 
-    def select(self, name: str, option: str, *, nth: int = 0) -> ActionPlan:
+    def select(self, name: Name, option: str, *, nth: int = 0) -> ActionPlan:
         """Select an option of a list."""
         element = yield self.find(name, *_LISTS, nth=nth)
         yield Action(name=ActionName.SELECT_OPTION, element_id=element.id, text=option)
 
-    def upload(self, name: str, file: str, *, nth: int = 0) -> ActionPlan:
+    def upload(self, name: Name, file: str, *, nth: int = 0) -> ActionPlan:
         """Choose a file of the task's folder in a file field."""
         element = yield self.find(name, nth=nth)
         yield Action(name=ActionName.UPLOAD_FILE, element_id=element.id, text=file)
