@@ -249,8 +249,7 @@ async def evaluate(context: StageContext, plan: EvaluationPlan) -> dict[str, Any
     if not plan.record.exists():
         results = await _finish_episodes(context, plan)
         conditions = {**plan.conditions, "judge": plan.judge}
-        settings = context.settings
-        write_json(plan.record, build_record(conditions, results, settings.cost, settings.policy_models))
+        write_json(plan.record, build_record(conditions, results, context.settings.cost, plan.settings.policy_models))
     record: dict[str, Any] = read_json(plan.record)
     write_atomic(plan.record.with_suffix(".html"), render_record(record))
     shown = ("episodes", "valid", "blocked", "failed", "overall", "valid_only")

@@ -244,6 +244,7 @@ def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
     [
         *("rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]'),
         *("browser.navigation_timeout=5", "browser.screenshots=false", "agent.tool_timeout=5"),
+        "agent.reward_timeout=5",
         "sites.shop.isolation=tenant",
     ],
 )
@@ -259,6 +260,21 @@ def test_what_changes_a_number_is_in_the_conditions(tmp_path, monkeypatch, chang
     (difference,) = list_differences(usual, other)
     assert difference.partition(":")[0].endswith(f".{setting}")
     assert list_differences(other, json.loads(json.dumps(other))) == []
+
+
+def test_the_time_zone_of_a_local_browser_is_in_the_conditions(tmp_path, monkeypatch):
+    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
+    local = ["rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true"]
+
+    def describe(zone, *more):
+        monkeypatch.setattr(time, "tzname", (zone, zone))
+        return plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*local, *more]), benchmark).conditions
+
+    (difference,) = list_differences(describe("UTC"), describe("CET"))
+    assert difference.startswith("browser.time_zone: None, not 'CET'")
+    remote = 'browser.cdp_urls=["http://far.test:9222"]'
+    assert list_differences(describe("UTC", remote), describe("CET", remote)) == []
 
 
 def test_the_seed_in_the_conditions_is_the_one_that_draws_the_episodes(tmp_path, monkeypatch):

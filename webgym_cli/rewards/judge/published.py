@@ -30,7 +30,7 @@ _END = 300
 # Number of elements of the last page that are listed.
 _ELEMENTS = 300
 # Emphasis is dropped, and punctuation of other scripts is read as ASCII's: models decorate what they were asked for.
-_PLAIN = str.maketrans(dict.fromkeys("*`#")) | str.maketrans("“”„‘’：＝。！？—–_", '"""\'\':=.!?-- ')
+_PLAIN = str.maketrans(dict.fromkeys("*`#")) | str.maketrans("“”„«»‘’：＝。！？—–_", '"""""\'\':=.!?-- ')
 # Fences, a chat template's tokens, and marks that agree with the verdict beside them; others may contradict it.
 _MARKS = re.compile(
     r"^```\w*\s*(?:\n|\Z)|<\|\w+\|>|\A\s*<(?:answer|verdict)>|</(?:answer|verdict)>\s*\Z|[✅✔✓🎉\ufe0f]"
@@ -38,20 +38,26 @@ _MARKS = re.compile(
     re.MULTILINE,
 )
 _THEN = r"\b(?:therefore|thus|hence|so),? (?:the|my) (?:final |overall )?"
-_JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)"
-# What a verdict may follow: the judge's word for it, what pages say too only where no page is meant, a line that ended.
+_JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)(?: result)?"
+# What SUCCESS may follow: the judge's word for it, what pages say too only where no page is meant, a line that ended.
+# NOT SUCCESS may follow anything: read wrongly, it opens nothing.
 _VERDICT = re.compile(
     rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
     r"|\bI (?:would )?(?:conclude|judge|rate|call)(?: (?:this|it))?(?: as)?(?: an?)?:?"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?|(?<![^\W\d]\n)(?<![❌✗✘]\n)^)"
+    r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
+    r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[.!?]|(?<!:)\n\n")
 # Words before the verdict that unsay it: any verdict, one that is another's (in its clause), and SUCCESS alone.
-_UNDECIDED = re.compile(r"\b(?:can ?not|can't|either|or|whether|if|unless|unable|unsure)\b", re.IGNORECASE)
-_QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|(?:page|site|agent)'s)\b[^,]*\Z", re.IGNORECASE)
+_UNDECIDED = re.compile(
+    r"\b(?:can ?not|can't|either|or|whether|if|unless|unable|unsure|might|could|glance|success\w*)\b", re.IGNORECASE
+)
+_QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site|agent)'s)\b[^,]*\Z", re.IGNORECASE)
+# The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
+_UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
 _DENIED = re.compile(r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|[不没未非]", re.IGNORECASE)
 _DENIAL = re.compile(r"\bNOT[\W_]*SUCCESS", re.IGNORECASE)
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
@@ -111,7 +117,7 @@ def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
 
 def _simplify(text: str) -> str:
     """Return an answer without emphasis, fences, marks, and markers of lists and quotations."""
-    lines = _MARKS.sub(r"\1", text).translate(_PLAIN).strip().split("\n")
+    lines = _MARKS.sub(r"\1", text).translate(_PLAIN).strip("- \t\r\n").split("\n")
     return "\n".join(" ".join(line.lstrip(" \t>•+-").split()) for line in lines)
 
 
@@ -122,8 +128,11 @@ def read_webvoyager(text: str) -> JudgeReply:
     if verdict is None or not verdict["word"].isascii() or (verdict["upper"] and not verdict["word"].isupper()):
         raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS")
     sentence = _SENTENCE.split(plain[: verdict.start("word")])[-1]
-    denied = verdict["no"] is None and (_DENIED.search(sentence) or _DENIAL.search(text))
-    if denied or _UNDECIDED.search(sentence) or _QUOTED.search(sentence):
+    unsaid = _UNDECIDED.search(sentence) or _QUOTED.search(sentence)
+    if verdict["no"] is None:
+        quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
+        unsaid = unsaid or quoted or _DENIED.search(sentence) or _DENIAL.search(text)
+    if unsaid:
         raise UnreadableError("the last sentence is no verdict, or both were said")
     return _reply(text, "no" if verdict["no"] else "yes")
 
