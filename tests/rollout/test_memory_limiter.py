@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from webgym_cli.config.rollout import RolloutSettings
@@ -33,6 +35,40 @@ def test_cores_and_memory_bound_it(memory, monkeypatch, mb, expected):
 
 def test_free_memory_is_a_number_of_mebibytes():
     assert 0 < free_mb() < 2**30
+
+
+GROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+GROUP_2 = ("memory.max", "memory.current", "")
+
+
+@pytest.mark.parametrize(
+    ("own", "folder", "files", "limit", "expected"),
+    [
+        ("0::/job/step", "job/step", GROUP_2, "1000", 1000 - 700 + 150),
+        ("0::/job/step", "job", GROUP_2, "1000", 450),
+        ("0::/of/the/host", "", GROUP_2, "1000", 450),
+        ("0::/", "", GROUP_2, "1000", 450),
+        ("0::/../..", "", GROUP_2, "1000", 450),
+        ("4:memory:/slurm/job", "memory/slurm", GROUP_1, "1000", 450),
+        ("4:memory:/docker/1", "memory", GROUP_1, "1000", 450),
+        ("0::/job", "job", GROUP_2, "500", -50),
+        ("0::/job", "job", GROUP_2, "max", 100_000),
+        ("4:cpu:/job", "job", GROUP_2, "1000", 100_000),
+        ("0::/job", "other", GROUP_2, "1000", 100_000),
+    ],
+)
+def test_the_limit_of_a_container_or_job_counts(tmp_path, monkeypatch, own, folder, files, limit, expected):
+    group = tmp_path / "cgroup" / folder
+    group.mkdir(parents=True)
+    (tmp_path / "own").write_text(f"7:cpuset:/\n{own}\n")
+    maximum, usage, prefix = files
+    (group / maximum).write_text(f"{int(limit) << 20 if limit.isdigit() else limit}\n")
+    (group / usage).write_text(f"{700 << 20}\n")
+    (group / "memory.stat").write_text(f"cache 1\n{prefix}active_file {50 << 20}\n{prefix}inactive_file {100 << 20}\n")
+    monkeypatch.setattr(admission, "_OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(admission, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000 << 20))
+    assert free_mb() == expected
 
 
 async def test_one_may_always_run_and_the_next_waits_for_memory(memory):

@@ -15,7 +15,7 @@ from webgym_cli.scoring.math import (
 )
 from webgym_cli.scoring.numbers import answers_equal, parse_answer
 from webgym_cli.scoring.registry import REWARDS, reward_fields
-from webgym_cli.scoring.statements import extract_answer, extract_boxed, find_answers
+from webgym_cli.scoring.statements import extract_boxed, extract_reference, find_answers
 from webgym_cli.scoring.text import (
     format_reward,
     infoseek_reward,
@@ -210,9 +210,8 @@ def test_the_parts_of_a_response():
     assert extract_boxed("\\boxed{\\frac{1}{2}} \\boxed{") == "\\frac{1}{2}"
     assert extract_boxed("\\boxed{" * 1000) is None
     assert extract_boxed("nothing") is None
-    assert extract_answer("Final answer: 7. Or not") == "7"
-    assert extract_answer("no mark 7") is None
-    assert extract_answer("answer is 7", reference=True) is None
+    assert find_answers("Final answer: 7. Or not")[0] == "7"
+    assert extract_reference("answer is 7") is None
     assert find_answers("from 3 to -4.5 is -7.5") == ["from 3 to -4.5 is -7.5", "-7.5"]
     assert find_answers("50-24") == ["50-24"]
     assert parse_answer("12 km/h").value == 12

@@ -74,6 +74,14 @@ def test_one_process_can_not_hold_a_run_twice(run):
         pass
 
 
+@pytest.mark.parametrize("damaged", ["[]", "{}", "", "null"])
+def test_a_damaged_name_of_the_holder_is_not_a_traceback(run, damaged):
+    with lock_run(run, "first"):
+        run.lock_holder.write_text(damaged)
+        with pytest.raises(RunLockedError, match="another webgym"), lock_run(run, "second"):
+            pass
+
+
 def test_a_run_that_can_not_be_made_is_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="can't be written"), lock_run(RunDir(tmp_path / "file" / "run"), "a"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from webgym_cli.evaluate.labels import Label
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
-from webgym_cli.records.statistics import cohen_kappa, wilson
+from webgym_cli.records.statistics import cohen_kappa, ratio, round_wilson
 from webgym_cli.records.trajectory import Trajectory
 
 # Columns of the tables that the command prints, by their name in the result.
@@ -138,8 +138,7 @@ def measure_source(episodes: Sequence[LabelledEpisode], source: str) -> dict[str
 
 
 def _rate(name: str, interval: str, part: int, whole: int) -> dict[str, Any]:
-    bounds = [round(bound, 4) for bound in wilson(part, whole)]
-    return {name: round(part / whole, 4) if whole else None, interval: bounds if whole else None}
+    return {name: ratio(part, whole), interval: round_wilson(part, whole) if whole else None}
 
 
 def find_threshold(episodes: Sequence[LabelledEpisode], source: str, wanted: float) -> Mapping[str, Any] | None:

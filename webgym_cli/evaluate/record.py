@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from webgym_cli.config.cost import CostSettings, share_cost
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
-from webgym_cli.records.statistics import pass_at_k, wilson
+from webgym_cli.records.statistics import pass_at_k, round_wilson
 
 # Version of the record's form.
 SCHEMA = 1
@@ -86,7 +86,7 @@ def _compute_rate(results: Sequence[EpisodeResult]) -> SuccessRate:
     by_repeat = [_mean_success([one for one in results if one.episode.repeat == number]) for number in repeats]
     return {
         "rate": round(fmean(tasks), 4) if tasks else None,
-        "interval": [round(bound, 4) for bound in wilson(sum(tasks), len(tasks))],
+        "interval": round_wilson(sum(tasks), len(tasks)),
         "by_repeat": [round(rate, 4) for rate in by_repeat],
         "mean": round(fmean(by_repeat), 4) if by_repeat else None,
         "standard_deviation": round(stdev(by_repeat), 4) if len(by_repeat) > 1 else None,

@@ -276,5 +276,6 @@ class AsyncLoop:
             )
 
     def _on_closed(self, window: int) -> None:
+        self.collector.stream.plans.pop(window, None)
         if summary := self.metrics.close_window(window):
             self.context.record(summary, format_rollout_summary(summary))

@@ -48,7 +48,7 @@ class AsyncMetrics:
             self._windows[plan.iteration] = Monitor(plan, 0)
         else:
             self._windows[plan.iteration] = Monitor(plan, self.monitor.slots, stages=self.monitor.stages)
-            self.monitor.plan = self.monitor.plan.extend(plan)
+            self.monitor.add_plan(plan)
 
     def record(self, trajectory: Trajectory, judged: bool) -> None:
         """Count a trajectory as stored, or as judged if `judged`."""

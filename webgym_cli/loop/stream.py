@@ -33,7 +33,7 @@ class EpisodeStream:
     window: int
     """Index of the next window; equals the iteration of its plans and trajectories."""
     plans: dict[int, RolloutPlan] = field(default_factory=dict)
-    """Plans of the windows opened so far, by index."""
+    """Plans of the open windows, by index."""
     _waiting: deque[EpisodeGroup] = field(default_factory=deque)
 
     def open_stored(self) -> list[EpisodeGroup]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 # Two-sided 95 % quantile of the normal distribution.
-Z95 = 1.959964
+_Z95 = 1.959964
 # Two-sided 95 % quantiles of Student's t for 1 to 20 degrees of freedom.
 _T95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -15,7 +15,7 @@ _T95 = (
 )
 
 
-def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:
+def wilson(successes: float, trials: int) -> tuple[float, float]:
     """Return the Wilson score interval of a proportion (Wilson 1927); (0, 1) without trials.
 
     `successes` is not whole where each trial is a mean of its repeats.
@@ -23,9 +23,9 @@ def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]
     if trials == 0:
         return 0.0, 1.0
     rate = successes / trials
-    centre = rate + z * z / (2 * trials)
-    spread = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
-    scale = 1 + z * z / trials
+    centre = rate + _Z95**2 / (2 * trials)
+    spread = _Z95 * math.sqrt(rate * (1 - rate) / trials + _Z95**2 / (4 * trials * trials))
+    scale = 1 + _Z95**2 / trials
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
@@ -45,14 +45,14 @@ def mean(values: Iterable[float], digits: int = 4) -> float | None:
     return ratio(math.fsum(listed), len(listed), digits)
 
 
-def difference(first: tuple[int, int], second: tuple[int, int], z: float = Z95) -> tuple[float, float, float]:
+def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float, float]:
     """Return second minus first of two independent proportions (successes, trials), with its interval.
 
     Newcombe's hybrid score interval (Newcombe 1998, method 10). Both need at least one trial.
     """
     (a, n), (b, m) = first, second
-    low_a, high_a = wilson(a, n, z)
-    low_b, high_b = wilson(b, m, z)
+    low_a, high_a = wilson(a, n)
+    low_b, high_b = wilson(b, m)
     rate_a, rate_b = a / n, b / m
     delta = rate_b - rate_a
     low = delta - math.hypot(rate_b - low_b, high_a - rate_a)
@@ -89,7 +89,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def cohen_kappa(both: int, first: int, second: int, neither: int, z: float = Z95) -> tuple[float, float, float] | None:
+def cohen_kappa(both: int, first: int, second: int, neither: int) -> tuple[float, float, float] | None:
     """Return Cohen's kappa of two yes-or-no raters with its interval (Cohen 1960).
 
     `first`, `second`: only this rater said yes. None if chance alone explains all agreement, or without cases.
@@ -101,7 +101,7 @@ def cohen_kappa(both: int, first: int, second: int, neither: int, z: float = Z95
         return None
     agreed = (both + neither) / total
     kappa = (agreed - chance) / (1 - chance)
-    spread = z * math.sqrt(agreed * (1 - agreed) / total) / (1 - chance)
+    spread = _Z95 * math.sqrt(agreed * (1 - agreed) / total) / (1 - chance)
     return kappa, max(-1.0, kappa - spread), min(1.0, kappa + spread)
 
 

@@ -6,7 +6,9 @@ import asyncio
 import os
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
@@ -20,6 +22,14 @@ _EPISODE_MB = 150
 _START_SECONDS = 10.0
 # Seconds between two checks of free memory.
 _LOOK_AGAIN = 1.0
+# The control groups of this process and where they are mounted.
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+# By controllers (none in version 2): folder of the mount, limit, usage, and prefix of the statistics with subgroups.
+_GROUP_FILES = {
+    "": ("", "memory.max", "memory.current", ""),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+}
 
 
 def default_concurrency(settings: RolloutSettings) -> int:
@@ -30,8 +40,29 @@ def default_concurrency(settings: RolloutSettings) -> int:
 
 
 def free_mb() -> int:
-    """Return the available memory in MiB (without swapping)."""
-    return int(psutil.virtual_memory().available >> 20)
+    """Return the available memory in MiB (without swapping): the machine's, or less in a container or job."""
+    return int(min([psutil.virtual_memory().available, *_left_in_groups()]) >> 20)
+
+
+def _left_in_groups() -> Iterator[int]:
+    """Yield what is left, in bytes, of each memory limit on this process's control groups."""
+    lines = _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.is_file() else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in _GROUP_FILES:
+            continue
+        mount, limit, usage, prefix = _GROUP_FILES[controllers]
+        top = _GROUPS / mount
+        group = top / path.lstrip("/")
+        # In a container the path may be the host's: its own group is then the top.
+        for folder in {group, *group.parents} - set(top.parents):
+            try:
+                left = int((folder / limit).read_text()) - int((folder / usage).read_text())
+                stats = dict(row.split() for row in (folder / "memory.stat").read_text().splitlines())
+                # Pages of files are given back on demand.
+                yield left + sum(int(stats[f"{prefix}{kind}_file"]) for kind in ("inactive", "active"))
+            except (OSError, ValueError, KeyError):
+                continue  # without a limit ("max"), or not mounted here
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ class Monitor:
     """The counters of one rollout command."""
 
     plan: RolloutPlan
+    """The newest plan."""
     slots: int
     """Episodes that can run at once."""
     worker_timings: Callable[[], list[dict[str, Any]]] = list
@@ -47,6 +48,8 @@ class Monitor:
     """Episodes that are not run because their site is on the blocklist."""
     queues: dict[str, int] = field(default_factory=dict)
     """Depth by name."""
+    _planned: Counter[str] = field(default_factory=Counter)
+    """Episodes of all plans: their `total`, and `owed`, `given_up` and `done` ones."""
     _unjudged: set[str] = field(default_factory=set)
     _other_models: set[str | None] = field(default_factory=lambda: {None})
     _acted: float = field(init=False)
@@ -55,6 +58,13 @@ class Monitor:
     def __post_init__(self) -> None:
         """Start the clock."""
         self.started = self._acted = self.stages.clock()
+        self.add_plan(self.plan)
+
+    def add_plan(self, plan: RolloutPlan) -> None:
+        """Count the episodes of a plan, which is shown from now on."""
+        self.plan = plan
+        counts = {"total": len(plan.episodes), "owed": len(plan.owed), "given_up": plan.given_up, "done": plan.done}
+        self._planned.update(counts)
 
     def record_stored(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a stored trajectory, mark its slot as released and return its event."""
@@ -111,13 +121,13 @@ class Monitor:
             "seconds": trajectory.seconds,
             "bar": f"{trajectory.split} {trajectory.iteration}",
             "done": self._done,
-            "total": len(self.plan.episodes),
+            "total": self._planned["total"],
         }
 
     @property
     def _done(self) -> int:
         """Number of planned episodes with a final trajectory."""
-        return self.plan.done + self.counts["collected"] - self.counts["withdrawn"]
+        return self._planned["done"] + self.counts["collected"] - self.counts["withdrawn"]
 
     def snapshot(self) -> dict[str, Any]:
         """Return all values of the live view, JSON-serializable. Times are in seconds.
@@ -128,7 +138,7 @@ class Monitor:
         elapsed, timings, counts = self.stages.clock() - self.started, self.worker_timings(), self.counts
         known, successes, skipped = counts["known"], counts["successes"], self.skip_reasons.total()
         ended = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
-        left = max(0, len(self.plan.owed) - ended)
+        left = max(0, self._planned["owed"] - ended)
         return {
             "ranks": max(1, len(timings)),
             "split": self.plan.split.value,
@@ -138,12 +148,12 @@ class Monitor:
             "started_at": self.started_at,
             "elapsed": round(elapsed, 2),
             "slots": self.slots,
-            "total": len(self.plan.episodes),
+            "total": self._planned["total"],
             "done": self._done,
             **{name: counts[name] for name in ("collected", "known", "successes", "steps", "judged")},
             "success_rate": ratio(successes, known),
             "interval": round_wilson(successes, known),
-            "given_up": self.plan.given_up + counts["given_up"],
+            "given_up": self._planned["given_up"] + counts["given_up"],
             "steps_per_second": round(counts["steps"] / max(1.0, elapsed), 2),
             "eta": ratio(left * elapsed, counts["collected"], 1) if left else 0.0,
             "unjudged": len(self._unjudged),

@@ -7,7 +7,7 @@ from typing import Any
 
 from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.numbers import answers_equal
-from webgym_cli.scoring.statements import extract_answer, find_answers
+from webgym_cli.scoring.statements import extract_reference, find_answers
 from webgym_cli.scoring.text import Messages, count_tool_results
 from webgym_cli.util.json_values import as_list
 
@@ -59,7 +59,7 @@ def _grade(right: bool, trajectory: Messages, *, well_formed: bool = True) -> di
 def _is_right(final_response: str, answer: Any) -> bool:
     """Whether a response gives the answer, or one of several; a worked answer of GSM8K (`... #### 72`) counts as 72."""
     answers = [str(item) for item in as_list(answer) if item is not None]
-    wanted = [extract_answer(item, reference=True) or item for item in answers]
+    wanted = [extract_reference(item) or item for item in answers]
     given = find_answers(final_response)
     return any(answers_equal(ours, theirs) for ours in dict.fromkeys(given) for theirs in wanted)
 
@@ -67,7 +67,7 @@ def _is_right(final_response: str, answer: Any) -> bool:
 def _final_text(answer: Any) -> str:
     """Return a record's answer as digits: a number, a text, or the end of a worked answer in GSM8K's format."""
     text = str(int(answer) if isinstance(answer, float) and answer.is_integer() else answer)
-    return (extract_answer(text, reference=True) or text).replace(",", "")
+    return (extract_reference(text) or text).replace(",", "")
 
 
 def _responses(trajectory: Messages) -> list[str]:

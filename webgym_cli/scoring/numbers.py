@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from webgym_cli.scoring.latex import is_equal_latex
-from webgym_cli.scoring.units import NO_UNIT, Unit, split_unit, units_agree
+from webgym_cli.scoring.units import NO_UNIT, ONES, TENS, Unit, split_unit, units_agree
 
 _MAX_CHARACTERS = 300
 _PERCENT = "%"
@@ -59,16 +59,10 @@ _NO_CHOICE = re.compile(r"\([a-h]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
-_ONES = re.findall(
-    r"\w+",
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen",
-)
-_TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
-_SPELLED = {word: number for number, word in enumerate(_ONES)} | {
+_SPELLED = {word: number for number, word in enumerate(ONES)} | {
     f"{tens}{one and '-'}{one}": 10 * ten + unit
-    for ten, tens in enumerate(_TENS, 2)
-    for unit, one in enumerate(["", *_ONES[1:10]])
+    for ten, tens in enumerate(TENS, 2)
+    for unit, one in enumerate(["", *ONES[1:10]])
 }
 _WORDS = "|".join(sorted((word.replace("-", "[- ]") for word in _SPELLED), key=len, reverse=True))
 _SPELLED_NUMBER = re.compile(rf"(?:(minus|negative)\s+)?({_WORDS}|\d+)(?![\w-])", re.IGNORECASE)

@@ -96,16 +96,9 @@ def find_answers(response: str) -> list[str]:
     return [content] if is_exact else [content, *_read_phrase(content)]
 
 
-def extract_answer(text: str, *, reference: bool = False) -> str | None:
-    """Return the part of a text that is marked as its answer; None without a mark.
-
-    `reference`: the text is a record's answer, which is marked by a box or by `####`, as in GSM8K's files.
-    """
-    if not reference:
-        marked = _last_statement(text)
-        return marked and marked[0]
-    boxed = extract_boxed(text)
-    if boxed is not None:
+def extract_reference(text: str) -> str | None:
+    """Return the part of a record's answer that a box or `####` marks, as in GSM8K's files; None without a mark."""
+    if (boxed := extract_boxed(text)) is not None:
         return boxed
     return str(lines[-1]).strip().strip("*`") if (lines := _HASHES.findall(text)) else None
 

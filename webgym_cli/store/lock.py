@@ -13,7 +13,8 @@ from filelock import FileLock, Timeout
 
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.store.run import RunDir, now
-from webgym_cli.util.files import read_json, write_json
+from webgym_cli.store.status import read_lock_holder
+from webgym_cli.util.files import write_json
 
 # An NFS share without its lock service. (Where flock is not implemented at all, filelock takes a file's existence.)
 _HINTS = {errno.ENOLCK: "mount it with locks, or put the run on another file system"}
@@ -46,8 +47,6 @@ def lock_run(run: RunDir, command: str) -> Iterator[None]:
 
 
 def _holder(run: RunDir) -> str:
-    try:
-        holder = read_json(run.lock_holder)
-    except StoreError:
+    if (holder := read_lock_holder(run)) is None:
         return "another webgym"
     return f"`webgym {holder['command']}` (process {holder['pid']} on {holder['host']}, since {holder['since']})"

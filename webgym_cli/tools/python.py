@@ -48,7 +48,7 @@ async def python(code: str) -> str:
     return await run_code(code)
 
 
-async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int = OUTPUT) -> str:
+async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS) -> str:
     """Run a program in the sandbox; return its output, and the reason if it was stopped.
 
     Raises `BoundaryError` if this machine has no sandbox: code is never run without one. The process is always ended,
@@ -65,7 +65,7 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
         start_new_session=True,
     )
     try:
-        printed, stopped = await _run_job(process, job, wall_seconds, output)
+        printed, stopped = await _run_job(process, job, wall_seconds)
     finally:
         # The sandboxed process can't fork, and dies with the process that waits for it.
         with contextlib.suppress(ProcessLookupError):
@@ -121,7 +121,7 @@ def _interpreter() -> str:
     return str(Path(sys.executable).resolve())
 
 
-async def _run_job(process: asyncio.subprocess.Process, job: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
+async def _run_job(process: asyncio.subprocess.Process, job: bytes, wall_seconds: float) -> tuple[str, str]:
     """Send the job; return the output, and the reason if the code was stopped."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a process without pipes")
@@ -132,15 +132,15 @@ async def _run_job(process: asyncio.subprocess.Process, job: bytes, wall_seconds
                 process.stdin.write(job)
                 await process.stdin.drain()
             process.stdin.close()
-            while len(printed) <= limit and (part := await process.stdout.read(limit + 1 - len(printed))):
+            while len(printed) <= OUTPUT and (part := await process.stdout.read(OUTPUT + 1 - len(printed))):
                 printed += part
-            if len(printed) > limit:
-                stopped = f"stopped: more than {limit} bytes of output"
+            if len(printed) > OUTPUT:
+                stopped = f"stopped: more than {OUTPUT} bytes of output"
             else:
                 await process.wait()
     except TimeoutError:
         stopped = f"stopped after {wall_seconds:g} s"
-    return printed[:limit].decode(errors="replace"), stopped
+    return printed[:OUTPUT].decode(errors="replace"), stopped
 
 
 def _describe_end(status: int | None) -> str:

@@ -57,14 +57,14 @@ def accumulate(values: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     return sums
 
 
-def whiten(values: torch.Tensor, epsilon: float = 1e-8) -> torch.Tensor:
-    """Return values with mean 0 and variance 1: (x - mean) / sqrt(variance + epsilon), variance with K - 1.
+def whiten(values: torch.Tensor) -> torch.Tensor:
+    """Return values with mean 0 and variance 1: (x - mean) / sqrt(variance + 1e-8), variance with K - 1.
 
     Over all tokens of the batch, before it is divided among processes.
     """
     centred = values.double() - values.double().mean()
     variance = centred.square().sum() / max(1, len(values) - 1)
-    return centred * torch.rsqrt(variance + epsilon)
+    return centred * torch.rsqrt(variance + 1e-8)
 
 
 def require(tensor: torch.Tensor | None, option: str, what: str) -> torch.Tensor:

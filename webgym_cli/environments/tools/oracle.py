@@ -19,7 +19,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.scoring.numbers import answers_equal
 from webgym_cli.scoring.registry import reward_fields
-from webgym_cli.scoring.statements import extract_answer
+from webgym_cli.scoring.statements import extract_reference
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
 from webgym_cli.util.json_values import as_list
@@ -94,7 +94,7 @@ def _find_calculations(task: Task) -> tuple[str, ...]:
     """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are skipped."""
     answer = str(task.extra.get("solution") or reward_fields(task).get("answer"))
     values = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
-    if not values or extract_answer(answer, reference=True) is None:
+    if not values or extract_reference(answer) is None:
         raise UsageError(
             f"task {task.id}: no expert solves it: its record has no field {EXPRESSION}, and no answer with annotated "
             "calculations (<<48/2=24>>) and #### at its end",
@@ -143,4 +143,4 @@ def _gold(task: Task) -> str:
             f"task {task.id}: no expert solves it: its record has no answer that is a text or a number",
             hint=f'add "answer" to such records, {_INSTEAD}',
         )
-    return extract_answer(str(first), reference=True) or str(first).strip()
+    return extract_reference(str(first)) or str(first).strip()

@@ -137,13 +137,9 @@ class Index:
         except (duckdb.Error, ValueError) as error:
             raise UsageError(
                 f"{expression!r} is no condition on trajectories: {format_duckdb_error(error)}",
-                hint="the columns: " + ", ".join(self.columns("trajectories")),
+                hint="the columns: " + ", ".join(row["column_name"] for row in self.rows("DESCRIBE trajectories")),
             ) from error
         return condition
-
-    def columns(self, view: str) -> list[str]:
-        """Return the names of a view's columns."""
-        return [row["column_name"] for row in self.rows(f"SELECT column_name FROM (DESCRIBE {view})")]
 
 
 @contextmanager
