@@ -137,6 +137,7 @@ def test_a_training_that_changed_nothing_is_noted(plan, tmp_path):
         ({"lr": 0.0}, "learning rate"),
         ({"lr": 1e-6, "actor/grad_norm": 0.0}, "rewards"),
         ({"lr": 1e-6, "actor/grad_norm": 0.1}, "number format"),
+        ({"lr": 1e-6, "critic/grad_norm": 2.0}, "critic_warmup"),
         ({"lr": 1e-6}, "number format"),
     ):
         log.write_text(json.dumps({"current_steps": 1, "total_steps": 1, "loss": 0.5} | line))

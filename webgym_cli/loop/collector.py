@@ -106,8 +106,8 @@ class Collector(EpisodeQueue):
 
     def take_now(self) -> PendingEpisode | None:
         """Return the next episode, starting admitted groups as needed; None if none is available now."""
-        while (owed := super().take_now()) is None and self.stream.has_next and self.admission.may_begin():
-            group = self.stream.next_group()
+        while (owed := super().take_now()) is None and self.stream.waiting and self.admission.may_begin():
+            group = self.stream.waiting.popleft()
             group.begin(self.admission.served)
             self._begin(group)
         return owed
@@ -115,7 +115,7 @@ class Collector(EpisodeQueue):
     async def open_window(self) -> None:
         """Plan the next window, unless a concurrent call has already done so."""
         async with self._opening:
-            if not self.stream.has_next:
+            if not self.stream.waiting:
                 plan, groups = await asyncio.to_thread(self.stream.load_window)
                 await self._on_opened(plan)
                 self.stream.add_window(plan, groups)
@@ -131,6 +131,6 @@ class Collector(EpisodeQueue):
             return
         if not group.trajectories:  # its sites were blocked in the meantime; a later command plans it again
             del self.admission.groups[group.id]
-        beside = (other for other in self.admission.groups.values() if other.iteration == group.iteration)
-        if not self.stream.has_open(group.iteration) and all(other.closed for other in beside):
+        unclosed = (other for other in self.admission.groups.values() if not other.closed)
+        if all(other.iteration != group.iteration for other in (*self.stream.waiting, *unclosed)):
             self._on_closed(group.iteration)

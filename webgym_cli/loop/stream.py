@@ -34,7 +34,8 @@ class EpisodeStream:
     """Index of the next window; equals the iteration of its plans and trajectories."""
     plans: dict[int, RolloutPlan] = field(default_factory=dict)
     """Plans of the open windows, by index."""
-    _waiting: deque[EpisodeGroup] = field(default_factory=deque)
+    waiting: deque[EpisodeGroup] = field(default_factory=deque)
+    """Groups that have not begun, in order; if there is none, open a window."""
 
     def open_stored(self) -> list[EpisodeGroup]:
         """Reload the windows that an earlier command planned; return their started groups that are not used up."""
@@ -43,22 +44,9 @@ class EpisodeStream:
                 self.window += 1
             else:
                 self.add_window(*self.load_window())
-        begun = [group for group in self._waiting if group.trajectories]
-        self._waiting = deque(group for group in self._waiting if not group.trajectories)
+        begun = [group for group in self.waiting if group.trajectories]
+        self.waiting = deque(group for group in self.waiting if not group.trajectories)
         return begun
-
-    @property
-    def has_next(self) -> bool:
-        """Whether a group is left that has not begun; if not, open a window first."""
-        return bool(self._waiting)
-
-    def next_group(self) -> EpisodeGroup:
-        """Remove and return the next group to begin."""
-        return self._waiting.popleft()
-
-    def has_open(self, window: int) -> bool:
-        """Whether a window still has groups that have not begun."""
-        return any(group.iteration == window for group in self._waiting)
 
     def _name_groups(self, episodes: Sequence[Episode]) -> list[str]:
         return name_groups(episodes, self.group_by, self.settings.agent.group_size)
@@ -83,7 +71,7 @@ class EpisodeStream:
     def add_window(self, plan: RolloutPlan, groups: Sequence[EpisodeGroup]) -> None:
         """Append the groups of the loaded window and advance to the next one."""
         self.plans[self.window] = plan
-        self._waiting.extend(groups)
+        self.waiting.extend(groups)
         self.window += 1
 
     def _take_apart(self, plan: RolloutPlan) -> Iterator[EpisodeGroup]:

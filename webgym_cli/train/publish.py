@@ -83,6 +83,8 @@ def _explain(plan: TrainPlan) -> str:
         return "the learning rate was 0 in each step (warm-up)"
     # a critic's own steps have none
     norms = [line.metrics["actor/grad_norm"] for line in steps if "actor/grad_norm" in line.metrics]
+    if not norms and any("critic/grad_norm" in line.metrics for line in steps):
+        return "only the critic was trained (rl.trainer.critic_warmup)"
     if norms and not any(norms):
         return "each gradient was 0: were all rewards equal?"
     return "were its steps too small for the weights' number format?"

@@ -67,6 +67,24 @@ for folder in sys.argv[1:]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def read_shards(python: Path, folder: Path) -> list[list[dict]]:
+    """AdamW's options of each parameter group, of each process's DeepSpeed states."""
+    code = """
+import json, pathlib, sys, torch
+def groups(value):
+    if isinstance(value, dict) and "lr" in value and "params" in value:
+        yield {name: value[name] for name in ("lr", "weight_decay", "betas")}
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from groups(inner)
+for file in sorted(pathlib.Path(sys.argv[1]).glob("global_step*/*_optim_states.pt")):
+    print("GROUPS " + json.dumps(list(groups(torch.load(file, map_location="cpu", weights_only=False)))))
+"""
+    done = subprocess.run([python, "-c", code, folder], capture_output=True, text=True, check=True)
+    lines = (line.partition("GROUPS ")[2] for line in done.stdout.splitlines())
+    return [json.loads(line) for line in lines if line]
+
+
 def test_a_training_publishes_the_next_policy(first):
     assert [event["done"] for event in steps(first)] == list(range(1, 13))
     assert first.run.model(first.settings).resolve() == first.folder.resolve()
@@ -79,7 +97,7 @@ def test_a_training_publishes_the_next_policy(first):
 
 
 def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first, trainable, train_python, tmp_path):
-    changed = {"learning_rate": NEW_RATE, "weight_decay": 0.25}
+    changed = {"learning_rate": NEW_RATE, "weight_decay": 0.25, "warmup_steps": 5}
     run, settings = trainable(
         9, 5, SECOND, first.run, "d1", train={"extra": {"adam_beta1": 0.8}}, save_steps=999999, **changed
     )
@@ -92,7 +110,7 @@ def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first,
             shutil.copytree(run.checkpoints / f"{SECOND}.start", start, copy_function=os.link)
 
     second = train(run, settings, keep)
-    assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 10
+    assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 10, "no second warm-up"
     assert second.events[-1]["steps"] == 10
     state = json.loads((second.folder / "trainer_state.json").read_text())
     assert (state["epoch"], state["max_steps"], state["global_step"]) == (2.0, 10, 10)
@@ -118,13 +136,20 @@ def test_deepspeed_trains_in_each_process(deepspeed_first):
     assert (deepspeed_first.folder / "model.safetensors").is_file()
 
 
-def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed):
-    run, settings = trainable(9, 2, SECOND, deepspeed_first.run, "d1", learning_rate=NEW_RATE, **deepspeed)
+def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed, train_python):
+    changed = deepspeed | {"learning_rate": NEW_RATE, "weight_decay": 0.25, "warmup_steps": 5}
+    changed["train"] = deepspeed["train"] | {"extra": {"adam_beta1": 0.8}}
+    run, settings = trainable(9, 2, SECOND, deepspeed_first.run, "d1", **changed)
     assert plan_training(run, settings).mode == "carried"
     second = train(run, settings)
-    assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3
+    assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3, "no second warm-up"
     assert second.checkpoint.steps == 3
     assert second.losses[0] < deepspeed_first.losses[0]
+    shards = read_shards(train_python, second.folder)
+    assert len(shards) == PROCESSES
+    for groups in shards:
+        assert {group["weight_decay"] for group in groups} == {0.25, 0.0}
+        assert {(group["lr"], *group["betas"]) for group in groups} == {(NEW_RATE, 0.8, 0.999)}
 
 
 def test_a_missing_image_fails_with_its_name(trainable, images):
