@@ -98,7 +98,7 @@ def test_line_ends_separators_and_a_byte_order_mark_do_not_shift_the_lines(file)
         ("{", "not JSON"),
         ("5", "a task must be a JSON object"),
         ("[]", "a task must be a JSON object"),
-        ("{}", "the field id is missing"),
+        ("{}", "the fields id and instruction are missing"),
         ('{"id": ""}', "id: "),
         ('{"id": [5]}', "id: "),
         ('{"id": "a", "difficulty": 0}', "difficulty: "),

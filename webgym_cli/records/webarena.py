@@ -119,7 +119,8 @@ class Evaluation(Record):
     @field_validator("reference_answers", mode="before")
     @classmethod
     def _no_rules_are_missing(cls, value: Any) -> Any:
-        return None if isinstance(value, dict) and not any(rule is not None for rule in value.values()) else value
+        rules = value.values() if isinstance(value, dict) else [value or None]  # "" in WebChoreArena
+        return value if any(rule is not None for rule in rules) else None
 
     @model_validator(mode="after")
     def _has_what_it_looks_at(self) -> Evaluation:

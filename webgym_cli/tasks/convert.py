@@ -12,17 +12,20 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.files import place_files
-from webgym_cli.tasks.format import MAX_STEPS, load_object, parse_object, read_task
-from webgym_cli.tasks.records import ARCHIVES, BOM, PARQUET, TABLES, ReadRecord, is_array_start, iter_records, refuse
+from webgym_cli.tasks.format import MAX_STEPS, load_object, read_task
+from webgym_cli.tasks.records import ARCHIVES, BOM, PARQUET, TABLES, ReadRecord, iter_records, refuse
 from webgym_cli.tasks.registry import BadLine, BadTaskError, ConversionResult
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.registry import suggest_name
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
-# Names of the list of records in a file that is one object.
+# Names of the list of records in a file that is one object; the first one also of those in a list of sets.
 _LISTS = ("tasks", "data", "records", "examples", "questions")
 # What `--field` names.
 _FIELDS = (*(name for name in Task.model_fields if name != "extra"), MAX_STEPS)
@@ -140,14 +143,20 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
     if content.startswith(PARQUET):
         yield from _parquet_records(content)
         return
-    lines = content.splitlines(keepends=True)
-    if not is_array_start(content) and sum(bool(line.strip()) for line in lines) > 1:
-        with suppress(BadTaskError):  # one record over several lines
-            record = parse_object(content.removeprefix(BOM))
-            values = next((record[name] for name in _LISTS if isinstance(record.get(name), list)), [record])
-            yield from ((number, partial(load_object, value)) for number, value in enumerate(values, 1))
-            return
-    yield from iter_records(lines)
+    with suppress(ValueError):  # not JSON Lines, but one value
+        values = _open_lists(from_json(content.removeprefix(BOM), cache_strings="keys"))
+        yield from ((number, partial(load_object, value)) for number, value in enumerate(values, 1))
+        return
+    yield from iter_records(content.splitlines(keepends=True))
+
+
+def _open_lists(value: Any) -> list[Any]:
+    """Return the records of a JSON value: an object's list, or those of sets of tasks, else the value's own."""
+    values = value if isinstance(value, list) else [value]
+    for name in _LISTS if isinstance(value, dict) else _LISTS[:1]:
+        if values and all(isinstance(as_object(one).get(name), list) for one in values):
+            return [record for one in values for record in one[name]]
+    return values
 
 
 def _table_records(content: bytes, delimiters: str) -> Iterator[tuple[int, ReadRecord]]:

@@ -185,6 +185,8 @@ def _is_number(value: Any) -> bool:
 def _first(error: ValidationError, spelling: Mapping[str, str]) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     field, *below = (str(part) for part in first["loc"])
+    if first["type"] == "missing" and field == "id":  # else it were made of the instruction
+        return "the fields id and instruction are missing"
     if first["type"] == "missing" and not below:
         return f"the field {spelling.get(field, field)} is missing"
     return f"{'.'.join((spelling.get(field, field), *below))}: {first['msg']}"

@@ -76,7 +76,7 @@ def test_a_bad_record_is_2_and_nothing_is_written(convert, tmp_path):
         (["raw.json", "--field", "instruction=intent", "--site", "shop=http://a.test"], "--site"),
         (["raw.json", "--format", "other"], "--format"),
         (["none.json", "--format", "webarena"], "none.json: can't be read"),
-        (["raw.json", "--format", "webarena"], "__SHOPPING__ is not known (give the address of the site shopping)"),
+        (["raw.json", "--format", "webarena"], "__SHOPPING__ is not known (--site shopping=http://HOST:PORT)"),
         (
             ["raw.json", "--format", "webarena", "--site", "bank=http://a.test"],
             "--site: 'bank=http://a.test' is no site",
@@ -213,7 +213,7 @@ SHEET = "\ufeffNo;Q.text;Gold;Level;url\r\n1;Find a lamp.;lamp|OR|lantern;hard;\
 SHEET += "2;Find a chair.;chair;easy;https://shop.example/\r\n"
 
 
-@pytest.mark.parametrize("form", ["own.json", "own.parquet", "wrapped.json", "sheet.csv"])
+@pytest.mark.parametrize("form", ["own.json", "own.parquet", "wrapped.json", "small.json", "sets.json", "sheet.csv"])
 def test_records_of_ones_own_with_other_names(convert, tmp_path, form):
     raw = tmp_path / form
     if form == "own.parquet":
@@ -223,7 +223,12 @@ def test_records_of_ones_own_with_other_names(convert, tmp_path, form):
     elif form == "sheet.csv":
         raw.write_text(SHEET, encoding="utf-8", newline="")
     else:
-        raw.write_text(json.dumps({"version": 1, "tasks": OWN} if form == "wrapped.json" else OWN, indent=1))
+        values = {
+            "wrapped.json": {"version": 1, "tasks": OWN},
+            "small.json": {"tasks": OWN},
+            "sets.json": [{"id": "a", "tasks": OWN[:1]}, {"id": "b", "tasks": OWN[1:]}],
+        }
+        raw.write_text(json.dumps(values.get(form, OWN), indent=None if form == "small.json" else 1))
     conversion = convert(form, *(f"--field={name}" for name in NAMES), *START, "-o", "out.jsonl")
     assert conversion.returncode == 0, conversion.stderr
     shown = ("id", "instruction", "start_url", "environment", "difficulty", "reference_answer")

@@ -66,7 +66,7 @@ def test_every_bad_record_is_told_with_its_number(tmp_path):
     assert reasons[0].startswith("sites.0: Input should be 'shopping'")
     assert reasons[1] == "a task must be a JSON object"
     assert reasons[2] == f"task_id: 0 is the one of {path}:1 too"
-    assert reasons[3].endswith("the address of __HOMEPAGE__ is not known (give the address of the site homepage)")
+    assert reasons[3].endswith("the address of __HOMEPAGE__ is not known (--site homepage=http://HOST:PORT)")
 
 
 @pytest.mark.parametrize(("text", "line"), [("[{}", 1), (f"{json.dumps(RECORDS[0])}\n{{\n", 2)])

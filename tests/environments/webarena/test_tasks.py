@@ -108,7 +108,7 @@ def test_every_shape_of_an_answer(answers, rules):
     assert scored_by(reference_answers=answers).reference_answers.model_dump(exclude_none=True) == rules
 
 
-@pytest.mark.parametrize("answers", [None, {}, {"exact_match": None}])
+@pytest.mark.parametrize("answers", [None, "", {}, {"exact_match": None}])
 def test_answers_may_be_missing_where_none_is_looked_at(answers):
     scored = scored_by(eval_types=["url_match"], reference_url="__MAP__", reference_answers=answers, program_html=None)
     assert (scored.reference_answers, scored.program_html, scored.url_note) == (None, (), UrlRule.GOLD_IN_PRED)
@@ -284,7 +284,7 @@ def test_a_bad_record_names_its_field(value, reason):
 def test_what_is_missing_is_said_with_its_remedy():
     with pytest.raises(BadTaskError) as raised:
         read_config(record(start_url="__GITLAB__"), {WebArenaSite.SHOPPING: "http://shop.test"})
-    assert raised.value.advice == "give the address of the site gitlab"
+    assert raised.value.advice == "--site gitlab=http://HOST:PORT"
 
 
 @pytest.mark.parametrize(

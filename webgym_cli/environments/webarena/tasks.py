@@ -210,9 +210,7 @@ def _address(placeholder: str, sites: Mapping[WebArenaSite, str], place: str) ->
     if site is None:
         return placeholder  # the word may occur in a text; where a URL is required, it is refused later
     if not sites.get(site):
-        raise BadTaskError(
-            f"{place}: the address of {placeholder} is not known", f"give the address of the site {site}"
-        )
+        raise BadTaskError(f"{place}: the address of {placeholder} is not known", f"--site {site}=http://HOST:PORT")
     return sites[site].rstrip("/")
 
 
