@@ -7,7 +7,7 @@ const moveSteps = ({ document }, by) => {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select")) return;
   const by = { j: 1, k: -1 }[event.key];
-  if (by) for (const page of [window, ...[...document.querySelectorAll("iframe")].map((frame) => frame.contentWindow)]) moveSteps(page, by);
+  if (by) for (const page of [top, ...[...top.document.querySelectorAll("iframe")].map((frame) => frame.contentWindow)]) moveSteps(page, by);
   // a key that is held down must not label the next episode, too
   const control = event.repeat ? null : document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
   if (!control) return;
@@ -15,4 +15,3 @@ document.addEventListener("keydown", (event) => {
   control.focus();
   if (!control.matches("input")) control.click();
 });
-document.querySelector("form.filter")?.addEventListener("change", ({ target }) => target.matches("select") && target.form.submit());
