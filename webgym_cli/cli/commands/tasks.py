@@ -225,8 +225,9 @@ def convert(
     unscored = f", {generated} of them generated: only a reward model can score those" if generated else ""
     repeated = f"; {converted.repeated} left out: exact repeats of earlier ones" if converted.repeated else ""
     output.note(f"{len(lines)} tasks{unscored}{repeated}")
-    if format_ is None and any(task.environment == "tools" for task in converted.tasks):
-        output.note("tasks without a page are questions for the environment tools; --site start=URL gives them one")
+    if format_ is None:
+        for name in sorted({task.environment for task in converted.tasks if not task.start_url}):
+            output.note(f"tasks without a page are of the environment {name}; --site start=URL gives them one")
 
 
 command(app)(expand)
