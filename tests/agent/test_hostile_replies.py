@@ -11,7 +11,7 @@ from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.rewards.judge.prompts import _describe_step
 from webgym_cli.rewards.judge.question import JudgeReply
 from webgym_cli.scoring.text import format_reward, qa_em_reward
-from webgym_cli.tools.calculator import calculator
+from webgym_cli.tools.builtin import calculator
 from webgym_cli.tools.python import python
 from webgym_cli.util.text import hide_passwords
 

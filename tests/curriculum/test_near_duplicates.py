@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from webgym_cli.curriculum.near_duplicates import SeenTexts, normalize_words
+from webgym_cli.curriculum.filters import SeenTexts, normalize_words
 
 HISTORY = "Show me the order history of Emma Lopez in March 2023"
 

@@ -1,7 +1,7 @@
 """Where an action pointed, in pixels of its screenshot."""
 
 from tests.records.builders import shot, step
-from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_marker
+from webgym_cli.inspect.page import ActionMarker, find_target, locate_marker
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.records.builders import png
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.thumbnail import LARGEST, make_thumbnail
+from webgym_cli.inspect.viewer import LARGEST, make_thumbnail
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.loop.curriculum_stages import Told
-from webgym_cli.loop import judging, phases, preparation, rollouts, training
+from webgym_cli.loop import phases, preparation, rollouts, scoring, training
 from webgym_cli.store.run import RunDir
 
-STAGES = {rollouts: "rollout", judging: "judge", preparation: "prepare", training: "train"}
+STAGES = {rollouts: "rollout", scoring: "judge", preparation: "prepare", training: "train"}
 
 
 def tell_stages(patch):

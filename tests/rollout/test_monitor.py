@@ -13,10 +13,17 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.latency import ERROR, Histogram
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
-from webgym_cli.rollout.stage_timer import RUNNING, EpisodeStage, StageTimer, idle_timings, merge_timings
+from webgym_cli.rollout.stage_timer import (
+    ERROR,
+    RUNNING,
+    EpisodeStage,
+    Histogram,
+    StageTimer,
+    idle_timings,
+    merge_timings,
+)
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="captcha")

@@ -101,4 +101,4 @@ def test_every_built_in_reward_can_be_loaded():
     with pytest.raises(UsageError, match=r"agent\.reward_name: there is no reward 'math'"):
         REWARDS.find("math")
     with pytest.raises(UsageError, match="is no reward, it is a Tool"):
-        REWARDS.find("webgym_cli.tools.answer:answer")
+        REWARDS.find("webgym_cli.tools.builtin:answer")

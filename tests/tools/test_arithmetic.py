@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webgym_cli.tools.arithmetic import FUNCTIONS, MAX_CHARACTERS, BadExpressionError, evaluate, format_number
-from webgym_cli.tools.calculator import calculator
+from webgym_cli.tools.builtin import calculator
 
 
 @pytest.mark.parametrize(

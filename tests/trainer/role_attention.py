@@ -5,8 +5,8 @@ from role_packing import split
 from torch import nn
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from webgym_cli.trainer.model.attention import BLOCKS, blocks, register
 from webgym_cli.trainer.model.inputs import pack
+from webgym_cli.trainer.model.model import BLOCKS, attend_in_blocks, register_blocks
 from webgym_cli.trainer.options import TrainingError
 
 check = unittest.TestCase()
@@ -29,7 +29,7 @@ def tiny(attention):
 
 
 def test_packed_sequences_are_computed_as_if_each_stood_alone_and_so_are_their_gradients():
-    register()
+    register_blocks()
     model, sequences = tiny(BLOCKS), [torch.randint(90, (length,)) for length in (7, 3, 12, 1, 9)]
     packed = pack(sequences)
     logit = model(input_ids=packed.input_ids, position_ids=packed.position_ids, **packed.flash_arguments()).logits[0]
@@ -42,7 +42,7 @@ def test_packed_sequences_are_computed_as_if_each_stood_alone_and_so_are_their_g
 
 
 def test_lines_that_are_not_packed_are_left_to_sdpa():
-    register()
+    register_blocks()
     line = torch.randint(90, (2, 9))
     torch.testing.assert_close(tiny(BLOCKS)(input_ids=line).logits, tiny("sdpa")(input_ids=line).logits)
 
@@ -51,8 +51,8 @@ def test_a_sequence_beyond_a_layer_s_window_is_refused():
     states = torch.randn(1, 2, 8, 4)
     starts = torch.tensor([0, 3, 8], dtype=torch.int32)
     with check.assertRaisesRegex(TrainingError, "a layer sees 4 tokens, a sequence has 5"):
-        blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=4)
-    result, _ = blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=5)
+        attend_in_blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=4)
+    result, _ = attend_in_blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=5)
     assert result.shape == (1, 8, 2, 4)
     first = result[0, 3]
     torch.testing.assert_close(first, states[0, :, 3])  # the first token of a sequence sees itself alone

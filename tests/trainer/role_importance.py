@@ -4,7 +4,7 @@ import unittest
 import torch
 
 from webgym_cli.config.rl import RolloutCorrectionSettings
-from webgym_cli.trainer.ppo.importance import importance_weights, mismatch_by_staleness
+from webgym_cli.trainer.ppo.kl import importance_weights, mismatch_by_staleness
 
 check = unittest.TestCase()
 OLD = torch.log(torch.tensor([0.6, 0.5, 0.1]))

@@ -56,7 +56,7 @@ def test_a_tool_of_a_module_in_the_working_directory(file, monkeypatch):
 
 
 def test_a_tool_of_an_installed_package(entries):
-    entries("adder", "webgym_cli.tools.calculator:calculator")
+    entries("adder", "webgym_cli.tools.builtin:calculator")
     assert TOOLS.find("adder").name == "calculator"
     known = {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}
     assert known["calculator"] == "built in"
@@ -101,14 +101,14 @@ def test_two_tools_of_one_name_are_refused(file):
 
 
 def test_two_packages_with_one_name_are_refused(entries):
-    entries("adder", "webgym_cli.tools.calculator:calculator")
-    entries("adder", "webgym_cli.tools.answer:answer")
+    entries("adder", "webgym_cli.tools.builtin:calculator")
+    entries("adder", "webgym_cli.tools.builtin:answer")
     with pytest.raises(UsageError, match="several packages bring a tool adder"):
         TOOLS.find("adder")
 
 
 def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
-    entries("calculator", "webgym_cli.tools.answer:answer")
+    entries("calculator", "webgym_cli.tools.builtin:answer")
     entries("broken", "no_such_module_at_all:x")
     assert TOOLS.find("calculator").name == "calculator"
     known = {registered_item.name: registered_item for registered_item in TOOLS.known()}

@@ -7,8 +7,6 @@ models can't forge images or turns. Rendering costs the window plus a few micros
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +18,7 @@ from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
+from webgym_cli.util.json_values import digest_json
 
 # Replaces a screenshot beyond `max_images`.
 NO_IMAGE = "(This screenshot is left out.)\n"
@@ -48,7 +47,7 @@ class Prompt:
     def digest(self) -> str:
         """SHA-256 of the messages and the images' digests."""
         content = [[message.role, message.content] for message in self.messages]
-        return hashlib.sha256(json.dumps([content, self.images]).encode()).hexdigest()
+        return digest_json([content, self.images])
 
 
 def split_at_images(message: Message) -> Iterator[str | None]:

@@ -30,7 +30,12 @@ def settings(incomplete: str) -> list[str]:
     # Keys end in =, so that the shell adds no space.
     if len(near) > 1:
         return [f"{name}=" for name in near]
-    return [f"{name}={value}" for name in near for value in ("", *_values(known[name])) if _is_plain(value)]
+    return [
+        f"{name}={value}"
+        for name in near
+        for value in ("", *_values(known[name]))
+        if not value or _PLAIN.fullmatch(value)
+    ]
 
 
 def tasks() -> list[str]:
@@ -94,7 +99,3 @@ def _choices(kind: Any) -> Iterator[object]:
         if all(closed):
             yield from (value for values in closed for value in values)
             yield from [None] * (NoneType in parts)
-
-
-def _is_plain(text: str) -> bool:
-    return not text or bool(_PLAIN.fullmatch(text))

@@ -10,27 +10,20 @@ from collections.abc import Mapping
 from pydantic import Field, model_validator
 
 from webgym_cli.config.agent import AgentSettings
-from webgym_cli.config.algorithm_config import AlgorithmSettings
+from webgym_cli.config.algorithm_config import AlgorithmSettings, FilterSettings
 from webgym_cli.config.browser import BrowserSettings
-from webgym_cli.config.context_config import ContextSettings
 from webgym_cli.config.cost import CostSettings
-from webgym_cli.config.curriculum import CurriculumSettings
-from webgym_cli.config.filters import FilterSettings
 from webgym_cli.config.generate import GenerateSettings
-from webgym_cli.config.image import ImageSettings
-from webgym_cli.config.judge import JudgeSettings
-from webgym_cli.config.log_config import LogSettings
-from webgym_cli.config.loop import LoopSettings
-from webgym_cli.config.orm import OrmSettings
-from webgym_cli.config.policy_config import PolicySettings
+from webgym_cli.config.judge import JudgeSettings, OrmSettings
+from webgym_cli.config.loop import CurriculumSettings, LoopSettings
+from webgym_cli.config.policy_config import ContextSettings, ImageSettings, PolicySettings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.config.serve import ServeSettings
 from webgym_cli.config.sites import SiteSettings
 from webgym_cli.config.tasks import TasksSettings
-from webgym_cli.config.train import TrainSettings
-from webgym_cli.config.venvs import VenvsSettings
+from webgym_cli.config.train import LogSettings, TrainSettings, VenvsSettings
 
 
 class Settings(ConfigSection):

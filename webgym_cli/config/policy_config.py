@@ -1,10 +1,11 @@
-"""The policy model and its sampling parameters. Names as in WebGym."""
+"""What the policy is, samples and is shown: model, prompt and images. Names as in WebGym."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
+from webgym_cli.records.prompt_version import InteractionMode, PromptName, PromptVersion
 
 
 class PolicySettings(ConfigSection):
@@ -31,3 +32,41 @@ class PolicySettings(ConfigSection):
     thinking: bool | None = None
     """Whether the model is a reasoning model: text before `</think>` is not part of the action and is left out of the
     history; a response without `</think>` is truncated. null: detected from its chat template or name."""
+
+
+class ImageSettings(ConfigSection):
+    """The image sizes that serving and training share."""
+
+    image_min_pixels: int = Field(default=32 * 32, ge=1)
+    """Minimum number of pixels of an image; written into LLaMA-Factory's configuration."""
+    image_max_pixels: int = Field(default=1280 * 1024, ge=1)
+    """Maximum number of pixels of an image. Larger screenshots are refused: LLaMA-Factory would downscale what vLLM
+    processed at full size."""
+
+
+class ContextSettings(ConfigSection):
+    """The policy's prompt."""
+
+    interaction_mode: InteractionMode = InteractionMode.COORDINATES
+    """How actions refer to elements: `coordinates` (0-1000 on both axes) or `set_of_marks` (numbered elements)."""
+    history_window: int = Field(default=4, ge=0)
+    """Number of earlier rounds included in full; older ones are shortened to one line of text each."""
+    max_images: int | None = Field(default=None, ge=1)
+    """Maximum number of screenshots in a prompt, the newest ones; null: one per round of the window."""
+    prompt_version: PromptName = PromptVersion.COMPLETE
+    """Prompt format and its action set. `vanilla`: a sentence and its tool call; `complete`: preceded by memory,
+    progress and intention; `full`, `full_vanilla`: these with all actions; `webgym`, `webgym_vanilla`: with WebGym's
+    actions (typing always presses Enter); `computer_use`: Qwen3-VL's tool, `ui_tars`: UI-TARS' calls, both in
+    coordinates; `webrl`: WebRL's rounds with text pages, required by the environment `webarena`; `webrl_released`: the
+    single raw text that WebRL's published models were trained on; or the name of a plugin's action set."""
+    more_actions: bool = False
+    """Add actions to the set: `long_press`, `wait_for` a text, and in the basic sets `hover` at a point and `scroll` at
+    a target. The system prompt changes with it. Not for `ui_tars`, `webrl` and plugins' sets."""
+    explain_actions: bool = True
+    """`webrl`: include a system message that describes the actions, with the text of `agent.system_prompt` if it is
+    set. `false`: no system message, as for models that were trained without one."""
+    lenient_actions: bool = False
+    """`webrl`: accept a call after words on its line, the last one of several calls, and superfluous arguments, which
+    are ignored. `false`: such responses are no actions."""
+    max_characters: int = Field(default=15872, ge=1)
+    """`webrl`: maximum length of history and page in a prompt, in characters; the end of the page is truncated."""

@@ -13,7 +13,7 @@ from webgym_cli.agent.client.chat import ChatClient, ChatError, RecordT, ReplyFo
 from webgym_cli.agent.prompts.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.curriculum.filters import (
     NoveltyFilter,
     Rejection,

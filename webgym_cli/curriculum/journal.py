@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from pydantic import Field
 
 from webgym_cli.records.base import Record
 from webgym_cli.util.files import append_lines, read_valid_lines
+from webgym_cli.util.json_values import digest_json
 
 
 class StoredAnswer(Record):
@@ -53,4 +52,4 @@ class AnswerJournal:
 
 def compute_key(*content: Any) -> str:
     """Return the key of a request from all of its parts."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest_json(content)

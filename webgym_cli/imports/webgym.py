@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from webgym_cli.agent.forms.web_actions import WEBGYM as WEBGYM_ACTIONS
+from webgym_cli.imports.chat import ChatMessage, convert_parts
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.pictures import find_picture
 from webgym_cli.imports.source import (
+    Conversation,
     ImportedEpisode,
     ImportedStep,
     ImportFormat,
     NotUnderstood,
+    Picture,
     SkippedEpisode,
     SkipReason,
     Unfinished,
@@ -32,9 +38,9 @@ from webgym_cli.imports.source import (
     with_stop,
 )
 from webgym_cli.imports.webgym_outcome import read_error, read_outcome
-from webgym_cli.imports.webgym_prompt import read_sent, shorten_path
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import Stop
+from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tasks.format import read_task
@@ -247,3 +253,35 @@ WEBGYM = ImportFormat(
     "a file like train_trajectories.pt.iteration3, or a folder that holds such files",
     iteration_of=read_iteration,
 )
+
+
+_FILE = "file://"
+_MESSAGES = TypeAdapter(list[ChatMessage])
+
+
+def shorten_path(path: str) -> str:
+    """Return the end of a screenshot's path that identifies it: the episode's folder and the file."""
+    return "/".join(PurePosixPath(path).parts[-2:])
+
+
+def read_sent(raw: str, screenshots: Mapping[str, Path]) -> Conversation[Picture] | None:
+    """Parse the messages that were sent; None if they are invalid or refer to images of other episodes.
+
+    `screenshots`: those of the episode, by `shorten_path`. Messages stay as they were: none are joined.
+    """
+    pictures: list[Picture] = []
+    messages: list[Message] = []
+
+    def find_image(url: str) -> Path:
+        return screenshots[shorten_path(url.removeprefix(_FILE))]
+
+    try:
+        for message in _MESSAGES.validate_python(json.loads(raw)):
+            if message.content is None:
+                return None
+            parts = convert_parts(message.content, pictures, find_image)
+            messages.append(Message.model_validate({"role": message.role, "content": "".join(parts)}))
+    except (ValueError, KeyError):
+        return None
+    is_prompt = bool(messages) and messages[-1].role == "user"
+    return Conversation(tuple(messages), tuple(pictures)) if is_prompt else None

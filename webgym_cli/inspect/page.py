@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import Prompt, render_step, split_at_images
 from webgym_cli.agent.prompts.prompt_template import format_element
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.action_markers import find_target, locate_marker
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
-from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
+from webgym_cli.records.action import NORMALISED, Action
+from webgym_cli.records.trajectory import Element, Screenshot, Step, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.html_page import render_page
 
@@ -93,3 +94,44 @@ def _load_image(shot: Screenshot | None, store: ScreenshotStore) -> tuple[str, s
     except StoreError as error:
         return "", str(error)
     return data_url(content), ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionMarker:
+    """Marker on a step's screenshot, in its pixels."""
+
+    x: float
+    """The point, or the left edge of the box."""
+    y: float
+    """The point, or the top edge of the box."""
+    width: float = 0.0
+    """0 for a point."""
+    height: float = 0.0
+    """0 for a point."""
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the marker is an element's box rather than a point."""
+        return self.width > 0 or self.height > 0
+
+
+def find_target(step: Step) -> Element | None:
+    """Return the listed element that a step's action referred to, or None."""
+    if step.action is None or step.action.element_id is None:
+        return None
+    return next((element for element in step.observation.elements if element.id == step.action.element_id), None)
+
+
+def locate_marker(step: Step) -> ActionMarker | None:
+    """Return the marker of a step's action; None if it had no target, or one that was not listed."""
+    size = step.observation.screenshot
+    if size is None:
+        return None
+    if isinstance(step.action, Action) and step.action.coordinate is not None:
+        x, y = step.action.coordinate
+        return ActionMarker(x / NORMALISED * size.width, y / NORMALISED * size.height)
+    if (element := find_target(step)) is None:
+        return None
+    left, top, width, height = element.box
+    x, y = min(max(left, 0.0), size.width), min(max(top, 0.0), size.height)
+    return ActionMarker(x, y, max(1.0, min(left + width, size.width) - x), max(1.0, min(top + height, size.height) - y))

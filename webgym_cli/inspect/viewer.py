@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
+from PIL import Image
 
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.episode import read_episode
 from webgym_cli.inspect.page import render_episode_page
-from webgym_cli.inspect.thumbnail import make_thumbnail
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.screenshots import DAMAGE_HINT, ScreenshotStore
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.local_server import SecretServer, respond
 
@@ -229,3 +230,23 @@ class ViewServer(SecretServer):
 
 def _cast_to_text(column: str) -> str:
     return f"coalesce(CAST({column} AS VARCHAR), 'none')"
+
+
+# Maximum pixels of a thumbnail's longer side.
+LARGEST = 320
+# WebP quality, 0 to 100.
+QUALITY = 60
+
+
+def make_thumbnail(content: bytes) -> bytes:
+    """Return an image as WebP of at most `LARGEST` pixels a side. Raises `StoreError` if the bytes are no image."""
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            picture = image.convert("RGB")
+        picture.thumbnail((LARGEST, LARGEST))
+        packed = io.BytesIO()
+        picture.save(packed, "WEBP", quality=QUALITY)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's for a bad image
+        reason = str(error).partition("<")[0].strip()
+        raise StoreError(f"the screenshot is no image: {reason}", hint=DAMAGE_HINT) from error
+    return packed.getvalue()

@@ -7,7 +7,7 @@ from webgym_cli.loop.context import StageContext
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.rollout.resources import PolicyEndpoint, name_policy, policy_urls
 from webgym_cli.rollout.slots import SharedRollouts
-from webgym_cli.serve.logprobs import logprobs_kind
+from webgym_cli.serve.vllm_arguments import logprobs_kind
 
 
 async def start_policy(context: StageContext, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:

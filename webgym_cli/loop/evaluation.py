@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -23,9 +22,9 @@ from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.evaluate.record import build_record
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, read_results
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.judging import judge
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.loop.rollouts import execute_rollout
+from webgym_cli.loop.scoring import judge
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import make_event
 from webgym_cli.records.failure import FailureKind
@@ -140,7 +139,7 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
     return {
         "tasks": {
             "source": source,
-            "digest": digest_tasks(keys),
+            "digest": hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16],  # equal in any order
             "tasks": len(keys),
             "episodes": sum(episode.repeat == 0 for episode in episodes),
             "repeats": 1 + max((episode.repeat for episode in episodes), default=0),
@@ -175,16 +174,6 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
 def _dump_changed(section: ConfigSection, *names: str) -> dict[str, Any]:
     """Return the settings that are not the default: older records, without these names, stay comparable."""
     return section.model_dump(include={*names}, exclude_defaults=True, mode="json")
-
-
-def digest_tasks(keys: Collection[str]) -> str:
-    """Return 16 hex digits, equal for equal sets of tasks in any order."""
-    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]
-
-
-def digest_conditions(conditions: Mapping[str, Any]) -> str:
-    """Return 8 hex digits of the conditions."""
-    return hashlib.sha256(json.dumps(conditions, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _describe_access(settings: Settings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
-from webgym_cli.loop import judging, rollouts
+from webgym_cli.loop import rollouts, scoring
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.generation import generate, sibling_path
 from webgym_cli.loop.scoring import score
@@ -143,7 +143,7 @@ async def _score(context: StageContext, iteration: int) -> None:
     elif settings.curriculum.score == "judge":
         plan = plan_scoring(run, JudgeScorer(settings.judge), query)
         if plan.pending:
-            await judging.judge(context, plan)
+            await scoring.judge(context, plan)
 
 
 def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> PhaseSummary:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,21 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.jobs.workers import race
-from webgym_cli.loop.batch_ledger import describe_batch
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.current_data import current_data
 from webgym_cli.prepare.data import DataPlan, Plan, PreparedData
 from webgym_cli.prepare.rl import filter_groups
-from webgym_cli.records.batch import BatchSelection
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
 from webgym_cli.records.dataset import PreparedRecord
 from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.batches import append_batch, measure_ends, require_turns
+from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.metrics import append_event
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, now
 from webgym_cli.train.registry import current_backend
 
 
@@ -180,3 +183,60 @@ async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: Even
 def format_preparation(prepared: PreparedRecord, run: RunDir, settings: Settings) -> str:
     """Return a one-line summary of the prepared data."""
     return f"{prepared.summarize()} in {current_data(run, settings).folder(run)}"
+
+
+_STALENESS = """
+SELECT $parent - coalesce(policy_version, $parent) AS age, sum(coalesce(response_tokens, 1))::BIGINT AS tokens
+FROM steps WHERE split = 'train' AND list_contains($iterations, iteration) AND list_contains($ids, trajectory)
+GROUP BY age ORDER BY age
+"""
+# Reasons for which a group is replaced by rolling out another one.
+REPLACED = frozenset({MaskReason.NO_VARIANCE, MaskReason.STALE})
+
+
+def describe_batch(
+    data: PreparedData[Plan],
+    plan: Plan,
+    run: RunDir,
+    settings: Settings,
+    index: Index,
+    as_of: Mapping[str, int],
+    selection: BatchSelection | None = None,
+) -> TrainingBatch:
+    """Return the ledger entry of a planned batch; the plan's index must be open. `selection`: the planned selection."""
+    rows = list(data.list_members(plan, run, settings, index, selection))
+    groups = tuple(
+        BatchGroup(id=name, trajectories=tuple(row["id"] for row in members))
+        for name, members in groupby((row for row in rows if row["reason"] is None), key=lambda row: row["group_id"])
+    )
+    ids = [name for group in groups for name in group.trajectories]
+    ages = index.rows(_STALENESS, {"parent": plan.iteration, "iterations": list(plan.read), "ids": ids})
+    counted = {row["episode"] for row in rows if row["reason"] not in REPLACED}
+    return TrainingBatch(
+        parent=plan.iteration,
+        policy=policy_name(run, settings),
+        mode="sync" if selection is None else "async",
+        iterations=tuple(plan.read),
+        groups=groups,
+        dropped=tuple(_list_dropped(rows)),
+        episodes=len(counted) if selection is None else selection.episodes,
+        staleness={row["age"]: row["tokens"] for row in ages},
+        as_of=dict(as_of),
+        plan_digest=plan.digest(),
+        config_digest=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
+        created_at=now(),
+    )
+
+
+def _list_dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
+    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["reason"] is not None:
+            parts.setdefault((row["group_id"], row["reason"]), []).append(row)
+    for (name, reason), of_group in parts.items():
+        yield DroppedGroup(
+            id=name,
+            reason=reason,
+            trajectories=tuple(row["id"] for row in of_group),
+            rewards=tuple(row["reward"] for row in of_group),
+        )

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TypeVar
 
+from webgym_cli.config.judge import JudgeSettings, OrmSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import NONE
-from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.judging import execute_scoring
-from webgym_cli.records.events import CheckSummary, ScoreSummary
+from webgym_cli.records.events import CheckSummary, Event, JudgeSummary, ScoreSummary
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.check_scorer import CheckScorer, format_check_summary
+from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
+from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
-from webgym_cli.rewards.selection import ScoringPlan
+from webgym_cli.rewards.selection import Scorer, ScoringPlan
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
+from webgym_cli.store.index.query import refresh_index
 from webgym_cli.venvs.locate import resolve_device, role_python
+
+SummaryT = TypeVar("SummaryT", bound=Event)
+
+
+async def judge(context: StageContext, plan: ScoringPlan) -> JudgeSummary:
+    """Judge the planned trajectories and return the summary."""
+    return await execute_scoring(context, plan, _open_judge(context.settings.judge), format_judge_summary)
+
+
+@asynccontextmanager
+async def _open_judge(settings: JudgeSettings) -> AsyncIterator[JudgeScorer]:
+    async with open_scripted(settings) as reachable:
+        yield JudgeScorer(reachable)
+
+
+async def execute_scoring(
+    context: StageContext,
+    plan: ScoringPlan,
+    opened: AbstractAsyncContextManager[Scorer[SummaryT]],
+    format_summary: Callable[[SummaryT], str],
+) -> SummaryT:
+    """Score the planned trajectories and return the summary. `opened`: context manager of the scorer."""
+    skipped = sum(plan.skipped.values())
+    message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
+    context.announce(plan.to_json(), message, plan.damaged)
+    async with opened as scorer:
+        summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
+    context.record(summary, format_summary(summary))
+    refresh_index(context.run, context.sink)
+    return summary
 
 
 async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:

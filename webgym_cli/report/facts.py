@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypedDict, cast
 
 from webgym_cli.config.load import flat_values
@@ -10,7 +10,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.async_training import AsyncFacts, read_async_facts
-from webgym_cli.report.repetition import read_repetition, warn_repetition
+from webgym_cli.report.charts import format_percent
 from webgym_cli.report.success import (
     SERIES,
     FailureFacts,
@@ -122,7 +122,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
         "optimizer_steps": read_step_curves(run, (name for *_, name in STEP_CURVES)),
-        "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
+        "warnings": [*find_warnings(trainings, points), *warn_repetition(cast("Repetition", index.one(_NEWEST)))],
         "asynchronous": read_async_facts(run),
         "phases": list(read_records(run, PhaseEvent)),
         "settings": {
@@ -155,3 +155,56 @@ def _samples(run: RunDir) -> dict[str, int]:
     """Return the number of steps per iteration in the newest dataset, as recorded by `prepare`; empty without one."""
     counts = as_object(read_optional_object(run.dataset / "dropped.json").get("samples_by_iteration"))
     return {key: count for key, count in counts.items() if isinstance(count, int)}
+
+
+# Minimum number of steps for a warning; fewer are not informative.
+_FEWEST = 50
+_REPEATED = 0.5
+_SAME = 0.9
+
+# `Repetition` of the newest training iteration.
+_NEWEST = """
+WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE series = 'train'
+    AND iteration = (SELECT max(iteration) FROM trajectories WHERE series = 'train')
+), said AS (
+    SELECT newest.iteration, task_key, response_digest,
+        lag(response_digest) OVER (PARTITION BY trajectory ORDER BY step) AS before
+    FROM steps JOIN newest ON steps.trajectory = newest.id AND steps.iteration = newest.iteration
+    WHERE steps.split = 'train'
+)
+SELECT max(iteration) AS iteration, count(*) AS steps, count(DISTINCT task_key) AS tasks,
+    count(before) AS later, count(*) FILTER (WHERE response_digest = before) AS repeated,
+    (SELECT max(n) FROM (SELECT count(*) AS n FROM said GROUP BY response_digest)) AS commonest
+FROM said
+"""
+
+
+class Repetition(TypedDict):
+    """Repetition metrics of an iteration's responses."""
+
+    iteration: int | None
+    """None without any."""
+    steps: int
+    tasks: int
+    later: int
+    """Steps that are not the first of their episode."""
+    repeated: int
+    """Of these: the response is that of the step before."""
+    commonest: int | None
+    """Steps with the most frequent response."""
+
+
+def warn_repetition(facts: Repetition) -> Iterator[str]:
+    """Yield a warning for each sign that the policy's responses have collapsed."""
+    if facts["steps"] < _FEWEST:
+        return
+    if facts["later"] >= _FEWEST and (share := facts["repeated"] / facts["later"]) > _REPEATED:
+        yield (
+            f"In iteration {facts['iteration']} {format_percent(share)} of the responses repeat that of the step "
+            "before: the policy is stuck; rollout.max_repeated_actions ends such episodes."
+        )
+    if facts["tasks"] > 1 and facts["commonest"] and (share := facts["commonest"] / facts["steps"]) > _SAME:
+        yield (
+            f"In iteration {facts['iteration']} {format_percent(share)} of the responses, over {facts['tasks']} tasks, "
+            "are one and the same: the policy does not look at its page any more."
+        )

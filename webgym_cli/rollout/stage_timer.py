@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -10,9 +12,54 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from webgym_cli.agent.client.reply import ServerCounters
-from webgym_cli.rollout.latency import Histogram
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.util.text import replace_surrogates
+
+# Largest relative error of a quantile: durations are rounded to two digits.
+ERROR = 0.05
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Histogram of durations in bounded memory. The merge of two processes' equals that of all their durations."""
+
+    counts: Counter[float] = field(default_factory=Counter)
+    """Count by duration in seconds, rounded to two digits: 90 for each power of ten."""
+    total: float = 0.0
+    """Sum in seconds, exact."""
+    running: int = 0
+    """Durations that have begun and not ended."""
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.counts[float(f"{seconds:.2g}")] += 1
+        self.total += seconds
+
+    def merge(self, other: Histogram) -> None:
+        """Add the durations of another histogram."""
+        self.counts.update(other.counts)
+        self.total += other.total
+        self.running += other.running
+
+    def quantile(self, share: float) -> float | None:
+        """Return the quantile `share` (0 to 1) in seconds, that of rank ceil(share * count); None without durations."""
+        rank = max(1, math.ceil(share * self.counts.total()))
+        for seconds, count in sorted(self.counts.items()):
+            rank -= count
+            if rank <= 0:
+                return seconds
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the running durations (`now`), and count, p50, p95 and total, in seconds, of those that ended."""
+        return {
+            "now": self.running,
+            "count": self.counts.total(),
+            "p50": self.quantile(0.5),
+            "p95": self.quantile(0.95),
+            "total": round(self.total, 3),
+        }
+
 
 # Maximum number of running episodes listed (the oldest); the others are only counted.
 RUNNING = 100

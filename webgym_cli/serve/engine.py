@@ -11,7 +11,7 @@ from pathlib import Path
 
 from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
 from webgym_cli.serve.plan import ServerPlan
-from webgym_cli.serve.weights import is_hub_id, tied_embeddings
+from webgym_cli.serve.weights import HUB, tied_embeddings
 from webgym_cli.store.weights import find_non_finite, is_zero_adapter
 
 # The level of sleep after which the weights have to be loaded again.
@@ -130,7 +130,7 @@ class VllmEngine:
             raise ServerCallError(f"it has answered no request for {self._plan.stall_timeout:g} s")
 
     def _require_in_place(self, wanted: str) -> None:
-        new_from_hub = is_hub_id(wanted) and wanted != self._digest
+        new_from_hub = wanted.startswith(HUB) and wanted != self._digest
         if new_from_hub or not self._plan.dev_mode or self._digest not in self._fingerprints:
             raise ServerCallError("it needs a local folder, a server on loopback and a fingerprint")
 

@@ -13,12 +13,11 @@ from webgym_cli.jobs.gpu import GpuMemory, Nvml
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve import failure, ports
-from webgym_cli.serve.address import base_url, local_address
 from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import SLEEP_LEVEL, VllmEngine
 from webgym_cli.serve.liveness import Liveness
-from webgym_cli.serve.lora import AdapterError
-from webgym_cli.serve.plan import STOP_GRACE, ServerPlan
+from webgym_cli.serve.plan import STOP_GRACE, ServerPlan, base_url, local_address
+from webgym_cli.serve.vllm_arguments import AdapterError
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
 

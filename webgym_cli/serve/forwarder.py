@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
-from webgym_cli.serve.address import base_url
+from webgym_cli.serve.plan import base_url
 from webgym_cli.serve.ports import claim_port
 
 # The only routes that policy clients use.

@@ -20,9 +20,8 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE, split_gpus, usable_gpus
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
-from webgym_cli.serve.address import base_url
-from webgym_cli.serve.logprobs import FLAG, PROCESSED
-from webgym_cli.serve.lora import RUNTIME_UPDATING, lora_args, round_rank
+from webgym_cli.serve.vllm_arguments import FLAG, PROCESSED, RUNTIME_UPDATING, lora_args, round_rank
+from webgym_cli.util.local_server import format_address
 from webgym_cli.util.urls import is_loopback
 
 # Port value for any free port.
@@ -94,7 +93,7 @@ class ServerPlan:
 
     def env_for(self, model: str) -> dict[str, str]:
         """Return the additions to the environment for a model."""
-        return self.env | _offline(model)
+        return self.env | ({"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {})
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as one event."""
@@ -268,6 +267,11 @@ def _cuda_args(settings: Settings) -> list[str]:
     return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
 
 
-def _offline(model: str) -> dict[str, str]:
-    """Return the variable that keeps vLLM offline if the model is a local folder."""
-    return {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}
+def local_address(host: str) -> str:
+    """Return the address at which this machine reaches a server that listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def base_url(host: str, port: int) -> str:
+    """Return the OpenAI base URL of a server on this machine."""
+    return f"http://{format_address((local_address(host), port))}/v1"

@@ -15,6 +15,7 @@ from webgym_cli.store.weights import read_header
 from webgym_cli.util.proxies import describe_proxy
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+# Prefix of the digest of a hub model.
 HUB = "hub:"
 _NAME = "name a folder with config.json and weights, or webgym init-model tiny DIR makes a small one"
 # Number of files read concurrently.
@@ -129,11 +130,6 @@ class Digests:
             if key not in self._known:
                 self._known[key] = await asyncio.to_thread(digest, model)
             return self._known[key]
-
-
-def is_hub_id(name: str) -> bool:
-    """Whether a digest is of a hub model."""
-    return name.startswith(HUB)
 
 
 def tied_embeddings(model: str) -> bool:

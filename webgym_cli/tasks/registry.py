@@ -127,8 +127,8 @@ TASK_FORMATS: Registry[TaskFormat] = Registry(
     package="webgym_cli.tasks.registry",
     item_type=TaskFormat,
     builtin={
-        "webarena": "webgym_cli.environments.webarena.convert:WEBARENA",
-        "gsm8k": "webgym_cli.environments.tools.gsm8k:GSM8K",
+        "webarena": "webgym_cli.environments.webarena.tasks:WEBARENA",
+        "gsm8k": "webgym_cli.environments.tools.question_answer:GSM8K",
         "webvoyager": f"{_WEB}:WEBVOYAGER",
         "online-mind2web": f"{_WEB}:OM2W",
         "deepshop": f"{_WEB}:DEEPSHOP",

@@ -17,7 +17,7 @@ from webgym_cli.agent.prompt import render_system_prompt
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
-from webgym_cli.tools.calculator import calculator
+from webgym_cli.tools.builtin import calculator
 
 # Number of element ids that occur in the texts.
 NUMBERED = 100

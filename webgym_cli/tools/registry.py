@@ -16,9 +16,9 @@ TOOLS: Registry[Tool] = Registry(
     package="webgym_cli.tools",
     item_type=Tool,
     builtin={
-        "calculator": "webgym_cli.tools.calculator:calculator",
+        "calculator": "webgym_cli.tools.builtin:calculator",
         "python": "webgym_cli.tools.python:python",
-        "answer": "webgym_cli.tools.answer:answer",
+        "answer": "webgym_cli.tools.builtin:answer",
     },
 )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.plan import continue_interrupted, plan_fresh, resume_from
 from webgym_cli.train.training_plan import Placement, TrainerLaunch, TrainPlan
+from webgym_cli.util.json_values import digest_json
 from webgym_cli.venvs.locate import resolve_device
 
 LAUNCH_FILE = "launch.json"
@@ -56,7 +55,7 @@ def _plan_script(inputs: PlanInputs, *, file: Path, python: Path) -> TrainPlan:
             file=LAUNCH_FILE,
             placement=Placement(resolve_device(settings.venvs.device)),
         ),
-        config_digest=hashlib.sha256(json.dumps([str(file), learned], sort_keys=True).encode()).hexdigest(),
+        config_digest=digest_json([str(file), learned]),
     )
     interrupted = working_dir.find_interrupted(run, plan.training)
     continued = continue_interrupted(

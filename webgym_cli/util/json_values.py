@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,3 +39,8 @@ def list_leaves(value: Any) -> Iterator[Any]:
 def as_text(value: Any, **options: Any) -> str:
     """Return a text itself, any other value as JSON."""
     return value if isinstance(value, str) else encode_json(value, **options)
+
+
+def digest_json(value: Any) -> str:
+    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

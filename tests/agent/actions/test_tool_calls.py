@@ -15,7 +15,7 @@ from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Observation, Outcome, ParseErrorKind, PromptSpec, ToolResult, Trajectory
-from webgym_cli.tools.calculator import calculator
+from webgym_cli.tools.builtin import calculator
 from webgym_cli.tools.python import python
 
 SPEC = PromptSpec(tools=(calculator.schema,))

@@ -14,7 +14,7 @@ from webgym_cli.agent.prompts.orm_prompt import (
     cut_middle,
     split_cut,
 )
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, ToolResult
 

@@ -9,7 +9,7 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
 from webgym_cli.environments.browser.observe import ElementSnapshot, observe_script, parse_elements
-from webgym_cli.environments.fixture_sites.registry import HOSTS
+from webgym_cli.environments.fixture_hosts import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.sites.site_expert import ExpertRun
 from webgym_cli.errors import VenvError

@@ -2,8 +2,8 @@
 
 import re
 
-from webgym_cli.environments.fixture_sites.browse_tasks import PHRASES, browse_sets
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
+from webgym_cli.environments.fixture_sites.webarena_tasks import PHRASES, browse_sets
 from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.rewards.judge.scripted_tasks import new_tasks
 from webgym_cli.tasks.source import open_tasks

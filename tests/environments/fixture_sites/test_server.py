@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from tests.environments.fixture_sites.visiting import Visitor, request
-from webgym_cli.environments.fixture_sites.registry import HOSTS, SITE_HOSTS
+from webgym_cli.environments.fixture_hosts import HOSTS, SITE_HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError

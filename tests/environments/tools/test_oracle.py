@@ -11,9 +11,8 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.action import ActionName
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tools import tool
-from webgym_cli.tools.answer import answer
 from webgym_cli.tools.arithmetic import evaluate, format_number
-from webgym_cli.tools.calculator import calculator
+from webgym_cli.tools.builtin import answer, calculator
 
 GSM8K = {
     "id": "clips",

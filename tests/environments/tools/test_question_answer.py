@@ -3,7 +3,7 @@ import json
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.environments.tools.gsm8k import convert_gsm8k
+from webgym_cli.environments.tools.question_answer import convert_gsm8k
 from webgym_cli.errors import UsageError
 from webgym_cli.tasks.check import Checker, FileReport
 from webgym_cli.tasks.format import BadTaskError, read_task

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.environments.webarena.webarena_records import ADDRESSES, DUMMY, record
-from webgym_cli.environments.webarena.convert import convert_webarena
+from webgym_cli.environments.webarena.tasks import convert_webarena
 from webgym_cli.errors import UsageError
 
 

@@ -11,9 +11,13 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.webarena.environment import WebArenaPool
-from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser, PageScriptError
+from webgym_cli.environments.webarena.evaluation_browser import (
+    EvaluationBrowser,
+    LatestReview,
+    PageScriptError,
+    fetch_newest_review,
+)
 from webgym_cli.environments.webarena.locators import HelperName
-from webgym_cli.environments.webarena.reviews import LatestReview, fetch_newest_review
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite

@@ -1,6 +1,6 @@
 import pytest
 
-from webgym_cli.environments.webarena.url_match import url_matches
+from webgym_cli.environments.webarena.evaluation import url_matches
 from webgym_cli.records.webarena import UrlRule
 
 LAB = "http://lab.test:8023"

@@ -12,7 +12,7 @@ from tests.prepare.exported import exported
 from tests.records.builders import step, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.environments.webarena.convert import convert_webarena
+from webgym_cli.environments.webarena.tasks import convert_webarena
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop

@@ -16,9 +16,8 @@ from benchmarks.peers import VERIFIED
 from tests.environments.webarena.verified_addresses import addresses, all_sought
 from tests.environments.webarena.verified_answers import all_asked, answers, format_values
 from tests.environments.webarena.webarena_pages import FakePages, url
-from webgym_cli.environments.webarena.convert import convert_webarena
 from webgym_cli.environments.webarena.evaluation import grade
-from webgym_cli.environments.webarena.tasks import evaluation_of
+from webgym_cli.environments.webarena.tasks import convert_webarena, evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import JobError
 from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tests.prepare.rl_builders import CALL, episode, served, settings, store, talk, write_plan
 from tests.records.builders import CRASHED, UNSOLVED
-from webgym_cli.loop.batch_ledger import describe_batch
+from webgym_cli.loop.preparation import describe_batch
 from webgym_cli.prepare.rl.data import BATCH
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.batch import BatchGroup, DroppedGroup

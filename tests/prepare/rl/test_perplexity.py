@@ -6,7 +6,7 @@ import pytest
 
 from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.perplexity import compute_mean_logprob, compute_perplexity, find_window_violation
+from webgym_cli.prepare.rl.score import compute_mean_logprob, compute_perplexity, find_window_violation
 
 WEBRL = ReplaySettings()
 

@@ -4,7 +4,7 @@ from math import inf, log, nan
 
 import pytest
 
-from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, OrmError, compute_probability, find_first_tokens
+from webgym_cli.rewards.orm.client import NO, SPELLINGS, YES, OrmError, compute_probability, find_first_tokens
 
 WORDS = SPELLINGS[YES], SPELLINGS[NO]
 

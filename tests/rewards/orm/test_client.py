@@ -9,7 +9,7 @@ from tests.rewards.cases import answered
 from tests.rewards.orm_server import FRAME, MODEL, OrmServer
 from webgym_cli.agent.prompts.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, build_orm_prompt
 from webgym_cli.agent.tokens.orm_tokens import OrmError
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.rewards.orm import client
 from webgym_cli.rewards.orm.client import OrmClient, query_served_model

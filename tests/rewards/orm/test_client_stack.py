@@ -4,7 +4,7 @@ import pytest
 
 from tests.rewards.cases import answered
 from webgym_cli.agent.prompts.orm_prompt import OrmPrompt, build_orm_prompt
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.rewards.orm.client import OrmClient, query_served_model
 
 pytestmark = pytest.mark.stack

@@ -6,8 +6,8 @@ from tests.records.builders import CRASHED
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL, OrmServer
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.config.load import load
-from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.engine import ScoringEngine

@@ -10,8 +10,8 @@ from webgym_cli.agent.prompts.webrl_prompt import render_raw
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
+from webgym_cli.prepare.sft.execute import template_fit
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
-from webgym_cli.prepare.sft.template_fit import template_fit
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Observation, PromptSpec
 from webgym_cli.store.run import RunDir, create_or_open

@@ -6,8 +6,6 @@ beginning and the end of each part, and the generation prompt are never cut.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,9 +13,10 @@ from webgym_cli.agent.forms.reasoning import history_text
 from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompts.prompt_template import format_acted_element, format_elements, format_notices, quote_text
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, Step, Trajectory, is_webrl
+from webgym_cli.util.json_values import digest_json
 
 # Default system prompt, written for webgym; `orm.system_prompt` replaces it.
 SYSTEM = (
@@ -73,7 +72,7 @@ def build_initial_orm_prompt(instruction: str, observation: Observation) -> OrmP
 def compute_prompt_digest(settings: OrmSettings) -> str:
     """Return the SHA-256 of the inputs of a probability other than the trajectory: model, prompt and length limit."""
     content = [settings.model, settings.system_prompt or SYSTEM, settings.max_tokens, ANSWERS]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return digest_json(content)
 
 
 def split_cut(drop: int, page: int, actions: int) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from webgym_cli.agent.client.chat import ChatError
 from webgym_cli.agent.prompts.orm_prompt import OrmPrompt, cut_middle, format_gap, split_cut
 from webgym_cli.agent.tokens.tokens import ModelTokens
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.records.sample import Message
 from webgym_cli.util.json_values import as_object
 

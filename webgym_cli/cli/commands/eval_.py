@@ -161,14 +161,15 @@ def _collect_options(settings: Settings, chosen: Benchmark, subset: Path | None)
 
 def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:
     """Return the default folder: equal for an equal evaluation, another one for every other."""
-    from webgym_cli.loop.evaluation import describe_conditions, digest_conditions, draw_episodes
+    from webgym_cli.loop.evaluation import describe_conditions, draw_episodes
     from webgym_cli.store.run import RunDir
+    from webgym_cli.util.json_values import digest_json
 
     nowhere = RunDir(Path("evaluations"))
     conditions = describe_conditions(nowhere, settings, benchmark.source, draw_episodes(settings, benchmark))
     names = (Path(subject.partition("://")[2] or subject).name, Path(benchmark.source).stem)
     words = (re.sub(r"[^\w.-]+", "-", name).strip("-") for name in names)
-    return nowhere.root / "-".join([*words, digest_conditions(conditions)])
+    return nowhere.root / "-".join([*words, digest_json(conditions)[:8]])
 
 
 def _read_ids(file: Path) -> set[str]:

@@ -71,7 +71,7 @@ def judge(
     See also: webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.judging import judge as judge_run
+    from webgym_cli.loop.scoring import judge as judge_run
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
     from webgym_cli.rewards.selection import plan_scoring

@@ -7,14 +7,19 @@ import string
 from functools import cached_property
 from typing import Any
 
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
+from webgym_cli.environments.fixture_sites import mail_pages, shop_pages
 from webgym_cli.environments.fixture_sites.answers import (
     contains_answer,
     find_stray_numbers,
     is_same_text,
 )
 from webgym_cli.environments.fixture_sites.expressions import draw_names, evaluate, fill
-from webgym_cli.environments.fixture_sites.registry import find_site
 from webgym_cli.environments.fixture_sites.tasks import SiteTask
+from webgym_cli.environments.fixture_sites.web import SitePages
+
+# The sites by host name.
+SITES: dict[str, SitePages[Any]] = dict(zip(SITE_HOSTS, (shop_pages.PAGES, mail_pages.PAGES), strict=True))
 
 
 class SiteEpisode:
@@ -28,7 +33,7 @@ class SiteEpisode:
     @cached_property
     def _given(self) -> dict[str, Any]:
         """Names for expressions: those of the site, and the sampled values of the task."""
-        site, seed = find_site(self.task.host), self.seed
+        site, seed = SITES[self.task.host], self.seed
         rng = random.Random(f"{self.task.id}/{seed}")
         given = {**site.names, "rng": rng, "world": site.world(seed), "state": site.new_state(seed)}
         return given | draw_names(self.task.draw, given)
@@ -63,7 +68,7 @@ class SiteEpisode:
     def state(self, host: str) -> Any:
         """Return the state of one site, created on first use."""
         if host not in self._states:
-            state = self._states[host] = find_site(host).new_state(self.seed)
+            state = self._states[host] = SITES[host].new_state(self.seed)
             if host == self.task.host and self.task.prepare:
                 evaluate(self.task.prepare, {**self._given, "state": state})
         return self._states[host]

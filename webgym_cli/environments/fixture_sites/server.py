@@ -7,9 +7,9 @@ import secrets
 from aiohttp import web
 
 from webgym_cli.environments.episode_start import EpisodeStart
+from webgym_cli.environments.fixture_hosts import HOSTS, LAB_HOSTS
 from webgym_cli.environments.fixture_sites import lab
-from webgym_cli.environments.fixture_sites.episode import SiteEpisode
-from webgym_cli.environments.fixture_sites.registry import HOSTS, LAB_HOSTS, SITE_HOSTS, find_site
+from webgym_cli.environments.fixture_sites.episode import SITES, SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task
 from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse, message_page
 from webgym_cli.errors import UsageError
@@ -66,7 +66,7 @@ class SiteServer(LocalServer):
             return await lab.hang(request, self.closing)
         if host in LAB_HOSTS:
             return await lab.serve(host, request)
-        if host not in SITE_HOSTS:
+        if host not in SITES:
             return _respond(message_page("No such site", f"This server has no site {host!r}.", 404))
         if request.method not in ("GET", "HEAD", "POST"):
             return _respond(message_page("Not allowed", "Pages take GET and POST requests.", 405))
@@ -80,7 +80,7 @@ class SiteServer(LocalServer):
         return _respond(self._answer(episode, host, visit))
 
     def _answer(self, episode: SiteEpisode, host: str, visit: SiteRequest) -> SiteResponse:
-        return find_site(host).answer(episode.state(host), visit)
+        return SITES[host].answer(episode.state(host), visit)
 
 
 async def _read(request: web.Request) -> SiteRequest:

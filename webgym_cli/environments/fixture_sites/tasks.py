@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.util.registry import suggest_name

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.config.image import ImageSettings
+from webgym_cli.config.policy_config import ImageSettings
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.files import open_regular

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
+
+import httpx
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.failures import ScriptError
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab
-from webgym_cli.environments.sites.login import find_site
+from webgym_cli.environments.sites.login import find_account, find_site, read_password
 from webgym_cli.environments.webarena.locators import HelperName
-from webgym_cli.environments.webarena.reviews import fetch_newest_review
 from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.http_client import BoundedClient
 
 _ADDRESS = "() => document.location.href"
 # Maximum length of a page's HTML, and of a text that a script returns, in characters.
@@ -95,3 +98,43 @@ class EvaluationBrowser:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+_TOKEN = "/rest/default/V1/integration/admin/token"
+_REVIEWS = "/rest/default/V1/products/{sku}/reviews"
+
+
+@dataclass(frozen=True, slots=True)
+class LatestReview:
+    """A review for the evaluation."""
+
+    author: str
+    rating: str
+    """0-100."""
+
+
+async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | None:
+    """Return the newest review of a SKU, also one that is not yet approved; None without one.
+
+    Raises `BoundaryError` for an unexpected response, `UsageError` without the shop's admin account.
+    """
+    shop, limit = find_site(settings, WebArenaSite.SHOPPING).url, settings.browser.navigation_timeout
+    _, known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)
+    login = {"username": known.account, "password": read_password(WebArenaSite.SHOPPING_ADMIN, known)}
+    try:
+        async with BoundedClient(timeout=limit, trust_env=False) as client:
+            token = (await client.post(f"{shop}{_TOKEN}", json=login)).raise_for_status().json()
+            address = f"{shop}{_REVIEWS.format(sku=quote(sku, safe=''))}"
+            answer = await client.get(address, headers={"Authorization": f"Bearer {token}"})
+        return None if answer.status_code == httpx.codes.NOT_FOUND else _newest(answer.raise_for_status().json())
+    except (httpx.HTTPError, httpx.InvalidURL, LookupError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{shop}: the reviews of {sku}: {reason}") from error
+
+
+def _newest(reviews: Any) -> LatestReview | None:
+    if not reviews:
+        return None
+    newest = max(reviews, key=lambda review: int(review["id"]))
+    ratings = newest["ratings"]
+    return LatestReview(str(newest["nickname"]), str(ratings[0]["percent"]) if ratings else "")

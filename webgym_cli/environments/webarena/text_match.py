@@ -108,7 +108,7 @@ def contains_text(text: str, wanted: str) -> bool:
     content, words = normalise(text), set[str]()
 
     def contains(part: str) -> bool:
-        if not _is_word(part):
+        if not _TOKEN.fullmatch(part):
             return _has_part(content, part)
         # Only a number may be written otherwise; the words of a page of megabytes take seconds.
         if part not in content and not _NUMERAL.fullmatch(part):
@@ -155,10 +155,6 @@ async def _fuzzy(text: str, wanted: tuple[str, ...], asker: FuzzyContext) -> boo
     if matches_exactly(text, UNACHIEVABLE):
         return True
     return bool(asker.string_note.strip()) and await asker.ask("unachievable", asker.string_note, text)
-
-
-def _is_word(text: str) -> bool:
-    return _TOKEN.fullmatch(text) is not None
 
 
 def _words(text: str) -> set[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.json_values import digest_json
 
 
 class OrmDrop(StrEnum):
@@ -73,7 +72,7 @@ class OrmDataPlan:
             algorithm.cutoff_len,
             compute_prompt_digest(settings.orm),
         ]
-        return hashlib.sha256(json.dumps([self.iteration, shape, chosen]).encode()).hexdigest()
+        return digest_json([self.iteration, shape, chosen])
 
     def to_json(self) -> dict[str, object]:
         """Return the output of `--dry-run`."""

@@ -10,10 +10,14 @@ from typing import Any
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.rl.drop_reasons import ACTION_REASONS, TRAJECTORY_REASONS, MaskReason
-from webgym_cli.prepare.rl.logprob_cache import digest_action
-from webgym_cli.prepare.rl.perplexity import compute_perplexity, find_window_violation
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate
-from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
+from webgym_cli.prepare.rl.score import (
+    ScoredAction,
+    ScoringResult,
+    compute_perplexity,
+    digest_action,
+    find_window_violation,
+)
 from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.prepare.sft.sampling import shuffle_by_seed
 from webgym_cli.store.buffer import read

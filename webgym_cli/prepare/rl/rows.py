@@ -6,8 +6,6 @@ the stored digest of the server's.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +17,7 @@ from webgym_cli.config.rl_data import RlDataSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
+from webgym_cli.util.json_values import digest_json
 
 # vLLM's value for log(0), which JSON can't represent; a token with it can't have been sampled.
 LEAST_LOGPROB = -9999.0
@@ -130,7 +129,7 @@ def digest_observation(observation: Observation) -> str:
     elements = [(element.role, element.name, element.value) for element in observation.elements]
     results = [(result.name, result.text) for result in observation.results]
     content = [observation.url, pictures or elements, observation.html, observation.notices, results]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return digest_json(content)
 
 
 def oldest_version(trajectory: Trajectory, steps: Iterable[int]) -> int:

@@ -3,22 +3,90 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import math
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.client.prompt_logprobs import ClientFactory, PromptLogprobs
 from webgym_cli.agent.tokens.tokens import ModelTokens
+from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.logprob_cache import LogprobCache, digest_action
-from webgym_cli.prepare.rl.perplexity import compute_mean_logprob
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate, ReplayPlan
 from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import append_lines, read_valid_lines
+from webgym_cli.util.json_values import parse_object
+
+
+def digest_action(action: TokenizedAction) -> str:
+    """Return the SHA-256 of an action's tokens and the position where its response begins."""
+    return hashlib.sha256(f"{digest_tokens(action.prompt)} {digest_tokens(action.response)}".encode()).hexdigest()
+
+
+class LogprobCache:
+    """Log-probabilities under one policy, which scores no action twice. Those under other policies stay in the file."""
+
+    def __init__(self, path: Path, policy: str) -> None:
+        """Read the file; damaged lines are scored again. Raises `OSError` if the file can't be read."""
+        self._path = path
+        self._policy = policy
+        self._known: dict[bytes, array[float]] = {}
+        for value in read_valid_lines(path, parse_object):
+            with suppress(ValueError, KeyError, TypeError):  # a foreign line costs one request
+                if value["policy"] == policy:
+                    self._known[bytes.fromhex(value["action"])] = array("d", value["logprobs"])
+
+    def __len__(self) -> int:
+        """Return the number of known actions."""
+        return len(self._known)
+
+    def get(self, digest: str) -> array[float] | None:
+        """Return the natural log-probability of each token of an action, including its stop token; None if unknown."""
+        return self._known.get(bytes.fromhex(digest))
+
+    def add(self, digest: str, logprobs: Sequence[float]) -> array[float]:
+        """Store an action's log-probabilities durably and return them. Raises `StoreError` if writing fails."""
+        line = {"policy": self._policy, "action": digest, "logprobs": list(logprobs)}
+        # Written before use: a crash during an hour of scoring loses only the actions in progress.
+        append_lines(self._path, json.dumps(line, separators=(",", ":")))
+        return self._known.setdefault(bytes.fromhex(digest), array("d", logprobs))
+
+
+# Tolerance in nats for rounding errors at the edges of the window.
+ROUNDING = 1e-9
+# Maximum nats per token for which exp() does not overflow (e^709).
+LARGEST = 700.0
+
+
+def compute_mean_logprob(logprobs: Sequence[float]) -> float:
+    """Return the mean log-probability in nats per token: the log of the geometric mean of the probabilities."""
+    return math.fsum(logprobs) / len(logprobs)
+
+
+def compute_perplexity(mean: float) -> float:
+    """Return the perplexity, exp(-mean), for a mean log-probability."""
+    return math.exp(-mean)
+
+
+def find_window_violation(mean: float, replay: ReplaySettings) -> MaskReason | None:
+    """Return on which side of the window [lower, upper) an action is, or None if it is inside."""
+    # Compared as logarithms, because products of probabilities underflow for long actions.
+    low, high = replay.window
+    if -mean < math.log(low) - ROUNDING:
+        return MaskReason.BELOW_WINDOW
+    most = LARGEST if high is None else min(LARGEST, math.log(high))
+    return MaskReason.ABOVE_WINDOW if -mean >= most - ROUNDING else None
 
 
 @dataclass(frozen=True, slots=True)

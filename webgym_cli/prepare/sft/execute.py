@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from webgym_cli.agent.prompts.webrl_prompt import STOP, is_raw
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
@@ -14,7 +15,6 @@ from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
-from webgym_cli.prepare.sft.template_fit import template_fit
 from webgym_cli.prepare.sft.training_files import write_training_files
 from webgym_cli.records.dataset import (
     DATASET_INFO,
@@ -23,7 +23,7 @@ from webgym_cli.records.dataset import (
     Prepared,
 )
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.records.sample import Sample
+from webgym_cli.records.sample import Message, Sample
 from webgym_cli.store.checkpoints import new_name, policy_name, policy_path, version
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -135,3 +135,34 @@ def _report_over_long(converter: Converter, limit: int, sink: EventSink) -> dict
         )
         sink(make_event("over_cutoff_len", **counts, message=message))
     return counts
+
+
+# Text that LLaMA-Factory's template adds before a response, but that the model samples itself.
+OPENINGS = {"glm4": "\n"}
+
+
+def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], Sample]:
+    """Return a function that adapts a sample so that LLaMA-Factory renders it as it was sent.
+
+    Llama's chat templates put dates before the system message, which become part of the message, and strip texts.
+    """
+    opening = OPENINGS.get(settings.policy_config.template, "")
+
+    def fit(sample: Sample) -> Sample:
+        *prompt, reply = sample.messages
+        if is_raw(prompt):
+            # LLaMA-Factory's template `empty` adds nothing
+            raw = prompt[0].model_copy(update={"content": tokens.first + prompt[0].content})
+            ended = reply.model_copy(update={"content": reply.content + STOP})
+            return sample.model_copy(update={"messages": (raw, ended)})
+        if tokens.strips:
+            prompt = [message.model_copy(update={"content": message.content.strip()}) for message in prompt]
+        # not above: raw texts need no chat template, and base models have none
+        if block := tokens.date_block:
+            has_system = prompt[0].role == "system"
+            system = block + (prompt[0].content if has_system else "")
+            prompt = [Message(role="system", content=system), *prompt[has_system:]]
+        reply = reply.model_copy(update={"content": reply.content.removeprefix(opening)})
+        return sample.model_copy(update={"messages": (*prompt, reply)})
+
+    return fit

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.config.algorithm_config import AlgorithmSettings
-from webgym_cli.config.filters import FilterSettings
+from webgym_cli.config.algorithm_config import AlgorithmSettings, FilterSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.sampling import LOT
 from webgym_cli.records.trajectory import Step

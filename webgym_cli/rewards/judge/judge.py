@@ -6,8 +6,6 @@ Unreadable answers after all retries give `judge_failed`, which is neither a suc
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +26,7 @@ from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.json_values import digest_json
 
 
 class Judge:
@@ -145,4 +144,4 @@ def compute_settings_digest(settings: JudgeSettings) -> str:
     of_jobs = {name: job.model_dump(include=set(sampling), exclude_unset=True) for name, job in jobs.items()}
     if any(of_jobs.values()):
         content["jobs"] = of_jobs
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest_json(content)

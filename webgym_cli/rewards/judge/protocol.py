@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.rewards.judge.session import JudgeSession
+from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.registry import Registry
 
 
@@ -27,7 +26,7 @@ class JudgeProtocol:
     @property
     def digest(self) -> str:
         """SHA-256 of the prompts."""
-        return hashlib.sha256(json.dumps(self.prompts, sort_keys=True).encode()).hexdigest()
+        return digest_json(self.prompts)
 
 
 # Registered protocols.

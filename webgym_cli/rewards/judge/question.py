@@ -38,14 +38,10 @@ FORM = (
 REASON_CHARACTERS = 2000
 
 
-def _truncate_reason(reason: str) -> str:
-    return replace_surrogates(reason[:REASON_CHARACTERS])
-
-
 class JudgeReply(Record):
     """The judge's answer to one question."""
 
-    reason: Annotated[str, AfterValidator(_truncate_reason)]
+    reason: Annotated[str, AfterValidator(lambda reason: replace_surrogates(reason[:REASON_CHARACTERS]))]
     verdict: Annotated[Literal["yes", "no"], BeforeValidator(lambda verdict: str(verdict).strip().lower())]
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
-from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.failure import is_rolled_out

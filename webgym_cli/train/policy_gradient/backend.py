@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.algorithm_config import FilterSettings
 from webgym_cli.config.deepspeed import read_deepspeed_file
 from webgym_cli.config.estimators import ESTIMATORS
-from webgym_cli.config.filters import FilterSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
@@ -32,6 +31,7 @@ from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fre
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
+from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
 
@@ -220,7 +220,7 @@ def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
     """Return the SHA-256 of all settings that change the result of the training."""
     kept = {name: value for name, value in config.items() if name not in PLACES}
     kept["trainer"] = {name: value for name, value in config["trainer"].items() if name not in PLACES}
-    return hashlib.sha256(json.dumps([kept, deepspeed], sort_keys=True).encode()).hexdigest()
+    return digest_json([kept, deepspeed])
 
 
 def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:

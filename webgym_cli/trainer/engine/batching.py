@@ -98,3 +98,13 @@ def _blocks(lengths: Sequence[int], budget: int) -> list[list[int]]:
             longest = lengths[number]
         blocks[-1].append(number)
     return [sorted(block) for block in blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerm:
+    """A micro-batch's term of the mini-batch's loss."""
+
+    loss: torch.Tensor
+    """A scalar to call `backward` on."""
+    metrics: dict[str, torch.Tensor]
+    """Detached scalars by their name in the logs; sum them over the micro-batches and processes."""

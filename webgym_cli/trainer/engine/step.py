@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from webgym_cli.trainer.data import Batch
-from webgym_cli.trainer.engine.batching import MicroBatch, micro_batches
+from webgym_cli.trainer.engine.batching import LossTerm, MicroBatch, micro_batches
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import TrainEngine
-from webgym_cli.trainer.engine.loss_term import LossTerm
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.options import TrainerOptions, TrainingError
 

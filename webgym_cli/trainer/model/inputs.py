@@ -39,7 +39,7 @@ class Packed:
         return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
     def flash_arguments(self) -> dict[str, torch.Tensor | int]:
-        """Return the keyword arguments with which flash attention and `attention.py` separate the sequences."""
+        """Return the keyword arguments with which flash attention and `attend_in_blocks` separate the sequences."""
         starts, longest = self.cu_seqlens, int(self.cu_seqlens.diff().max())
         return dict(zip(FLASH_ARGUMENTS, (starts, starts, longest, longest), strict=True))
 

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import nn
 
-import webgym_cli.trainer.model.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
@@ -106,8 +105,8 @@ def attention_implementation(options: RlModelSettings, device: torch.device) -> 
     if wanted == "auto":
         wanted = "flash_attention_2" if device.type == "cuda" and is_flash_attn_2_available() else "sdpa"
     if wanted == "sdpa" and options.use_remove_padding:
-        attention.register()
-        return attention.BLOCKS
+        register_blocks()
+        return BLOCKS
     return wanted
 
 
@@ -222,3 +221,45 @@ def merge_adapter(weights: dict[str, torch.Tensor], options: RlModelSettings) ->
             change = second.float() @ first.float() * (options.lora_alpha / options.lora_rank)
             whole[target] = (whole[target].float() + change).to(whole[target].dtype)
     return whole
+
+
+# The attention implementation's name in transformers' registry.
+BLOCKS = "webgym_blocks"
+
+
+def register_blocks() -> None:
+    """Register with transformers, which builds no mask for an attention without a mask function."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(BLOCKS, attend_in_blocks)
+
+
+def attend_in_blocks(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    cu_seq_lens_q: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Return [1, L, H, D]: causal attention within each sequence of a packed row; otherwise as `sdpa`.
+
+    `query` [1, H, L, D], `key` and `value` the same with fewer heads perhaps; `cu_seq_lens_q` [S + 1] holds the
+    cumulative sequence lengths. Raises `TrainingError` for a sequence that is longer than a layer's window.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if cu_seq_lens_q is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0], None
+    lengths: list[int] = cu_seq_lens_q.diff().tolist()
+    if sliding_window is not None and max(lengths) > sliding_window:
+        raise TrainingError(
+            f"model.use_remove_padding: a layer sees {sliding_window} tokens, a sequence has {max(lengths)}: without "
+            "flash attention set it to false"
+        )
+    parts = zip(*(part.split(lengths, dim=2) for part in (query, key, value)), strict=True)
+    outputs = [sdpa_attention_forward(module, q, k, v, None, **options)[0] for q, k, v in parts]
+    return torch.cat(outputs, dim=1), None

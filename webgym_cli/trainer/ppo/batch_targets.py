@@ -13,8 +13,7 @@ from webgym_cli.trainer.data import Batch
 from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import AlgorithmConfig, TrainingError
 from webgym_cli.trainer.ppo.advantages import estimate, outcome
-from webgym_cli.trainer.ppo.importance import importance_weights, mismatch_by_staleness
-from webgym_cli.trainer.ppo.kl import kl_estimate, next_coefficient
+from webgym_cli.trainer.ppo.kl import importance_weights, kl_estimate, mismatch_by_staleness, next_coefficient
 
 FILE = "lessons.safetensors"
 # Advantages up to this absolute value count as 0: rounding errors of equal rewards.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from webgym_cli.config.rl import ActorSettings, Aggregation
-from webgym_cli.trainer.engine.loss_term import LossTerm
+from webgym_cli.trainer.engine.batching import LossTerm
 from webgym_cli.trainer.experience import require
 from webgym_cli.trainer.ppo.kl import LIMIT, kl_estimate
 
@@ -64,7 +64,7 @@ def policy_loss(
     """Return the loss: policy gradient - entropy_coeff · entropy + kl_loss_coef · KL. All tensors are [K].
 
     ratio = exp(log_probs - old_log_probs), the difference within ±20. `weights` correct for stale data
-    (`importance.py`). `loss_mode` says what a token's loss is:
+    (`importance_weights`). `loss_mode` says what a token's loss is:
 
     - vanilla: max(-A · ratio, -A · clip(ratio, 1 - low, 1 + high)) (PPO, arXiv 1707.06347), and for A < 0 at most
       -A · clip_ratio_c (dual clip, 1912.09729).

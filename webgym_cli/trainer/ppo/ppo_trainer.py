@@ -10,8 +10,7 @@ import torch
 import webgym_cli.trainer.ppo.batch_targets as batch_targets
 from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.trainer.data import Batch, read_batch
-from webgym_cli.trainer.engine.batching import MicroBatch, mini_batches
-from webgym_cli.trainer.engine.loss_term import LossTerm
+from webgym_cli.trainer.engine.batching import LossTerm, MicroBatch, mini_batches
 from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets
 from webgym_cli.trainer.ppo.objectives import BatchNormalizer, policy_loss, value_loss

@@ -5,17 +5,21 @@ The abstract methods at the end of `Trainer` are what a subclass adds.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
+import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 
 import webgym_cli.trainer.engine.checkpoint as checkpoint
+from webgym_cli.records.training_files import TRAINER_LOG
 from webgym_cli.trainer.data import Batch, TrainRow
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import TrainEngine
@@ -24,7 +28,8 @@ from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.model.model import model_folder
 from webgym_cli.trainer.options import TrainerOptions, TrainingError
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets, load_targets
-from webgym_cli.trainer.trainer_log import TrainerLog
+from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.training_log import trim_log
 
 
 class Trainer(ABC):
@@ -192,4 +197,45 @@ def digest(options: TrainerOptions, batch: Batch) -> str:
     values = options.model_dump(
         mode="json", exclude={"data": True, "plugins": True, "trainer": {"output_dir", "save_freq"}}
     )
-    return hashlib.sha256(json.dumps([values, batch.digest], sort_keys=True).encode()).hexdigest()
+    return digest_json([values, batch.digest])
+
+
+@dataclass(slots=True)
+class TrainerLog:
+    """`trainer_log.jsonl` in LLaMA-Factory's format, with metrics: of a training that goes on after `done` steps."""
+
+    folder: Path
+    total: int
+    epochs: int
+    done: int
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Remove lines that will be logged again."""
+        trim_log(self.folder / TRAINER_LOG, self.done)
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each metric over the steps that logged it, including those before an interruption."""
+        values_by_name: dict[str, list[float]] = {}
+        path = self.folder / TRAINER_LOG
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+            for name, value in json.loads(line).items():
+                if "/" in name:
+                    values_by_name.setdefault(name, []).append(value)
+        return {name: statistics.fmean(values) for name, values in values_by_name.items()}
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """Log a step, counted from 1, or after the last one the metrics of the whole training."""
+        passed = time.monotonic() - self.began
+        left = passed / max(1, step - self.done) * (self.total - step)
+        facts: dict[str, float | str] = {"current_steps": step, "total_steps": self.total}
+        facts |= {name: metrics[name] for name in ("loss", "lr") if name in metrics}
+        facts |= {
+            "epoch": round(step * self.epochs / self.total, 4),
+            "percentage": round(100 * step / self.total, 2),
+            "elapsed_time": str(timedelta(seconds=int(passed))),
+            "remaining_time": str(timedelta(seconds=int(left))),
+        }
+        facts |= {name: value for name, value in sorted(metrics.items()) if "/" in name and math.isfinite(value)}
+        with (self.folder / TRAINER_LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")

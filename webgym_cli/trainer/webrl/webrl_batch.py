@@ -7,7 +7,7 @@ import torch
 import webgym_cli.trainer.webrl.webrl_losses as webrl
 from webgym_cli.config.rl import WebRLSettings
 from webgym_cli.trainer.data import Batch, TrainRow
-from webgym_cli.trainer.engine.loss_term import LossTerm
+from webgym_cli.trainer.engine.batching import LossTerm
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets, batch_metrics, summary_stats
 from webgym_cli.trainer.webrl.webrl_states import require_transition
 

@@ -12,9 +12,8 @@ import torch
 import webgym_cli.trainer.webrl.webrl_batch as webrl_batch
 from webgym_cli.config.rl import WebRLSettings
 from webgym_cli.trainer.data import Batch, read_batch
-from webgym_cli.trainer.engine.batching import MicroBatch, mini_batches
+from webgym_cli.trainer.engine.batching import LossTerm, MicroBatch, mini_batches
 from webgym_cli.trainer.engine.distributed import DistributedContext
-from webgym_cli.trainer.engine.loss_term import LossTerm
 from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.options import TrainerOptions
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets
