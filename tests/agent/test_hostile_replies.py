@@ -6,7 +6,7 @@ from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.chat import UnreadableError, read_object
 from webgym_cli.agent.forms.reasoning import history_text, strip_reasoning
-from webgym_cli.agent.prompts.memory_sections import read_sections
+from webgym_cli.agent.prompts.memory_prompt import read_sections
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.rewards.judge.prompts import _describe_step
 from webgym_cli.rewards.judge.question import JudgeReply

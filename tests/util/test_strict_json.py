@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
 
 NAN, INFINITY = float("nan"), float("inf")
 

@@ -19,6 +19,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
 from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.optional import when
 
 # Replaces a screenshot beyond `max_images`.
 NO_IMAGE = "(This screenshot is left out.)\n"
@@ -77,7 +78,7 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
         shown = [seen.sha256 for seen in window.observation(index).pictures if index >= window.first_image]
         # The built-in templates have always had the note, even without a screenshot: stored digests depend on it.
         is_left_out = isinstance(spec.version, PromptVersion) or window.observation(index).pictures
-        picture = IMAGE * len(shown) or (NO_IMAGE if is_left_out else "")
+        picture = IMAGE * len(shown) or when(is_left_out, NO_IMAGE)
         images += shown
         head = template.head(window) if index == window.first else ""
         messages.append(Message(role="user", content=picture + head + template.turn(window, index)))

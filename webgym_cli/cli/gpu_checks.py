@@ -14,9 +14,10 @@ from typing import Any
 from webgym_cli.cli.gpu_round import run_round
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError, WebGymError
-from webgym_cli.jobs.process import last_lines
+from webgym_cli.jobs.process import last_line
 from webgym_cli.train import deepspeed_ops, disk
 from webgym_cli.train.registry import find_backend
+from webgym_cli.util.optional import when
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.doctor import DoctorCheck, check_kernels
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
@@ -68,9 +69,9 @@ def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[Doct
 def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
     """Run `gpu_report.py` in a role's interpreter and return its report. Raises `JobError` with the end of its log."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}")
-    command = [str(python), *(torchrun if processes > 1 else ()), SCRIPT]
+    command = [str(python), *when(processes > 1, torchrun), SCRIPT]
     # The script's folder must not hide the standard library's modules.
-    env = venv_environ(python) | {"PYTHONSAFEPATH": "1"} | ({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})
+    env = venv_environ(python) | {"PYTHONSAFEPATH": "1"} | when(device == "cpu", {"CUDA_VISIBLE_DEVICES": ""})
     with TemporaryFolder("doctor") as folder:
         log = folder / "log"
         try:
@@ -79,7 +80,7 @@ def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise JobError(str(error)) from error
         if done.returncode:
-            raise JobError((last_lines(log, 1) or ["it said nothing"])[0], returncode=done.returncode)
+            raise JobError(last_line(log, "it said nothing"), returncode=done.returncode)
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
 

@@ -15,7 +15,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import open_nvml
-from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.jobs.process import Job, last_line
 from webgym_cli.prepare.rl.files import open_batch, write_summary
 from webgym_cli.prepare.rl.rows import ServedTurn, build_rows
 from webgym_cli.records.sampling import Sampling
@@ -26,6 +26,7 @@ from webgym_cli.testing.tiny_model import build_tiny_model
 from webgym_cli.train.policy_gradient.backend import rl_command
 from webgym_cli.train.progress import TRAINER_LOG
 from webgym_cli.util.files import write_json
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import Device, role_python, trainer_environ
 
 ANSWERS = 8
@@ -153,13 +154,13 @@ async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[s
     }
     write_json(config, options)
     env = trainer_environ(python) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} if cpu else {}
+    env |= when(cpu, {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
     training = Job.run(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)
     try:
         code = await asyncio.wait_for(training, TRAINING_SECONDS)
     except TimeoutError as error:
         raise JobError(f"the training of {ANSWERS} answers took more than {TRAINING_SECONDS:.0f} s") from error
     if code != 0:
-        raise JobError(f"the training failed: {(last_lines(log, 1) or ['no message'])[0]}", returncode=code)
+        raise JobError(f"the training failed: {last_line(log, 'no message')}", returncode=code)
     line: dict[str, Any] = json.loads((folder / "out" / TRAINER_LOG).read_text(encoding="utf-8").splitlines()[-1])
     return line

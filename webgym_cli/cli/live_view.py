@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import escape_control, format_duration
 
 if TYPE_CHECKING:
@@ -78,15 +79,15 @@ def _head(snapshot: dict[str, Any], width: int) -> list[Any]:
 def _counts(snapshot: dict[str, Any], state: str) -> Text:
     """Return slots, queues, and the counts of episodes that are not done."""
     more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
-    ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
+    ranks = when(snapshot["ranks"] > 1, [(f"{snapshot['ranks']} ranks", "")])
     queues = [(f"{escape_control(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
     servers = snapshot["servers"].values()
     shut = sum(facts["open"] > 0 for facts in servers)
     return _line(
         *ranks,
-        (f"{snapshot['running']} of {snapshot['slots']} slots busy" if state in _GOING_ON else "", ""),
+        (when(state in _GOING_ON, f"{snapshot['running']} of {snapshot['slots']} slots busy"), ""),
         *queues,
-        (f"{shut} of {len(servers)} policy servers left alone" if shut else "", "yellow"),
+        (when(shut, f"{shut} of {len(servers)} policy servers left alone"), "yellow"),
         *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
     )
 

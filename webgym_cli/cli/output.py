@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.cli.streams import share_one_file, stderr_or_nothing
-from webgym_cli.util.json_values import as_text
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import as_text, encode_json
+from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.text import escape_control, replace_control
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Output:
             for position, row in enumerate(rows):
                 if self._has_table and not position:
                     self.text(f"# {escape_control(title)}")
-                self.text("\t".join("" if cell is None else escape_control(str(cell)) for cell in row))
+                self.text("\t".join(escape_control(str(known_or(cell, ""))) for cell in row))
             self._has_table = True
             return
         self._print_table(_console(sys.stdout), title, columns, rows)
@@ -98,7 +98,7 @@ class Output:
         for position, column in enumerate(columns):
             justify: Literal["left", "right"] = "right" if position else "left"
             table.add_column(column, justify=justify, overflow="fold", no_wrap=not position)
-        cells = [["" if cell is None else escape_control(str(cell)) for cell in row] for row in rows]
+        cells = [[escape_control(str(known_or(cell, ""))) for cell in row] for row in rows]
         for row in cells:
             table.add_row(*row)
         if Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width:
@@ -243,7 +243,7 @@ class ProgressBoard:
         if (board := self._board) is None:
             return bars
         shown = sum(task.visible for task in bars.tasks)
-        return Group(replace(board, below=shown), *([bars] if shown else []))
+        return Group(replace(board, below=shown), *when(shown, [bars]))
 
     def _move(self, event: Event, bars: Progress) -> None:
         name = str(event.get("bar", event["event"]))

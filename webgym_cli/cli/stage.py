@@ -28,9 +28,9 @@ from webgym_cli.store.run import (
     require_run,
     saved_settings,
 )
+from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.proxies import check_network_variables
 from webgym_cli.util.secrets import redact
-from webgym_cli.util.strict_json import encode_json
 
 if TYPE_CHECKING:
     from webgym_cli.loop.context import StageContext

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import statistics
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from webgym_cli.compare.runs import ComparedRun
 from webgym_cli.config.load import flat_values
-from webgym_cli.records.statistics import mean, mean_interval
+from webgym_cli.records.statistics import deviation, mean, mean_interval
 from webgym_cli.report.facts import describe_run, find_newest_test
 from webgym_cli.report.success import SuccessPoint, read_points
 from webgym_cli.report.training_metrics import STEP_CURVES
@@ -103,7 +102,7 @@ def _summarize(number: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seeds": [row["seed"] for row in group],
         "splits": sorted({row["split"] for row in group if row["split"]}),
         "mean": mean(rates),
-        "standard_deviation": round(statistics.stdev(rates), 4) if several else None,
+        "standard_deviation": deviation(rates),
         "interval": [round(end, 4) for end in mean_interval(rates)] if several else None,
         "settings": group[0]["settings"],
     }

@@ -22,6 +22,7 @@ from webgym_cli.store.index.paired import (
 )
 from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import when
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +114,5 @@ def _side_json(side: ComparedVersion, alone: int, cases: Sequence[PairedCase]) -
 
 def _pair_json(pair: Pair) -> dict[str, Any]:
     before, after = pair
-    seed = {} if before.seed is None else {"seed": before.seed}
+    seed = when(before.seed is not None, {"seed": before.seed})
     return {"task": before.task, **seed, "site": before.site, "first": before.id, "second": after.id}

@@ -12,6 +12,7 @@ from webgym_cli.report.charts import NONE, format_number, format_percent
 from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval, make_success_curve
 from webgym_cli.report.page import render_sections
 from webgym_cli.report.training_metrics import build_step_figures
+from webgym_cli.util.optional import known_or, when
 
 _ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
 _FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
@@ -105,7 +106,7 @@ def build_sections(comparison: Comparison) -> list[ReportSection]:
     notes = {
         "success": f"{warn_of_different_tasks(comparison)} {_NOTE}".strip(),
         "failures": "Differences are of the shares of all episodes.",
-        "settings": "" if tables["settings"].table.rows else "No settings differ.",
+        "settings": when(not tables["settings"].table.rows, "No settings differ."),
     }
     figures = {"success": tuple(filter(None, curves))}
     return [
@@ -132,7 +133,7 @@ def warn_of_different_tasks(comparison: Comparison) -> str:
 
 def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Figure:
     """Return a table as a figure."""
-    cells = (tuple("" if cell is None else str(cell) for cell in row) for row in rows)
+    cells = (tuple(str(known_or(cell, "")) for cell in row) for row in rows)
     return Figure(title, Table(tuple(columns), tuple(cells)))
 
 

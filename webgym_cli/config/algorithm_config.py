@@ -8,6 +8,7 @@ from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.groups import DifficultyBand
+from webgym_cli.util.optional import when
 
 
 class AlgorithmSettings(ConfigSection):
@@ -105,7 +106,7 @@ class AlgorithmSettings(ConfigSection):
     @property
     def held_out_ratio(self) -> float:
         """Fraction of the trajectories that are held out: none where no evaluation would read them."""
-        return self.val_split_ratio if self.do_eval else 0.0
+        return when(self.do_eval, self.val_split_ratio)
 
 
 class FilterSettings(ConfigSection):

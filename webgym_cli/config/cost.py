@@ -8,6 +8,7 @@ from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.usage import TokenUsage
+from webgym_cli.util.optional import known_or
 
 
 class TokenPrices(ConfigSection):
@@ -40,7 +41,7 @@ class CostSettings(ConfigSection):
         price = next((self.prices[name] for name in models if name in self.prices), None)
         if price is None:
             return None
-        cached = price.prompt if price.cached is None else price.cached
+        cached = known_or(price.cached, price.prompt)
         fresh = (tokens.prompt - tokens.cached) * price.prompt
         return round((fresh + tokens.cached * cached + tokens.completion * price.completion) / 1e6, 6)
 

@@ -29,7 +29,8 @@ def resolve_model_defaults(settings: Settings) -> Settings:
     thinking = _is_thinking(detected, template) if policy.thinking is None else policy.thinking
     if detected is not None:
         _refuse_contradictions(policy.base_model, template, detected, thinking=thinking)
-        template = detected.family.template_for(thinking=thinking) if template == AUTO else template
+        if template == AUTO:
+            template = detected.family.template_for(thinking=thinking)
     # A parser for a model that does not think would cut its answers.
     if parser == AUTO:
         parser = (detected.family.reasoning_parser if detected and thinking else "") or NONE

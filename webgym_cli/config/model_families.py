@@ -16,6 +16,7 @@ from typing import Any
 
 from webgym_cli.util.files import read_optional_object, user_folder
 from webgym_cli.util.json_values import as_object
+from webgym_cli.util.optional import when
 
 OPEN, CLOSE = "<think>", "</think>"
 # Placeholder of the user's message in a trial rendering of a chat template.
@@ -119,7 +120,7 @@ def chat_template_kwargs(model: str) -> dict[str, str]:
     folder = find_model_folder(model)
     family = None if folder else _find_by_name(model)
     dated = "date_string" in read_chat_template(folder) if folder else bool(family and family.template == "llama3")
-    return {"date_string": DATE} if dated else {}
+    return when(dated, {"date_string": DATE})
 
 
 def find_call_format(model: str) -> str:

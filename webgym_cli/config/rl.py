@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.rl_data import ReplaySettings, RlDataSettings
 from webgym_cli.config.section import ConfigSection
+from webgym_cli.util.optional import known_or
 
 # Estimators of the KL divergence from the reference policy.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
@@ -176,12 +177,12 @@ class ActorSettings(ConfigSection):
     @property
     def low(self) -> float:
         """Clipping range below 1."""
-        return self.clip_ratio if self.clip_ratio_low is None else self.clip_ratio_low
+        return known_or(self.clip_ratio_low, self.clip_ratio)
 
     @property
     def high(self) -> float:
         """Clipping range above 1."""
-        return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
+        return known_or(self.clip_ratio_high, self.clip_ratio)
 
     @model_validator(mode="after")
     def _loss_is_defined(self) -> ActorSettings:

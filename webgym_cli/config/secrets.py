@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.json_values import as_object, list_leaves
+from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import (
     add_address_keys,
     find_address_keys,
@@ -27,7 +28,7 @@ _ENTRY = re.compile(r"(^|_)(hub_token|api_key|secret|password)$", re.IGNORECASE)
 
 def refuse_keys(key: str, value: Any, source: str = "") -> None:
     """Raise `SettingsError` if a setting holds a key or a password. `source`: where its value came from."""
-    where = f"{source}: " if source else ""
+    where = when(source, f"{source}: ")
     if isinstance(value, Mapping):
         for entry, inner in value.items():
             refuse_keys(f"{key}.{entry}", inner, source)

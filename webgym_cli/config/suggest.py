@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from webgym_cli.config.foreign_names import answer_foreign
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import and_more, name_first
 
 UPGRADE = "pip install -U webgym"
@@ -41,7 +42,8 @@ def suggest(key: str, keys: Collection[str]) -> tuple[str, str]:
         return near, words
     # The section may be wrong while the name is right.
     nearest = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    nearest = nearest if len(nearest) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    if len(nearest) != 1:
+        nearest = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
     return (nearest[0], f"; did you mean {nearest[0]!r}?") if nearest else ("", "")
 
 
@@ -63,4 +65,4 @@ def name_runs_near(path: Path) -> str:
     names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
     if near := difflib.get_close_matches(str(path), names, n=1):
         return f"; did you mean {near[0]}?"
-    return f"; there are {name_first(names, _NAMED)}" if names else ""
+    return when(names, f"; there are {name_first(names, _NAMED)}")

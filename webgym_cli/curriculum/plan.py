@@ -25,6 +25,7 @@ from webgym_cli.store.buffer import read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks
+from webgym_cli.util.optional import when
 from webgym_cli.util.urls import site_of
 
 _NUMBERS = ("token_ids", "logprobs")
@@ -105,7 +106,7 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
         rounds=plan_requests(groups, how.requests_per_site, how.seeds_per_request, settings.seed),
         known={site: tuple(sorted(texts)) for site, texts in _collect_known(settings, groups, index).items()},
         critic=critic,
-        notes=(_UNFILTERED,) if unfiltered else (),
+        notes=when(unfiltered, (_UNFILTERED,)),
     )
 
 

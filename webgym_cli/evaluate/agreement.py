@@ -10,8 +10,9 @@ from typing import Any
 
 from webgym_cli.evaluate.labels import Label
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
-from webgym_cli.records.statistics import cohen_kappa, ratio, round_wilson
+from webgym_cli.records.statistics import cohen_kappa, known_interval, ratio
 from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.util.optional import when
 
 # Columns of the tables that the command prints, by their name in the result.
 TABLES = {
@@ -116,7 +117,7 @@ def _group(episodes: Iterable[LabelledEpisode], name: str) -> dict[str, list[Lab
     groups: defaultdict[str, list[LabelledEpisode]] = defaultdict(list)
     for one in episodes:
         groups[f"{name} {getattr(one, name)}"].append(one)
-    return dict(sorted(groups.items())) if len(groups) > 1 else {}
+    return when(len(groups) > 1, dict(sorted(groups.items())))
 
 
 def measure_source(episodes: Sequence[LabelledEpisode], source: str) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def measure_source(episodes: Sequence[LabelledEpisode], source: str) -> dict[str
 
 
 def _rate(name: str, interval: str, part: int, whole: int) -> dict[str, Any]:
-    return {name: ratio(part, whole), interval: round_wilson(part, whole) if whole else None}
+    return {name: ratio(part, whole), interval: known_interval(part, whole)}
 
 
 def find_threshold(episodes: Sequence[LabelledEpisode], source: str, wanted: float) -> Mapping[str, Any] | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, TypedDict
 
 from webgym_cli.config.cost import CostSettings, share_cost
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
-from webgym_cli.records.statistics import pass_at_k, round_wilson
+from webgym_cli.records.statistics import deviation, mean, pass_at_k, round_wilson
 
 # Version of the record's form.
 SCHEMA = 1
@@ -85,11 +85,11 @@ def _compute_rate(results: Sequence[EpisodeResult]) -> SuccessRate:
     repeats = sorted({one.episode.repeat for one in results})
     by_repeat = [_mean_success([one for one in results if one.episode.repeat == number]) for number in repeats]
     return {
-        "rate": round(fmean(tasks), 4) if tasks else None,
+        "rate": mean(tasks),
         "interval": round_wilson(sum(tasks), len(tasks)),
         "by_repeat": [round(rate, 4) for rate in by_repeat],
-        "mean": round(fmean(by_repeat), 4) if by_repeat else None,
-        "standard_deviation": round(stdev(by_repeat), 4) if len(by_repeat) > 1 else None,
+        "mean": mean(by_repeat),
+        "standard_deviation": deviation(by_repeat),
     }
 
 
@@ -156,7 +156,7 @@ def _sum_spent(
     rolled = [one for one in results if one.end in VALID]
     return {
         "steps": spent.steps,
-        "mean_steps": round(fmean(one.steps for one in rolled), 3) if rolled else None,
+        "mean_steps": mean((one.steps for one in rolled), 3),
         **{name: round(getattr(spent, name), 3) for name in seconds},
         "judge_calls": spent.judge_calls,
         "policy_tokens": spent.policy_tokens.model_dump(),

@@ -106,7 +106,8 @@ def convert_messages(
     turns: list[tuple[str, str]] = []
     for message in messages:
         role, text = _convert_message(message, images, call_format, load_image)
-        role = "user" if role == "system" and any(before != "system" for before, _ in turns) else role
+        if role == "system" and any(before != "system" for before, _ in turns):
+            role = "user"
         if turns and turns[-1][0] == role:
             text = "\n\n".join(filter(None, (turns.pop()[1], text)))
         turns.append((role, text))

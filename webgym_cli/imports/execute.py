@@ -38,6 +38,7 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
 
 # Number of hex digits of an episode's digest in its id.
@@ -211,7 +212,7 @@ class Importer:
 
     def _progress_event(self, source: str, done: int) -> dict[str, Any]:
         report = self.report
-        skipped = f"  {sum(report.skipped.values())} skipped" if report.skipped else ""
+        skipped = when(report.skipped, f"  {sum(report.skipped.values())} skipped")
         return {
             "event": "imported",
             "source": source,

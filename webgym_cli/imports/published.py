@@ -20,6 +20,7 @@ from webgym_cli.imports.json_files import find_lines, read_json_lines, read_obje
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
 from webgym_cli.util.json_values import as_list, as_object
+from webgym_cli.util.optional import when
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
@@ -128,7 +129,7 @@ def _convert_fara(source: Path) -> ChatRecord:
         "id": to_text(task.get("task_id")) or source.name,
         "start_url": to_text(task.get("init_url")),
         "answer": to_text(answer.get("final_answer")) or None,
-        "failure": "the agent was stopped (is_aborted)" if answer.get("is_aborted") else "",
+        "failure": when(answer.get("is_aborted"), "the agent was stopped (is_aborted)"),
         "model": "fara",
     }
     return ChatRecord(value)

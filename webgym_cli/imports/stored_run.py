@@ -18,6 +18,7 @@ from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.optional import when
 
 _SELECTED = "SELECT {place} AS place, split, iteration FROM trajectories WHERE {where} ORDER BY {order}"
 _ORDER = "iteration, split, file, start"
@@ -27,7 +28,7 @@ _STORED = "SELECT task_key, seed, policy, started_at, seconds, steps FROM stored
 def find(path: Path) -> list[Path]:
     """Return the run of webgym that a path is."""
     run = RunDir(path)
-    return [path] if run.exists and any(run.list_iterations(split) for split in Split) else []
+    return when(run.exists and any(run.list_iterations(split) for split in Split), [path])
 
 
 def find_newest_iteration(source: Path, where: str = "true") -> int | None:

@@ -11,6 +11,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.imports.plan import ImportPlan
 from webgym_cli.imports.source import SkippedEpisode, SkipReason
 from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import and_more, format_count
 
 # Maximum number of examples per skip reason in the summary.
@@ -71,7 +72,7 @@ def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
         )
     if not summary["imported"] and not skipped.get(SkipReason.KNOWN):
         why, texts = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
-        hint = "name the folder of the pictures by --images DIR" if why == SkipReason.SCREENSHOT_MISSING else ""
+        hint = when(why == SkipReason.SCREENSHOT_MISSING, "name the folder of the pictures by --images DIR")
         raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {texts[0]}", hint=hint)
 
 
@@ -87,5 +88,5 @@ def format_import(summary: Mapping[str, Any]) -> str:
     parts = [words for count, words in counts if count]
     left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
     done = "would import" if summary["dry_run"] else "imported"
-    counted = f": {', '.join(parts)}" if parts else ""
-    return f"{done} {summary['imported']}{counted}" + (f"; skipped: {left}" if left else "")
+    counted = when(parts, f": {', '.join(parts)}")
+    return f"{done} {summary['imported']}{counted}" + when(left, f"; skipped: {left}")

@@ -38,6 +38,7 @@ from webgym_cli.records.trajectory import Outcome, PromptSpec, Score, is_webrl
 from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json, read_jsonl
 from webgym_cli.util.json_values import as_object
+from webgym_cli.util.optional import known_or, when
 
 FRAMED = (
     "its screenshots have a green frame around the element that was chosen: a policy trained on them looks for the "
@@ -57,7 +58,7 @@ def find_actions(path: Path) -> list[Path]:
 def find_traces(path: Path) -> list[Path]:
     """Return WebRL's trace files at or under a path, preferably those labelled by its reward model."""
     if path.is_file():
-        return [path] if path.suffix == ".jsonl" else []
+        return when(path.suffix == ".jsonl", [path])
     # Labelled traces replace unlabelled ones of the same task.
     traces = {(file.parent.parent, file.name): file for file in path.rglob("traces/*.jsonl")}
     return sorted((traces | {(f.parent.parent, f.name): f for f in path.rglob("fixed_traces/*.jsonl")}).values())
@@ -149,7 +150,7 @@ class _RecordedEpisode:
         """Return the reward model's label of the trace, else the score of the environment's evaluator."""
         # The label of the reward model is newer than the score of the rollout.
         labelled = next((line["score"] for line in lines if "fixed_response" in line and "score" in line), None)
-        value = to_number(facts if labelled is None else labelled, -1.0)
+        value = to_number(known_or(labelled, facts), -1.0)
         if value < 0:
             raise Unfinished("its actions were never scored")
         if labelled is None:

@@ -86,7 +86,8 @@ def read_iteration(source: Path) -> int | None:
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episodes of a file. Raises `PickleRefused`."""
     value = read_pickle(source, RECORDS)
-    value = value if isinstance(value, dict) else {"trajectories": value}
+    if not isinstance(value, dict):
+        value = {"trajectories": value}
     trajectories = value.get("trajectories")
     if not isinstance(trajectories, list):
         raise PickleRefused(f"{source}: holds no 'trajectories', as WebGym's files do")

@@ -35,6 +35,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, PromptVersion, Score
 from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json
+from webgym_cli.util.optional import when
 
 _TASK = "Task Instruction: "
 _USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
@@ -46,7 +47,7 @@ _MAX_CHARACTERS = 15872
 def find(path: Path) -> list[Path]:
     """Return the data files at or under a path, by name."""
     if path.is_file():
-        return [path] if path.suffix in (".json", ".pt") else []
+        return when(path.suffix in (".json", ".pt"), [path])
     return [*sorted(path.glob("web_policy_sft*.json")), *sorted(path.glob("*.pt"))]
 
 

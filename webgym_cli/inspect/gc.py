@@ -23,6 +23,7 @@ from webgym_cli.store.index.fragments import ByteRange
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import is_within
+from webgym_cli.util.optional import when
 
 # Seconds for which unreferenced files are kept: images are stored before the line that references them.
 GRACE = 3600.0
@@ -96,7 +97,7 @@ def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterat
     named = References()
     damage = _read_names(run, named, sink)
     if damage and not even_with_damage:
-        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        more = when(len(damage) > _SHOWN, f" and {len(damage) - _SHOWN} more")
         raise StoreError(
             f"damaged lines may name images that would be removed: {', '.join(damage[:_SHOWN])}{more}",
             hint=f"webgym inspect-buffer {run.root} --verify names them; --even-with-damage removes what no other "

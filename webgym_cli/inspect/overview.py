@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from webgym_cli.records.statistics import ratio, round_wilson
+from webgym_cli.records.statistics import known_interval, ratio
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
@@ -101,7 +101,7 @@ def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
         "scored": scored,
         "successes": successes,
         "success_rate": ratio(successes, scored),
-        "interval": round_wilson(successes, scored) if scored else None,
+        "interval": known_interval(successes, scored),
         "mean_steps": round(mean, 2) if (mean := group.get("mean_steps")) is not None else None,
         "failures": dict(sorted((group["failures"] or {}).items())),
         "success_by_iteration": {

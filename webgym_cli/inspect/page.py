@@ -16,6 +16,7 @@ from webgym_cli.records.action import NORMALISED, Action
 from webgym_cli.records.trajectory import Element, Screenshot, Step, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.html_page import render_page
+from webgym_cli.util.optional import when
 
 
 def render_episode_page(
@@ -35,7 +36,7 @@ def render_episode_page(
         "episode.html",
         "label" if label else command,
         style="episode.css",
-        script="keys.js" if label or links else "",
+        script=when(label or links, "keys.js"),
         label=label,
         links=links,
         told=view,

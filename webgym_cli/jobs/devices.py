@@ -67,7 +67,8 @@ def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:
     With several MIG instances CUDA uses the first. Raises `UsageError` as `list_visible`, and for a GPU number that
     is out of range.
     """
-    count = present() if count is None else count
+    if count is None:
+        count = present()
     names = list_visible(environ)
     if names is None:
         return count or None

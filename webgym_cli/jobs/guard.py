@@ -62,7 +62,8 @@ def children_by_parent() -> dict[int, list[int]]:
 
 def descendants(root: int, children: dict[int, list[int]] | None = None) -> list[int]:
     """Return the living descendants of a process without zombies, parents before children."""
-    children = children_by_parent() if children is None else children
+    if children is None:
+        children = children_by_parent()
     family, queue = [], [root]
     while queue:
         below = children.get(queue.pop(0), [])
@@ -142,7 +143,11 @@ def run(lifeline: int, grace: float, command: list[str]) -> int:
     """Run a command as its guard; return its exit status."""
     os.set_inheritable(lifeline, False)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    code = watch(command, lifeline, grace)
+    return shell_status(watch(command, lifeline, grace))
+
+
+def shell_status(code: int) -> int:
+    """Return an exit status as a shell does: 128 + n after signal n."""
     return 128 - code if code < 0 else code
 
 

@@ -83,7 +83,7 @@ class Job:
         code = self._process.poll()
         if code is not None:
             self._release()
-            return 128 - code if code < 0 else code  # the guard was killed, or had no handlers yet
+            return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
         self._note_family()
         return None
 
@@ -129,6 +129,11 @@ class Job:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
+
+
+def last_line(log: Path, default: str = "") -> str:
+    """Return the last non-empty line of a log, or the default."""
+    return next(iter(last_lines(log, 1)), default)
 
 
 def last_lines(log: Path, count: int = 5, limit: int = 65536) -> list[str]:

@@ -19,6 +19,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.util.optional import known_or
 
 
 @dataclass(slots=True)
@@ -198,7 +199,7 @@ class Admission:
 
 def _age(group: EpisodeGroup) -> int:
     """Return the oldest policy version of a group, 0 if it has none."""
-    return 0 if group.oldest is None else group.oldest
+    return known_or(group.oldest, 0)
 
 
 def _trajectories(groups: tuple[EpisodeGroup, ...]) -> frozenset[str]:

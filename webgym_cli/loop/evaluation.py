@@ -41,6 +41,7 @@ from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import index_tasks, open_tasks
 from webgym_cli.util.files import read_json, write_atomic, write_json, write_lines
+from webgym_cli.util.optional import when
 from webgym_cli.util.proxies import find_proxy
 from webgym_cli.util.text import format_count
 from webgym_cli.venvs.inspect import installed_packages
@@ -180,7 +181,7 @@ def _describe_access(settings: Settings) -> dict[str, Any]:
     """Return how the browser reaches the sites: the same policy scored 20 points more through a stealth service."""
     if urls := settings.browser.cdp_urls:
         return {"access": "cdp", "via": sorted({urlsplit(url).hostname or "" for url in urls})}
-    zone = {} if time.tzname[0] == "UTC" else {"time_zone": time.tzname[0]}  # a local browser's: pages show dates in it
+    zone = when(time.tzname[0] != "UTC", {"time_zone": time.tzname[0]})  # a local browser's: pages show dates in it
     if proxy := find_proxy("https://example.com"):
         return {"access": "proxy", "via": [urlsplit(proxy.url).hostname or ""], **zone}
     return {"access": "local", "via": [], **zone}
@@ -189,21 +190,23 @@ def _describe_access(settings: Settings) -> dict[str, Any]:
 def _describe_sites(settings: Settings, names: Collection[str]) -> dict[str, Any]:
     """Return the isolation of the sites: what an episode left there changes the next one."""
     changed = {name: _dump_changed(site, "isolation") for name, site in settings.sites.items() if name in names}
-    return {"sites": changed} if any(changed.values()) else {}
+    return when(any(changed.values()), {"sites": changed})
 
 
 def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
     acting, model = settings.rollout.policy, settings.policy_config.base_model
     served = settings.serve.served_model_name
+    weights: dict[str, Any] = {"weights": None, "dtype": None}
+    if acting == VLLM:
+        weights = {"weights": digest(check_model(model)), "dtype": settings.serve.dtype}
+        weights |= _dump_changed(settings.serve, "max_model_len", "extra_args")
     return {
         "name": name_policy(run, settings, acting),
         "model": {VLLM: model, ORACLE: ORACLE}.get(acting, served),
-        "weights": digest(check_model(model)) if acting == VLLM else None,
-        "dtype": settings.serve.dtype if acting == VLLM else None,
-        **(_dump_changed(settings.serve, "max_model_len", "extra_args") if acting == VLLM else {}),
+        **weights,
         **_dump_changed(settings.rollout, "agent"),
         # that of its sampling; without the other setting it is the tasks', too
-        **({} if settings.tasks.test_seed is None else {"seed": settings.seed}),
+        **when(settings.tasks.test_seed is not None, {"seed": settings.seed}),
     }
 
 

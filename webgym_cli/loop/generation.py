@@ -30,7 +30,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tasks.expand import TaskTemplates
 from webgym_cli.train.policy_gradient.critic_scoring import CriticState, outcome_critic, success_probabilities
 from webgym_cli.util.files import write_atomic
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
 
 
 def require_generator(settings: Settings) -> None:

@@ -19,6 +19,7 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.registry import find_backend
+from webgym_cli.util.optional import known_or, when
 
 
 class Phase(StrEnum):
@@ -60,7 +61,7 @@ class LoopPlan:
     @property
     def trainings(self) -> int:
         """Number of remaining trainings of this loop."""
-        return 0 if self.phase is Phase.ROLLOUT else self.rounds
+        return when(self.phase is not Phase.ROLLOUT, self.rounds)
 
     def is_evaluation_due(self, run: RunDir) -> bool:
         """Whether the evaluation of the current policy version is planned and not done."""
@@ -105,7 +106,7 @@ def plan_loop(
     Raises `UsageError` if the tasks or the policy of the first rollouts can't be used, and if `until` or `min_success`
     is given without evaluations.
     """
-    every = settings.loop.eval_every if eval_every is None else eval_every
+    every = known_or(eval_every, settings.loop.eval_every)
     start, wanted = version(run), iterations or settings.loop.iterations
     if (until is not None or min_success is not None) and (not every or phase is Phase.UPDATE):
         raise UsageError(

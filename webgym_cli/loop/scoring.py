@@ -22,6 +22,7 @@ from webgym_cli.rewards.selection import Scorer, ScoringPlan
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
 from webgym_cli.store.index.query import refresh_index
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 SummaryT = TypeVar("SummaryT", bound=Event)
@@ -70,7 +71,7 @@ async def check(context: StageContext, plan: ScoringPlan) -> CheckSummary:
 async def _open_scorer(context: StageContext, *, needed: bool) -> AsyncIterator[OrmScorer]:
     async with reachable_orm(context, needed=needed) as settings:
         own = needed and not context.settings.orm.base_url
-        yield OrmScorer(settings, context.settings.serve.startup_timeout if own else 0.0)
+        yield OrmScorer(settings, when(own, context.settings.serve.startup_timeout))
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from webgym_cli.records.trajectory import Outcome, PromptSpec, Trajectory
 from webgym_cli.rollout.checking import check_trajectory
 from webgym_cli.store.run import now
 from webgym_cli.tools.workers import Workers
+from webgym_cli.util.optional import when
 
 # Pages that are open at once.
 _CONCURRENCY = 4
@@ -62,4 +63,4 @@ async def _try_task(settings: Settings, pool: EnvironmentPool, task: Task, numbe
         await environment.close()
     if checked.outcome.failure:
         return f"{checked.outcome.failure}: {checked.outcome.failure_detail}"
-    return f"the check {task.check} gives a success before any work" if checked.outcome.success else ""
+    return when(checked.outcome.success, f"the check {task.check} gives a success before any work")

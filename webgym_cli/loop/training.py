@@ -16,6 +16,7 @@ from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.plan import note_other_processes
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.optional import known_or
 
 if TYPE_CHECKING:
     from webgym_cli.loop.context import StageContext
@@ -31,7 +32,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
     inputs = PlanInputs(
         run=run,
         settings=settings,
-        environ=os.environ if environ is None else environ,
+        environ=known_or(environ, os.environ),
         read_data=functools.partial(data.read, run, settings),
         folder=data.folder(run),
         train_config=data.plan_config(run, settings),
@@ -51,6 +52,7 @@ async def train(context: StageContext, plan: TrainPlan | None = None) -> None:
     current_data(context.run, context.settings).renew_config(context.run, context.settings, context.sink)
     reached = await context.tracker.make_way()
     await context.release_gpus()
-    plan = plan if reached else report_offline(plan)
+    if not reached:
+        plan = report_offline(plan)
     await execute_training(plan, context.run, context.settings, context.logs, context.sink)
     context.note_trainings()

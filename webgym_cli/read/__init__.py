@@ -19,7 +19,8 @@ from webgym_cli.store import training_logs
 from webgym_cli.store.index.query import format_duckdb_error, open_index
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, open_run
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
+from webgym_cli.util.optional import map_known
 
 # A folder, as on the command line.
 PathLike = str | Path
@@ -94,4 +95,4 @@ def _to_column(values: list[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except pa.ArrowException:
-        return pa.array([None if value is None else encode_json(value) for value in values])
+        return pa.array([map_known(encode_json, value) for value in values])

@@ -19,6 +19,7 @@ from webgym_cli.records.recording import RecordedAction, RecordedTarget
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element
 from webgym_cli.tasks.files import UPLOADS
+from webgym_cli.util.optional import when
 
 # Keys that edit the text of a field: what they lead to is recorded, not they.
 _EDITS = ("Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "a", "c", "v", "x", "z")
@@ -114,7 +115,7 @@ class LiveTask:
             files = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder else []
             self.actions.pop()  # the upload clicks itself
             self.choices = {"name": "upload_file", "options": files, "coordinate": action.coordinate}
-            self.message = "" if files else f"the task has no files (its field {UPLOADS})"
+            self.message = when(not files, f"the task has no files (its field {UPLOADS})")
 
     async def _press(self, action: Action, seen: Sequence[Element]) -> None:
         """Execute keys. What they change in a field is recorded as one text."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from webgym_cli.records.base import Record, StoredRecord
 from webgym_cli.records.sampling import Sampling
+from webgym_cli.util.optional import when
 
 # Names of the datasets in `dataset_info.json`.
 TRAIN, VALIDATION = "webgym_training", "webgym_validation"
@@ -116,5 +117,5 @@ class RlData(StoredRecord):
 
     def summarize(self) -> str:
         """Return the numbers of trajectories, rows and tokens in words."""
-        replayed = "" if self.replayed_rows is None else f" ({self.replayed_rows} of them replayed)"
+        replayed = when(self.replayed_rows is not None, f" ({self.replayed_rows} of them replayed)")
         return f"{self.trained} trajectories in {self.rows} rows{replayed}, {self.trained_tokens} trained tokens"

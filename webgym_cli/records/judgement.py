@@ -16,6 +16,7 @@ from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 from webgym_cli.records.usage import TokenUsage
+from webgym_cli.util.optional import known_or
 
 JudgementSource = Literal["judge", "orm", "check"]
 # Sources whose score decides, whatever a judge says; the first one precedes.
@@ -169,7 +170,7 @@ def with_verdict(trajectory: Trajectory, judgement: Judgement | None) -> Traject
     changes: dict[str, Any] = {}
     if judgement.success is not None:
         reward = float(judgement.success)
-        value = reward if judgement.probability is None else judgement.probability
+        value = known_or(judgement.probability, reward)
         score = Score(source=judgement.source, value=value, detail=judgement.models.get("verdict", ""))
         changes = {"reward": reward, "scores": (*before.scores, score), "failure": None, "failure_detail": ""}
     else:

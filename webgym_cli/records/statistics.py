@@ -34,6 +34,11 @@ def round_wilson(successes: float, trials: int) -> list[float]:
     return [round(bound, 4) for bound in wilson(successes, trials)]
 
 
+def known_interval(successes: float, trials: int) -> list[float] | None:
+    """Return the rounded Wilson score interval; None without trials."""
+    return round_wilson(successes, trials) if trials else None
+
+
 def ratio(part: float, whole: float, digits: int = 4) -> float | None:
     """Return a rounded quotient; None if the whole is zero."""
     return round(part / whole, digits) if whole else None
@@ -43,6 +48,11 @@ def mean(values: Iterable[float], digits: int = 4) -> float | None:
     """Return a rounded mean; None without values."""
     listed = list(values)
     return ratio(math.fsum(listed), len(listed), digits)
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Return the rounded standard deviation of a sample; None for fewer than two values."""
+    return round(stdev(values), 4) if len(values) > 1 else None
 
 
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float, float]:

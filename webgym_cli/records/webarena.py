@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from webgym_cli.records.base import Record
+from webgym_cli.util.optional import known_or, when
 
 # Separators of alternative texts, and of texts that are all required.
 OR, AND = "|OR|", "|AND|"
@@ -114,7 +115,7 @@ class Evaluation(Record):
     @field_validator("program_html", "string_note", "reference_answer_raw_annotation", "url_note", mode="before")
     @classmethod
     def _null_is_missing(cls, value: Any, info: Any) -> Any:
-        return cls.model_fields[info.field_name].default if value is None else value
+        return known_or(value, cls.model_fields[info.field_name].default)
 
     @field_validator("reference_answers", mode="before")
     @classmethod
@@ -146,7 +147,7 @@ class Evaluation(Record):
     @property
     def targets(self) -> tuple[HtmlTarget, ...]:
         """The targets of `program_html`, which other types of evaluation leave aside."""
-        return self.program_html if EvalType.PROGRAM_HTML in self.eval_types else ()
+        return when(EvalType.PROGRAM_HTML in self.eval_types, self.program_html)
 
     @property
     def is_dummy(self) -> bool:

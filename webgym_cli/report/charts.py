@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import truncate
 
 WIDTH, HEIGHT = 360, 230
@@ -192,7 +193,7 @@ def _draw_series(line: ChartSeries, scale: _Scale) -> str:
     radius = 3.5 if len(places) <= _APART else 1.5
     parts.append(f'<polyline class="line" points="{_points(places)}"/>')
     for mark, (x, y) in zip(line.marks, places, strict=True):
-        tip = f"<title>{_text(mark.tip)}</title>" if mark.tip else ""
+        tip = when(mark.tip, f"<title>{_text(mark.tip)}</title>")
         parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{tip}</circle>')
     return "".join(parts)
 

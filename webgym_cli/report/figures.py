@@ -16,6 +16,7 @@ from webgym_cli.report.charts import (
     format_number,
     format_percent,
 )
+from webgym_cli.util.optional import when
 
 # Label of the iteration axis.
 VERSION = "policy version"
@@ -107,7 +108,7 @@ def make_bars(
         (name, *(show(parts[kind]) if kind in parts else NONE for kind in kinds), show(sum(parts.values())))
         for name, parts in rows
     )
-    note = f"The newest {BARS} of {len(rows)}; the table has all." if len(rows) > BARS else ""
+    note = when(len(rows) > BARS, f"The newest {BARS} of {len(rows)}; the table has all.")
     svg = draw_bar_chart(title, rows[-BARS:], kinds, show)
     return Figure(title, Table(("", *kinds, "all"), rows_text), note, svg, tuple(kinds))
 

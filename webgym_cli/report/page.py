@@ -13,7 +13,7 @@ from webgym_cli.report.figures import Figure, ReportSection, Table, format_inter
 from webgym_cli.report.success import SuccessPoint
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.text import format_count, format_duration, truncate
 
 # Maximum characters of a setting's value.

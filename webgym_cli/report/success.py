@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict, cast
 
 from webgym_cli.records.series import DEMONSTRATIONS
-from webgym_cli.records.statistics import ratio, round_wilson
+from webgym_cli.records.statistics import known_interval, ratio
 from webgym_cli.store.index.query import Index
 
 # The run's own series in display order; those of other servers follow.
@@ -110,7 +110,7 @@ def read_points(index: Index) -> list[SuccessPoint]:
     for row in index.rows(_POINTS):
         scored, successes = row["scored"], row["successes"]
         row["success_rate"] = ratio(successes, scored)
-        row["interval"] = round_wilson(successes, scored) if scored else None
+        row["interval"] = known_interval(successes, scored)
         points.append(cast("SuccessPoint", row))
     return points
 

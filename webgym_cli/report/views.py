@@ -23,6 +23,7 @@ from webgym_cli.report.figures import (
 from webgym_cli.report.success import SERIES
 from webgym_cli.report.timing import Cost, GpuTime, StageCost
 from webgym_cli.report.training_metrics import build_step_figures, build_training_section
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count, format_duration
 
 
@@ -120,7 +121,7 @@ def _verdicts(facts: ReportFacts) -> ReportSection:
         for row in facts["verdicts"]
     )
     columns = ("", "judged", "votes agree", "unanimous", "as the environment")
-    figures = (Figure("Verdicts", Table(columns, rows)),) if rows else ()
+    figures = when(rows, (Figure("Verdicts", Table(columns, rows)),))
     note = (
         "Of each episode the newest judgement. Agreement is the smallest share of votes that went with a decision, as "
         "a mean; where the environment has an opinion too, how often it is the same."

@@ -24,6 +24,7 @@ from webgym_cli.rewards.selection import (
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import when
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class ScoringEngine(Generic[SummaryT_co]):
         """Return the event of one trajectory."""
         counts = self.counts
         rate = f"{counts.successes / counts.verdicts:.0%} success" if counts.verdicts else f"no {self.scorer.noun} yet"
-        failed = f"  {self.scorer.failure} {counts.failed}" if counts.failed else ""
+        failed = when(counts.failed, f"  {self.scorer.failure} {counts.failed}")
         facts = {"failure_detail": result.problem or None, "environment": pending.environment, **result.facts}
         return make_event(
             self.scorer.event,

@@ -16,6 +16,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, refuse_unknown, scan_stored
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import map_known, when
 
 SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
 
@@ -266,7 +267,7 @@ def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[
 
 def iter_selected(run: RunDir, query: ScoringQuery, corrupt: list[str]) -> Iterator[tuple[Trajectory, list[Judgement]]]:
     """Yield the matching trajectories as stored, each with its judgements, oldest first."""
-    wanted = None if query.ids is None else frozenset(query.ids)
+    wanted = map_known(frozenset, query.ids)
     for split in Split if query.split is None else (query.split,):
         for iteration in run.list_iterations(split):
             if query.iteration not in (None, iteration):
@@ -294,6 +295,6 @@ def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
     if missing := [name for name in query.ids or () if name not in ids]:
         raise refuse_unknown(run, missing)
     if not ids and query.ids is None:
-        of = "" if query.iteration is None else f" of iteration {query.iteration}"
-        split = f"{query.split} " if query.split else ""
+        of = when(query.iteration is not None, f" of iteration {query.iteration}")
+        split = when(query.split, f"{query.split} ")
         raise MissingStageError(f"{run.root}: no {split}trajectories{of} to judge", hint=f"webgym rollout {run.root}")

@@ -14,6 +14,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.draw import SEEDS, DrawnTask, SeedStream, TaskSampler
 from webgym_cli.tasks.pass_rate import PassRateSampler, assign_pools
 from webgym_cli.tasks.source import TaskSet
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
 
 
@@ -157,7 +158,7 @@ class EpisodeSampler:
             split=self.split,
             iteration=self.iteration,
             task=task,
-            seed=drawn.seed + (SEEDS if self.split is Split.TEST else 0),
+            seed=drawn.seed + when(self.split is Split.TEST, SEEDS),
             max_steps=max_steps(self.settings, task, self.split),
             position=drawn.position,
             repeat=repeat,

@@ -130,7 +130,8 @@ class RolloutEngine:
 
     def _start_loops(self, count: int) -> None:
         if self._group is not None:
-            count = count if self.queue else min(count, max(1, len(self.plan.owed)))
+            if not self.queue:
+                count = min(count, max(1, len(self.plan.owed)))
             self._loops |= {self._group.create_task(self._work_through_queue()) for _ in range(count)}
 
     async def _work_through_queue(self) -> None:

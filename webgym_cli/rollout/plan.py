@@ -23,6 +23,7 @@ from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
 from webgym_cli.util.urls import site_of
 
@@ -226,7 +227,7 @@ def _read_earlier(
             note = f"{tasks.source}: its tasks changed after iteration {number} was planned; it has {len(tasks)} now"
             if split is Split.TEST:
                 note += ": evaluations before and after it are not of the same episodes"
-            return earlier, () if earlier else (note,)
+            return earlier, when(not earlier, (note,))
         earlier += planned
         if planned and not continues:
             break
@@ -270,7 +271,7 @@ def _without_stored(
     owed = [episode for episode in tried if not blocked or site_of(episode.task.start_url) not in blocked]
     given_up, notes = len(open_) - len(tried), plan.notes
     if given_up:
-        split = " --split test" if plan.split is Split.TEST else ""
+        split = when(plan.split is Split.TEST, " --split test")
         command = f"webgym rollout {run.root}{split} --again given-up"
         notes = (*notes, f"{format_count(given_up, 'episode')} given up; `{command}` tries them again")
     return replace(

@@ -16,6 +16,7 @@ from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import when
 
 
 def summarize(
@@ -48,7 +49,7 @@ def summarize(
     if not collected and not monitor.skip_reasons:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
         last = next((trajectory.outcome for trajectory in reversed(all_stored)), Outcome())
-        cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
+        cause = when(last.failure_detail, f"; the last one: {last.failure_detail}")
         hint = advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, overload
 
 from webgym_cli.scoring.user_function import UserFunction
+from webgym_cli.util.optional import known_or
 
 # Arguments that every episode offers in addition to its record's fields: text of the last message; messages in
 # OpenAI's format; the task's id; the question. LIVING are objects, not data: the tools' context; the judge model.
@@ -59,7 +60,7 @@ def reward(
     """
 
     def decorate(given: Callable[..., Any]) -> Reward:
-        return Reward.of(given, given.__name__ if name is None else name)
+        return Reward.of(given, known_or(name, given.__name__))
 
     return decorate if decorated is None else decorate(decorated)
 

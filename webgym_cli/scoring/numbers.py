@@ -139,7 +139,8 @@ def parse_answer(text: str, *, named: bool = True) -> Answer:
     text = _strip_markup(text)
     if len(text) > _MAX_CHARACTERS or _TABLE.search(text):
         return Answer(" ".join(text.split()).casefold(), "", None, NO_UNIT)
-    text = inner[1] if (inner := _WRAPPED.fullmatch(text)) else text
+    if inner := _WRAPPED.fullmatch(text):
+        text = inner[1]
     if spelled := _SPELLED_NUMBER.match(text):
         number = _SPELLED.get(spelled[2].lower().replace(" ", "-"), spelled[2])
         text = f"{'-' * bool(spelled[1])}{number}{text[spelled.end() :]}"

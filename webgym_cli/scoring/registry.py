@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import Reward
+from webgym_cli.util.optional import when
 from webgym_cli.util.registry import Registry
 
 # Reward functions by name: built-in ones and those of plugins.
@@ -40,7 +41,7 @@ def reward_fields(task: Task) -> dict[str, object]:
 
     A record's `golden_answers` is also its `answer`.
     """
-    known: dict[str, object] = {} if task.reference_answer is None else {"answer": task.reference_answer}
+    known: dict[str, object] = when(task.reference_answer is not None, {"answer": task.reference_answer})
     if "golden_answers" in task.extra:
         known = {"answer": task.extra["golden_answers"]}
     named = {name: value for name in ("site", "role", "check") if (value := getattr(task, name))}

@@ -128,8 +128,7 @@ class ServerClient:
             return {}
         loads: dict[str, EngineLoad] = {}
         for name, labels, value in _SAMPLE.findall(answer.text):
-            engine = _ENGINE.search(labels)
-            load = loads.setdefault(engine[1] if engine else "", EngineLoad())
+            load = loads.setdefault(next(iter(_ENGINE.findall(labels)), ""), EngineLoad())
             if name.startswith("num_requests"):
                 load.requests += float(value)
             else:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import last_lines
+from webgym_cli.jobs import process
 
 LINES = 400
 # Maximum characters of a progress message.
@@ -30,20 +30,19 @@ def plain(line: str) -> str:
 
 def last_line(log: Path) -> str:
     """Return the last line, truncated for a progress bar."""
-    lines = last_lines(log, 1)
-    return plain(lines[-1])[:LAST_LINE_LENGTH] if lines else ""
+    return plain(process.last_line(log))[:LAST_LINE_LENGTH]
 
 
 def reason(log: Path) -> str:
     """Return the last line with an argparse error or an exception that is not an echo, else the last line."""
-    lines = [plain(line) for line in last_lines(log, LINES)]
+    lines = [plain(line) for line in process.last_lines(log, LINES)]
     for position in range(len(lines) - 1, -1, -1):
         line = lines[position]
         if USAGE.match(line) or (EXCEPTION.match(line) and not any(echo in line for echo in ECHOES)):
             # pydantic puts the cause on the line after
-            after = lines[position + 1] if position + 1 < len(lines) else ""
+            after = "".join(lines[position + 1 : position + 2])
             return f"{line}: {after}" if "validation error" in line else line
-    return lines[-1] if lines else "it wrote nothing"
+    return next(reversed(lines), "it wrote nothing")
 
 
 def server_hangs_error(seconds: float, log: Path) -> JobError:

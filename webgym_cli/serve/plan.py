@@ -22,6 +22,7 @@ from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
 from webgym_cli.serve.vllm_arguments import FLAG, PROCESSED, RUNTIME_UPDATING, lora_args, round_rank
 from webgym_cli.util.local_server import format_address
+from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.urls import is_loopback
 
 # Port value for any free port.
@@ -80,20 +81,20 @@ class ServerPlan:
     @property
     def base_url(self) -> str:
         """OpenAI-compatible base URL for clients on this machine; empty if the port is not fixed yet."""
-        return base_url(self.host, self.port) if self.port != ANY_PORT else ""
+        return when(self.port != ANY_PORT, base_url(self.host, self.port))
 
     def argv(
         self, model: str | None = None, port: int | None = None, adapters: Mapping[str, str] = MappingProxyType({})
     ) -> list[str]:
         """Return the command line. `model`, `port`: defaults are the plan's; `adapters`: folders by name."""
-        named = ["--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items())] if adapters else []
-        where = ["--model", model or self.model, "--port", str(self.port if port is None else port)]
+        named = when(adapters, ["--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items())])
+        where = ["--model", model or self.model, "--port", str(known_or(port, self.port))]
         server = [cpu_server.__file__] if self.device == "cpu" else ["-m", cpu_server.MODULE]
         return [self.python, *server, *where, *self.args, *named, *self.extra_args]
 
     def env_for(self, model: str) -> dict[str, str]:
         """Return the additions to the environment for a model."""
-        return self.env | ({"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {})
+        return self.env | when(Path(model).is_dir(), {"HF_HUB_OFFLINE": "1"})
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as one event."""
@@ -139,7 +140,7 @@ def plan_servers(
     action = _choose_sleep(settings, device) if phases else "keep"
     # Named adapters need servers that keep running, on loopback: the endpoint lets any client load adapters.
     by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)
-    served = round_rank(lora_rank) if by_name else 0
+    served = when(by_name, round_rank(lora_rank))
     plan = ServerPlan(
         python=str(python),
         model=model,
@@ -151,19 +152,19 @@ def plan_servers(
             *_common_args(settings),
             *_template_args(model, settings),
             *(_cpu_args if device == "cpu" else _cuda_args)(settings),
-            *(("--enable-sleep-mode",) if action == "sleep" else ()),
-            *(lora_args(served) if served else ()),
+            *when(action == "sleep", ("--enable-sleep-mode",)),
+            *when(served, lora_args(served)),
         ),
         extra_args=serve.extra_args,
-        env=_common_env(settings) | (_cpu_env(settings, len(split)) if device == "cpu" else {}),
+        env=_common_env(settings) | when(device == "cpu", _cpu_env(settings, len(split))),
         dev_mode=is_loopback(serve.host),
         startup_timeout=serve.startup_timeout,
         stall_timeout=serve.stall_timeout,
         sleep=SleepPolicy(action),
         lora_rank=served,
     )
-    own = [({VARIABLE: ",".join(share)} if share else {}) | (RUNTIME_UPDATING if served else {}) for share in split]
-    ports = [serve.port + number if serve.port != ANY_PORT else ANY_PORT for number in range(len(split))]
+    own = [when(share, {VARIABLE: ",".join(share)}) | when(served, RUNTIME_UPDATING) for share in split]
+    ports = [when(serve.port != ANY_PORT, serve.port + number) for number in range(len(split))]
     return [
         replace(plan, port=port, env=plan.env | env, replica=number)
         for number, (port, env) in enumerate(zip(ports, own, strict=True))
@@ -205,8 +206,8 @@ def _common_args(settings: Settings) -> list[str]:
         *("--tensor-parallel-size", str(serve.tensor_parallel_size)),
         *("--data-parallel-size", str(serve.data_parallel_size)),
         *("--limit-mm-per-prompt", _images(settings)),
-        *(("--trust-remote-code",) if settings.policy_config.trust_remote_code else ()),
-        *(("--reasoning-parser", serve.reasoning_parser) if serve.reasoning_parser not in (AUTO, NONE) else ()),
+        *when(settings.policy_config.trust_remote_code, ("--trust-remote-code",)),
+        *when(serve.reasoning_parser not in (AUTO, NONE), ("--reasoning-parser", serve.reasoning_parser)),
         *("--seed", str(settings.seed)),
         # log-probabilities of the sampling distribution: after temperature, top-k, top-p and min-p
         *(FLAG, PROCESSED),
@@ -220,7 +221,7 @@ def _template_args(model: str, settings: Settings) -> tuple[str, ...]:
     if settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED:
         return ("--chat-template", RAW_TEMPLATE)
     arguments = chat_template_kwargs(model)
-    return ("--default-chat-template-kwargs", json.dumps(arguments)) if arguments else ()
+    return when(arguments, ("--default-chat-template-kwargs", json.dumps(arguments)))
 
 
 def _images(settings: Settings) -> str:
@@ -245,7 +246,7 @@ def _cpu_args(settings: Settings) -> list[str]:
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
         # the backend's own variable takes whole GiB only
         *("--kv-cache-memory-bytes", str(round(serve.cpu_kvcache_gb * 2**30))),
-        *(("--distributed-executor-backend", "uni") if serve.workers == 1 else ()),
+        *when(serve.workers == 1, ("--distributed-executor-backend", "uni")),
     ]
 
 
@@ -253,7 +254,7 @@ def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
     """Return the variables of the CPU backend. Half of a server's share of the cores is left to the browsers."""
     workers, cpus = settings.serve.workers, (os.cpu_count() or 1) // servers
     # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
-    return ({cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}) | {
+    return when(workers == 1, {cpu_server.ONE_PROCESS: "0"}) | {
         # binding threads to cores fails in containers that don't have all of them
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(max(1, cpus // 2 // workers)),

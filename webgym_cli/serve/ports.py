@@ -8,6 +8,7 @@ import socket
 import time
 
 from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.util.optional import when
 
 # Timeout of a connection in seconds.
 _CONNECT_SECONDS = 1.0
@@ -23,7 +24,7 @@ async def claim_port(host: str, wanted: int, last: int = 0) -> int:
     clients know no other address, so it is waited for. Raises `UsageError` if `wanted` is in use, `SettingsError` if
     the host can't be bound.
     """
-    deadline = time.monotonic() + (_RECLAIM_SECONDS if last and wanted in (0, last) else 0.0)
+    deadline = time.monotonic() + when(last and wanted in (0, last), _RECLAIM_SECONDS)
     while True:
         try:
             return _bind(host, wanted or last)

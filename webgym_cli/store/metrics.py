@@ -12,8 +12,7 @@ from webgym_cli.records.events import Event
 from webgym_cli.records.stored_events import StoredEvent
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import append_lines, read_valid_lines
-from webgym_cli.util.json_values import parse_object
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json, parse_object
 
 EventT = TypeVar("EventT", bound=StoredEvent)
 

@@ -26,14 +26,16 @@ _ABSOLUTE_IMAGE = re.compile(rb'"images": \[("/[^"]*")')
 
 def find_prepared(run: RunDir) -> Prepared | None:
     """Return the record of the existing dataset, of whatever iteration, or None. Raises `UsageError` if damaged."""
-    file = run.dataset / PREPARED
-    return read_record(file, Prepared, f"webgym prepare {run.root}") if file.is_file() else None
+    return _find(run, run.dataset / PREPARED, Prepared)
 
 
 def find_batch(run: RunDir) -> RlData | None:
     """Return the record of the existing batch, of whatever iteration, or None. Raises `UsageError` if damaged."""
-    file = run.rl_data / SUMMARY
-    return read_record(file, RlData, f"webgym prepare {run.root}") if file.is_file() else None
+    return _find(run, run.rl_data / SUMMARY, RlData)
+
+
+def _find(run: RunDir, file: Path, kind: type[R]) -> R | None:
+    return read_record(file, kind, f"webgym prepare {run.root}") if file.is_file() else None
 
 
 def read_prepared(run: RunDir) -> Prepared:

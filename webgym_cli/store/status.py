@@ -17,7 +17,8 @@ from webgym_cli.records.base import StoredRecord
 from webgym_cli.records.groups import Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, require_regular, write_atomic
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
+from webgym_cli.util.optional import when
 
 # Seconds without an update after which a writer counts as silent.
 SILENT_AFTER = 15.0
@@ -73,7 +74,7 @@ class RankStatus(StoredRecord):
 
     def describe(self) -> dict[str, Any]:
         """Return the snapshot with the state as derived now, and the process."""
-        ended = {} if self.may_go_on() else {"running": 0, "episodes": []}
+        ended = when(not self.may_go_on(), {"running": 0, "episodes": []})
         process = self.model_dump(mode="json", include={"host", "pid", "updated_at"})
         return {"state": self.seen().value, **process, **self.snapshot, **ended}
 

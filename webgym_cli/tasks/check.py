@@ -17,6 +17,7 @@ from webgym_cli.tasks.records import iter_records
 from webgym_cli.tasks.registry import BadLine, BadTaskError
 from webgym_cli.tasks.rubric import rubric_shape
 from webgym_cli.tasks.source import fingerprint, site_hash
+from webgym_cli.util.optional import known_or
 from webgym_cli.util.urls import site_of
 
 
@@ -87,7 +88,7 @@ class Checker:
         report.bands[str(task.band)] += 1
         report.environments[task.environment] += 1
         given = value.get("rubric")
-        report.rubrics[rubric_shape(value.get("evaluator_reference") if given is None else given)] += 1
+        report.rubrics[rubric_shape(known_or(given, value.get("evaluator_reference")))] += 1
         if site := task.site or site_of(task.start_url):
             report.sites.add(site_hash(site))
         return task

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from webgym_cli.util.json_values import as_list
+from webgym_cli.util.optional import known_or, when
 
 # Names of the shapes, as returned by `rubric_shape`.
 SHAPES = ("none", "text", "texts", "facts", "groups", "mixed")
@@ -55,10 +56,8 @@ def _take(item: Any, place: int, where: str, facts: list[str]) -> None:
     if isinstance(item, dict) and item.get("facts") is not None:
         _take_group(item, place, where, facts)
         return
-    text = item.get("description") if isinstance(item, dict) else item
-    if not isinstance(text, str):
-        raise BadRubricError(f"{where}: neither a text, nor a fact with a description, nor a group with facts")
-    if text := text.strip():
+    problem = f"{where}: neither a text, nor a fact with a description, nor a group with facts"
+    if text := _read_text(item, problem):
         facts.append(text)
 
 
@@ -68,10 +67,15 @@ def _take_group(group: dict[str, Any], place: int, where: str, facts: list[str])
     if not isinstance(given, list):
         raise BadRubricError(f"{where}.facts: not a list of texts")
     description = str(group.get("description") or "").strip()
-    head = f"[Group {place + 1 if name is None else name}{': ' if description else ''}{description}]"
+    head = f"[Group {known_or(name, place + 1)}{when(description, ': ')}{description}]"
     for number, fact in enumerate(given):
-        text = fact.get("description") if isinstance(fact, dict) else fact
-        if not isinstance(text, str):
-            raise BadRubricError(f"{where}.facts.{number}: not a text")
-        if text := text.strip():
+        if text := _read_text(fact, f"{where}.facts.{number}: not a text"):
             facts.append(f"{head} {text}")
+
+
+def _read_text(item: Any, problem: str) -> str:
+    """Return a fact's text. Raises `BadRubricError`."""
+    text = item.get("description") if isinstance(item, dict) else item
+    if not isinstance(text, str):
+        raise BadRubricError(problem)
+    return text.strip()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from webgym_cli.util.optional import when
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodeContext:
@@ -36,4 +38,4 @@ def find_context_parameter(function: Callable[..., Any]) -> str:
         hint = typing.get_type_hints(function).get("context")
     except (NameError, TypeError):
         hint = parameter.annotation
-    return "context" if hint in (None, EpisodeContext) else ""
+    return when(hint in (None, EpisodeContext), "context")

@@ -15,6 +15,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tools.context import find_context_parameter
 from webgym_cli.tools.schema import argument_model, parameters_schema
 from webgym_cli.util.json_values import as_text
+from webgym_cli.util.optional import known_or
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -113,7 +114,7 @@ def tool(
     """
 
     def decorate(given: Callable[..., Any]) -> Tool:
-        called = given.__name__ if name is None else name
+        called = known_or(name, given.__name__)
         _check_definition(called, {"timeout": timeout, "max_length": max_length})
         stateful = inspect.isclass(given)
         function = _method_of(called, given) if stateful else given

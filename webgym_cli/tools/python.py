@@ -18,6 +18,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.tools import sandbox_script
 from webgym_cli.tools.define import tool
 from webgym_cli.tools.syscall_filter import filter_blocks
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import replace_surrogates
 
 # Maximum wall-clock time of a run, in seconds.
@@ -76,7 +77,7 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS) -> str:
     if complaint:  # the code itself can't write there
         raise _no_sandbox(complaint.decode(errors="replace").strip())
     reason = stopped or _describe_end(process.returncode)
-    return "\n".join(filter(None, (printed.rstrip("\n"), f"[{reason}]" if reason else ""))) or _EMPTY
+    return "\n".join(filter(None, (printed.rstrip("\n"), when(reason, f"[{reason}]")))) or _EMPTY
 
 
 def _job(code: str) -> bytes:

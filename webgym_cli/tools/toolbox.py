@@ -17,6 +17,7 @@ from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.define import Tool, to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import replace_surrogates
 
 # Maximum length of an exception's message for the policy, in characters.
@@ -116,7 +117,7 @@ class Toolbox:
             value = await self._workers.call(lambda: self._target(tool)(**arguments), seconds)
         except TooLateError:
             self.context.tools.pop(tool.name, None)  # an abandoned thread may still use the old instance
-            lost = "; its state is lost" if tool.stateful else ""
+            lost = when(tool.stateful, "; its state is lost")
             return CallResult(tool.name, f"Error: stopped after {seconds:g} s{lost}", error=True)
         except BoundaryError:
             raise
@@ -136,7 +137,7 @@ class Toolbox:
         """Return the episode's instance of a class tool; create it on the first call."""
         states = self.context.tools
         if tool.name not in states:
-            states[tool.name] = tool.make(**({tool.made_with: self.context} if tool.made_with else {}))
+            states[tool.name] = tool.make(**when(tool.made_with, {tool.made_with: self.context}))
         state: Callable[..., Any] = states[tool.name]
         return state
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.jobs.process import Job, last_line
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.pending import has_pending
@@ -139,7 +139,7 @@ class Tracker:
             return False
         self._job, self._reached, self._failure = None, code == 0, ""
         if code:
-            self._fail((last_lines(self.logs / LOG, 1) or [f"exit status {code}"])[0])
+            self._fail(last_line(self.logs / LOG, f"exit status {code}"))
         return True
 
     def _fail(self, reason: str) -> None:

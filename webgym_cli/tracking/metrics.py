@@ -10,6 +10,7 @@ from webgym_cli.records.base import is_finite
 from webgym_cli.records.series import is_served_elsewhere
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.training_logs import find_trainer_logs, read_trainer_log
+from webgym_cli.util.optional import when
 
 # The step metric (x axis) of all metrics of webgym.
 AXIS = "iteration"
@@ -44,7 +45,7 @@ def name_metrics(name: str, facts: Mapping[str, Any]) -> dict[str, float]:
 def name_event(event: Mapping[str, Any]) -> str:
     """Return the first part of an event's metric names; results of another server have names of their own."""
     policy = event.get("policy")
-    other = [policy] if isinstance(policy, str) and is_served_elsewhere(policy) else []
+    other = when(isinstance(policy, str) and is_served_elsewhere(policy), [policy])
     return "/".join(map(_clean, [event["event"], *other]))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir, run_id
+from webgym_cli.util.optional import known_or
 from webgym_cli.venvs.wandb_mode import Mode, wandb_mode
 
 
@@ -51,7 +52,7 @@ class TrackingPlan(Record):
 
 def plan_tracking(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrackingPlan:
     """Return the plan. `environ` is this process's environment unless given."""
-    mode, reason = wandb_mode(settings, os.environ if environ is None else environ)
+    mode, reason = wandb_mode(settings, known_or(environ, os.environ))
     log = settings.log_config
     return TrackingPlan(
         root=run.root,

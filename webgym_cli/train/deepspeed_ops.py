@@ -17,6 +17,7 @@ from webgym_cli.train import failure
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import Device, resolve_device, role_home, role_python
 
 # Compiles extensions, or loads the cached builds. The environment's ninja comes first, as in a training: another one
@@ -38,7 +39,7 @@ def list_ops(deepspeed: dict[str, Any] | None, device: str) -> tuple[str, ...]:
     """Return the builders of the extensions that a training with this DeepSpeed configuration loads."""
     if deepspeed is None:
         return ()
-    optimizer = ("CPUAdamBuilder",) if is_offloaded(deepspeed, "optimizer") else ()
+    optimizer = when(is_offloaded(deepspeed, "optimizer"), ("CPUAdamBuilder",))
     return (*optimizer, "ShareMemCommBuilder") if device == "cpu" else optimizer
 
 

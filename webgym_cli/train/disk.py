@@ -14,6 +14,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.training_files import VISION
 from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.model_shapes import Tensor, published_tensors
+from webgym_cli.util.optional import when
 
 # Bytes per element, by safetensors dtype.
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
@@ -43,11 +44,11 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
     (parameters, trained, stored), lora = measure(model, config), config.get("finetuning_type") == "lora"
     half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
     precise = 2 if half and (zero_stage is not None or config.get("pure_bf16")) else 4
-    frozen = 0 if lora else parameters - trained
+    frozen = when(not lora, parameters - trained)
     weights = trained * precise + frozen * (2 if half else 4)
-    copied = 0 if zero_stage is None or zero_stage == 3 else weights
+    copied = when(zero_stage not in (None, 3), weights)
     states = copied + trained * (2 * precise if zero_stage is None else 12)
-    return CheckpointSizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)
+    return CheckpointSizes(weights, when(not config.get("save_only_model"), states), when(lora, stored))
 
 
 def peak_bytes(sizes: CheckpointSizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
@@ -63,7 +64,7 @@ def peak_bytes(sizes: CheckpointSizes, config: dict[str, Any], steps: int, *, ca
         written = math.ceil(steps / every if every >= 1 else 1 / every)
     limit = config.get("save_total_limit")
     copies = written if limit is None else min(written, int(limit) + 1)
-    once = sizes.weights + sizes.merged + (sizes.states if carried else 0)
+    once = sizes.weights + sizes.merged + (when(carried, sizes.states))
     return max(1, copies) * (sizes.weights + sizes.states) + once
 
 

@@ -38,7 +38,7 @@ def reason(log: Path) -> str:
         match = EXCEPTION.match(line.strip())
         if match and match.group(1) not in ECHOES:
             return re.sub(r"^\[rank\d+\]:\s*", "", line.strip())
-    return lines[-1].strip() if lines else ""
+    return next(reversed(lines), "").strip()
 
 
 def trainer_error(code: int, log: Path) -> JobError:

@@ -9,6 +9,7 @@ from typing import Any
 from webgym_cli.config.deepspeed import is_offloaded, zero_stage
 from webgym_cli.train.disk import measure, rl_layout
 from webgym_cli.train.model_shapes import Tensor
+from webgym_cli.util.optional import when
 
 # Bytes per trained parameter for AdamW's two moments in fp32.
 _ADAM = 8
@@ -106,5 +107,5 @@ def _of(
     reference: bool = False,
 ) -> TrainingMemory:
     parameters, trained, _ = measure(model, config)
-    adapter = trained if config.get("finetuning_type") == "lora" else 0
+    adapter = when(config.get("finetuning_type") == "lora", trained)
     return network_memory(parameters + adapter, trained, deepspeed, processes, reference=reference)

@@ -16,6 +16,7 @@ from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.process_env import count_processes, refuse_torchrun_variables
 from webgym_cli.train.training_plan import Placement, TrainerLaunch, TrainPlan
+from webgym_cli.util.optional import map_known, when
 from webgym_cli.venvs.locate import resolve_device
 
 
@@ -34,7 +35,7 @@ def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
     from webgym_cli.jobs.ray_cluster import open_cluster
 
     with open_cluster(settings.rollout) as cluster:
-        return Placement(device, local, 1 + len(cluster.nodes(gpus=local if device == "cuda" else 0, others=True)))
+        return Placement(device, local, 1 + len(cluster.nodes(gpus=when(device == "cuda", local), others=True)))
 
 
 def plan_fresh(
@@ -53,7 +54,7 @@ def plan_fresh(
         parent=data.parent,
         carried=False,
         world_size=launch.placement.world_size,
-        zero_stage=None if launch.deepspeed is None else zero_stage(launch.deepspeed),
+        zero_stage=map_known(zero_stage, launch.deepspeed),
     )
     folder, limit = working_dir.partial_folder(run, data.name), settings.train.time_limit_minutes * 60
     return TrainPlan(data, algorithm(run, settings), folder, launch, identity, total_steps, limit, **more)

@@ -13,6 +13,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.jobs import devices
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.json_values import as_list
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import trainer_environ
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
@@ -56,7 +57,7 @@ def refuse_torchrun_variables(environ: Mapping[str, str]) -> None:
 
 def torchrun_command(python: Path, module: str, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
     """Return the command by which torchrun runs a module in a node's processes. Several nodes meet by variables."""
-    alone = ("--standalone", "--nproc_per_node", str(processes)) if nodes == 1 else ()
+    alone = when(nodes == 1, ("--standalone", "--nproc_per_node", str(processes)))
     return (str(python), "-m", "torch.distributed.run", *alone, "-m", module, launch_file)
 
 
@@ -87,14 +88,14 @@ def plan_reporting(
     if "wandb" not in wanted:
         return {}, {}, ""
     mode, reason = wandb_mode(settings, environ)
-    remark = f"{reason}: nothing is reported to Weights & Biases" if mode == "disabled" else ""
+    remark = when(mode == "disabled", f"{reason}: nothing is reported to Weights & Biases")
     if not remark and not any(python.parent.parent.glob("lib/python*/site-packages/wandb/__init__.py")):
         remark = "wandb is not installed in the train environment: nothing is reported to it"
     if remark:
         return {}, {"report_to": others or "none"}, remark
     env = {**wandb_env, **wandb_environment(mode, environ)}
     env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
-    return env, {}, "" if mode == "online" else f"{reason}: Weights & Biases is kept offline, in the logs"
+    return env, {}, when(mode != "online", f"{reason}: Weights & Biases is kept offline, in the logs")
 
 
 def report_offline(plan: TrainPlan) -> TrainPlan:

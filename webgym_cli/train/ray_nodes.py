@@ -26,6 +26,7 @@ from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
 
 # Seconds between two checks of a node's trainer.
@@ -111,10 +112,10 @@ async def train_on_nodes(
         return
     hint = f"webgym resume {run.root}: the training goes on from its last checkpoint"
     with open_cluster(settings.rollout) as cluster:
-        gpus = float(place.local) if place.device == "cuda" else 0.0
+        gpus = when(place.device == "cuda", float(place.local))
         nodes = cluster.nodes(gpus=gpus, others=True)
         if len(nodes) < place.nodes - 1:
-            suffix = f" with {gpus:g} GPUs" if gpus else ""
+            suffix = when(gpus, f" with {gpus:g} GPUs")
             raise UsageError(
                 f"train.nodes is {place.nodes}, but the Ray cluster has {len(nodes)} nodes beside this one{suffix}",
                 hint="ray status; start Ray on the missing nodes, or set train.nodes",

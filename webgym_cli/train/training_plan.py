@@ -10,6 +10,7 @@ from typing import Any, Literal
 from webgym_cli.records.dataset import TrainingData
 from webgym_cli.train.memory import TrainingMemory
 from webgym_cli.train.working_dir import TrainingIdentity
+from webgym_cli.util.optional import map_known
 from webgym_cli.venvs.locate import Device
 
 # fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset;
@@ -112,7 +113,7 @@ class TrainPlan:
             "cwd": str(self.folder),
             "env": self.launch.env,
             "overrides": self.launch.overrides,
-            "source": None if self.source is None else str(self.source),
+            "source": map_known(str, self.source),
             "processes": self.training.world_size,
             "nodes": self.launch.placement.nodes,
             "total_steps": self.total_steps,

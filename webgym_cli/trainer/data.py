@@ -15,6 +15,7 @@ import torch
 from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import TrainingError, read_object
 from webgym_cli.trainer.sampling import Truncation
+from webgym_cli.util.optional import map_known, when
 
 AGAIN = "prepare the data again"
 # Drop reasons in `trajectories.jsonl` of episodes that did not fail (`prepare/rl/drop_reasons.py`).
@@ -244,7 +245,7 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         images=_pictures(value, "", folder, place),
         place=place,
         anchor=str(value.get("anchor") or ""),
-        version=None if value.get("version") is None else int(value["version"]),
+        version=map_known(int, value.get("version")),
         transition=_transition(value, folder, place) if "next_prompt" in value else None,
     )
     wrong = ""
@@ -267,7 +268,7 @@ def _pictures(value: dict[str, Any], of: str, folder: Path, place: str) -> tuple
     """Return the images of a row or of its next state (`of`: the prefix of their keys)."""
     images, sizes = value.get(f"{of}images") or (), value.get(f"{of}sizes") or ()
     if len(images) != len(sizes):
-        after = " after it" if of else ""
+        after = when(of, " after it")
         raise TrainingError(f"{place}: {len(images)} pictures{after}, {len(sizes)} sizes: {AGAIN}")
     pairs = zip(images, sizes, strict=True)
     return tuple(Picture(folder / image, (int(width), int(height))) for image, (width, height) in pairs)

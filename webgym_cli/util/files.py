@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from webgym_cli.errors import StoreError
-from webgym_cli.util.json_values import as_object
+from webgym_cli.util.json_values import as_object, encode_json
 from webgym_cli.util.secrets import redact
-from webgym_cli.util.strict_json import encode_json
 
 T = TypeVar("T")
 # Writes a line given without its line end.

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.optional import when
 from webgym_cli.util.urls import is_loopback
 from webgym_cli.util.user_code import runs_user_code
 
@@ -42,7 +43,7 @@ _forms: dict[str, tuple[str, ...]] = {}
 
 def read_secret(variable: str) -> str:
     """Return an environment variable's key without surrounding blanks, and redact it from now on; empty if unset."""
-    secret = os.environ.get(variable, "").strip() if variable else ""
+    secret = os.environ.get(variable, "").strip()
     add_secret(secret)
     _variables.add(variable)
     return secret
@@ -129,7 +130,7 @@ def require_header_value(variable: str) -> str:
 
 def find_variables(text: str) -> list[str]:
     """Return the names of the `$VARIABLE`s in the addresses of a text, or of the one that is all of it."""
-    parts = _ADDRESS.findall(text) or ([text] if _VARIABLE.fullmatch(text) else [])
+    parts = _ADDRESS.findall(text) or when(_VARIABLE.fullmatch(text), [text])
     return [one or other for part in parts for one, other in _VARIABLE.findall(part)]
 
 

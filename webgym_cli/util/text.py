@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from webgym_cli.util.optional import when
+
 _SPACE = re.compile(r"\s*")
 # User and password before the host of a URL; a password may contain `@`. Schemes are short: without a limit the time
 # would be quadratic in the length of a text like `a.a.a.`.
@@ -29,7 +31,7 @@ def format_count(count: int, noun: str) -> str:
 
 def and_more(count: int) -> str:
     """Return what follows the first of several things that could be named: ` (and 3 more)`; empty if it is alone."""
-    return f" (and {count - 1} more)" if count > 1 else ""
+    return when(count > 1, f" (and {count - 1} more)")
 
 
 def name_first(names: Sequence[str], limit: int) -> str:

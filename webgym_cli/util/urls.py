@@ -7,6 +7,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from webgym_cli.util.optional import when
+
 if TYPE_CHECKING:
     from tldextract import TLDExtract
 
@@ -56,7 +58,7 @@ def has_userinfo(url: str) -> bool:
 @lru_cache(maxsize=2048)
 def _registrable_domain(host: str) -> str:
     parts = _suffixes()(host)
-    return f"{parts.domain}.{parts.suffix}" if parts.domain and parts.suffix else ""
+    return when(parts.domain and parts.suffix, f"{parts.domain}.{parts.suffix}")
 
 
 @cache

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from webgym_cli.errors import VenvError
+from webgym_cli.util.optional import map_known
 from webgym_cli.venvs.locate import role_home
 
 # Returns the Chromium that episodes will use; raises `VenvError` when there is none.
@@ -43,7 +44,7 @@ class BrowserPlan:
         """Return the plan as plain data."""
         attempts = [[list(command) for command in attempt] for attempt in (*self.attempts, *self.system_attempts)]
         state = "ready" if self.program else "make"
-        path = str(self.program) if self.program else None
+        path = map_known(str, self.program)
         return {"role": "browser", "path": path, "state": state, "attempts": attempts, "log": str(self.log)}
 
 

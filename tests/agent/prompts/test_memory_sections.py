@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.agent.prompts.memory_sections import MemorySections, read_sections
+from webgym_cli.agent.prompts.memory_prompt import MemorySections, read_sections
 
 CALL = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "answer", "text": "Memory: [1]"}}\n</tool_call>'
 FULL = MemorySections(

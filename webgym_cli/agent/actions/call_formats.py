@@ -21,6 +21,7 @@ from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.optional import when
 
 _PARSE_ERROR = "The last reply could not be read: {}. Nothing was called."
 _SYSTEM = "You answer questions. When you know the answer, give it without calling a tool."
@@ -108,5 +109,5 @@ def _format_results(step: Step, after: Observation, write_result: Callable[[str]
     elif step.action_error is not None:
         yield sanitize_page(step.action_error)
     for result in after.results:
-        picture = f"{IMAGE}\n" if result.image else ""
+        picture = when(result.image, f"{IMAGE}\n")
         yield write_result(f"{picture}{sanitize_page(result.text)}")

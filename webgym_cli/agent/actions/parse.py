@@ -15,6 +15,7 @@ from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.agent.forms.web_actions import BASIC
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import skip_match
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -107,7 +108,7 @@ def read_tagged_calls(text: str) -> TaggedCalls:
 def find_unknown_keys(call: Mapping[str, Any]) -> str:
     """Return the error of a call with other keys than `name` and `arguments`, which would run with defaults, or ""."""
     unknown = sorted(call.keys() - _KEYS)
-    return f"a call has no key {', '.join(unknown)}" if unknown else ""
+    return when(unknown, f"a call has no key {', '.join(unknown)}")
 
 
 def read_arguments(actions: WebActions, arguments: Mapping[str, Any], mode: InteractionMode) -> Action | ParseError:

@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.agent.actions.call_formats import Reading, Schemas, make_call_format
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.util.optional import when
 
 _ACTION = re.compile(
     r"^Action:[ \t]*(?P<name>\S+)[ \t]*\n(?:Action )?Input:(?P<input>.*?)(?=^(?:Thought|Action|Final Answer):|\Z)",
@@ -58,7 +59,7 @@ def write_react(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> st
     """Format calls, or an answer, as ReAct's lines: the inverse of `read_react`."""
     if not calls:
         return f"{_ANSWER} {content}"
-    lines = [f"Thought: {content}"] if content else []
+    lines = when(content, [f"Thought: {content}"])
     for name, arguments in calls:
         lines += [f"Action: {name}", f"Action Input: {json.dumps(arguments, ensure_ascii=False)}"]
     return "\n".join(lines)
@@ -122,7 +123,8 @@ def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
         value, rest = text, ""
     if isinstance(value, dict) and rest[:1] in ("", "\n"):
         return value
-    value = text if rest else value
+    if rest:
+        value = text
     return {parameters[0]: value} if len(parameters) == 1 and text else None
 
 

@@ -20,6 +20,7 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import skip_match
 
 # Allowed before a call: white space, a list bullet, code marks.
@@ -126,7 +127,7 @@ def _read_do(call: Call) -> AnyAction:
         raise _InvalidCallError(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
     if unknown := given.keys() - form.arguments:
         raise _invalid_arguments(f"{called} has no argument {', '.join(sorted(unknown))}")
-    fields: dict[str, Any] = {"direction": form.direction} if form.direction else {}
+    fields: dict[str, Any] = when(form.direction, {"direction": form.direction})
     if "element" in given:
         fields["element_id"] = _read_integer("element", given["element"])
     if form.argument and "argument" in given:

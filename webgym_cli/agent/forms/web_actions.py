@@ -8,6 +8,7 @@ from typing import Any
 
 from webgym_cli.agent.forms.action_forms import Argument, CallForm, WebActions, make_argument, make_flag
 from webgym_cli.records.action import NORMALISED, Action, ActionName, InteractionMode
+from webgym_cli.util.optional import when
 
 COORDINATES, MARKS = InteractionMode.COORDINATES, InteractionMode.SET_OF_MARKS
 # The function's name in each mode.
@@ -48,7 +49,7 @@ _BASIC_ARGUMENTS = {
 
 def _make_basic_forms(place: str) -> dict[str, CallForm]:
     # WebGym's computer_use has no hover.
-    hovering = {"hover": CallForm(ActionName.HOVER, place)} if place == "element_id" else {}
+    hovering = when(place == "element_id", {"hover": CallForm(ActionName.HOVER, place)})
     return {
         "left_click" if place == "coordinate" else "click": CallForm(ActionName.CLICK, place),
         "type": CallForm(ActionName.TYPE, f"{place} text"),
@@ -83,7 +84,7 @@ def _add_forms(forms: Mapping[str, CallForm], place: str) -> dict[str, CallForm]
     return {
         **forms,
         "scroll": scroll,
-        **({} if hovers else {"hover": CallForm(ActionName.HOVER, place)}),
+        **when(not hovers, {"hover": CallForm(ActionName.HOVER, place)}),
         "long_press": CallForm(ActionName.CLICK, place, {"seconds": 1.0}),
         "wait_for": CallForm(ActionName.WAIT, "text time?", {"seconds": 10.0}),
     }
@@ -217,7 +218,7 @@ def _make_pixels(ways: tuple[str, str]) -> Argument:
 
 
 def _read_status(value: Any) -> dict[str, Any]:
-    return {} if value == "failure" else {"name": ActionName.ANSWER, "text": ""}
+    return when(value != "failure", {"name": ActionName.ANSWER, "text": ""})
 
 
 _STATUS: dict[str, Any] = {"type": "string", "enum": ["success", "failure"], "description": "How the task ended."}

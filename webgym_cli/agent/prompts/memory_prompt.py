@@ -8,13 +8,16 @@ are complete; if none of them has a memory or progress, the head repeats the new
 from __future__ import annotations
 
 import json
-from functools import cache
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
 
 from webgym_cli.agent.forms.action_forms import WebActions
-from webgym_cli.agent.forms.reasoning import history_text
+from webgym_cli.agent.forms.reasoning import CLOSE, OPEN, history_text
 from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.forms.tools import describe_action
-from webgym_cli.agent.prompts.memory_sections import read_sections
 from webgym_cli.agent.prompts.prompt_template import (
     EFFECT,
     HistoryWindow,
@@ -29,7 +32,8 @@ from webgym_cli.agent.prompts.prompt_template import (
 )
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
-from webgym_cli.util.text import truncate
+from webgym_cli.util.optional import when
+from webgym_cli.util.text import replace_surrogates, truncate
 
 # Maximum length of a page title, in characters.
 TITLE_LIMIT = 100
@@ -160,4 +164,88 @@ def _describe_result(before: Step) -> list[str]:
         return [f"The last reply was no action ({why}): it must end with exactly one valid tool call."]
     if before.action_error:
         return [format_failure(before)]
-    return ["The last action changed nothing that can be seen."] if before.page_changed is False else []
+    return when(before.page_changed is False, ["The last action changed nothing that can be seen."])
+
+
+_HEADING = re.compile(
+    r"^[ \t>#*\-\d.]*\b(memory|progress|intention|action)\b\**[ \t]*:\**", re.IGNORECASE | re.MULTILINE
+)
+_CALL = re.compile(r"<tool_call>.*", re.DOTALL)
+_FENCE = re.compile(r"\A```\w*")
+# Maximum number of cached responses: each is parsed again for every later prompt of its episode.
+_CACHED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySections:
+    """Sections before the tool call. Missing or unreadable ones are empty; text that is not JSON is kept as text."""
+
+    memory: tuple[str, ...] = ()
+    """The facts noted so far, oldest first."""
+    progress: Mapping[str, str] = field(default_factory=dict)
+    """Sub-goal -> its state."""
+    intention: str = ""
+    """The sub-goal that the action serves."""
+    action: str = ""
+    """The action in a sentence."""
+
+
+@lru_cache(maxsize=_CACHED)
+def read_sections(response: str) -> MemorySections:
+    """Parse the sections of a response, without its reasoning and tool call. Never raises."""
+    sections = _split_sections(response)
+    return MemorySections(
+        memory=_read_memory(sections.get("memory", "")),
+        progress=_read_progress(sections.get("progress", "")),
+        intention=_to_text(sections.get("intention", "")),
+        action=sections.get("action", ""),
+    )
+
+
+def _split_sections(response: str) -> dict[str, str]:
+    """Return the text under each heading; of repeated headings the first counts."""
+    text = _CALL.sub("", response.rpartition(CLOSE)[2].partition(OPEN)[0])
+    sections: dict[str, str] = {}
+    headings = list(_HEADING.finditer(text))
+    ends = [*(heading.start() for heading in headings[1:]), len(text)]
+    for heading, end in zip(headings, ends, strict=False):
+        sections.setdefault(heading[1].lower(), text[heading.end() : end].strip())
+    return sections
+
+
+def _read_memory(text: str) -> tuple[str, ...]:
+    value = _read_json(text)
+    if isinstance(value, dict):
+        return tuple(f"{_to_text(key)}: {_to_text(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(_to_text(item) for item in value)
+    return tuple(line for line in (_to_text(line) for line in text.splitlines()) if line)
+
+
+def _read_progress(text: str) -> dict[str, str]:
+    value = _read_json(text)
+    if isinstance(value, dict):
+        return {_to_text(key): _to_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return {_to_text(item): "" for item in value}
+    goals = (line.strip(" \t-*").rpartition(":") for line in text.splitlines() if line.strip())
+    return {(goal or state).strip(): when(goal, state.strip()) for goal, _, state in goals}
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(_FENCE.sub("", text.strip()).removesuffix("```"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _to_text(value: Any) -> str:
+    """Format a value for viewers: a string without its quotes, anything else as JSON."""
+    if not isinstance(value, str):
+        try:
+            return replace_surrogates(json.dumps(value, ensure_ascii=False))
+        except RecursionError:
+            return "…"
+    text = replace_surrogates(value.strip())
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`"
+    return text[1:-1] if quoted else text

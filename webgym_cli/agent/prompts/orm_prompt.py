@@ -17,6 +17,7 @@ from webgym_cli.config.judge import OrmSettings
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, Step, Trajectory, is_webrl
 from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.optional import when
 
 # Default system prompt, written for webgym; `orm.system_prompt` replaces it.
 SYSTEM = (
@@ -101,7 +102,7 @@ def _describe_step(step: Step) -> str:
     """Describe a step's action, with its element and its error."""
     if step.action is None:
         return f"no action ({step.parse_error})"
-    refused = f"(refused: {step.action_error})" if step.action_error else ""
+    refused = when(step.action_error, f"(refused: {step.action_error})")
     return sanitize_line(
         " ".join(filter(None, (describe_action(step.action), format_acted_element(step), refused))), None
     )

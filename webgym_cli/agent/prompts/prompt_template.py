@@ -10,6 +10,7 @@ from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.sanitize import LINE_LIMIT, ROLE_LIMIT, sanitize_line, sanitize_lines
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import truncate
 
 # Effect of an action by its step's `page_changed`; None: unknown.
@@ -90,7 +91,7 @@ def format_tabs(observation: Observation, actions: WebActions | None = None) -> 
     if not observation.tabs or (actions and not actions.has(ActionName.SWITCH_TAB)):
         return []
     lines = [
-        f"{number}: {sanitize_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
+        f"{number}: {sanitize_line(tab.title or tab.url)}{when(tab.current, ' (shown)')}"
         for number, tab in enumerate(observation.tabs)
     ]
     return ["Open tabs:", *lines]

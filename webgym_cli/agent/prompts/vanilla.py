@@ -22,6 +22,7 @@ from webgym_cli.agent.prompts.prompt_template import (
 )
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import truncate
 
 
@@ -42,7 +43,7 @@ def make_plain_template(actions: WebActions) -> PromptTemplate:
             "Write the call as JSON between tags, after your reasoning if you need any:\n"
             '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>\n'
             "When the task asks for information, give it with the action answer."
-        ) + (f" {actions.rules}" if actions.rules else "")
+        ) + when(actions.rules, f" {actions.rules}")
 
     def render_turn(window: HistoryWindow, index: int) -> str:
         tabs = format_tabs(window.observation(index), actions)

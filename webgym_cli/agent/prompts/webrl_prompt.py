@@ -13,6 +13,7 @@ from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
 from webgym_cli.agent.prompts.prompt_template import format_failure, format_notices, format_tabs
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
+from webgym_cli.util.optional import when
 
 # Replaces the page of an earlier round.
 PAST_PAGE = "** Simplified html **"
@@ -47,7 +48,7 @@ Use only ids of the page that is shown last."""
 
 def render_system_message(spec: PromptSpec) -> tuple[Message, ...]:
     """Return the system message; empty for models that were trained without one."""
-    return (Message(role="system", content=spec.system_prompt or SYSTEM),) if spec.explained else ()
+    return when(spec.explained, (Message(role="system", content=spec.system_prompt or SYSTEM),))
 
 
 def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Message:

@@ -14,6 +14,7 @@ from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.util.json_values import as_text
+from webgym_cli.util.optional import when
 
 app = make_group("Show the settings and their schema.")
 
@@ -51,7 +52,7 @@ def show(options: DataOptions, run: RunOpt = None) -> None:
         for key, value in values.items():
             output.data({"key": key, "value": value, "source": sources[key], "meaning": meanings.get(key, "")})
         return
-    columns = ("setting", "value", "source", "meaning")[: 4 if meanings else 3]
+    columns = ("setting", "value", "source", *when(meanings, ("meaning",)))
     rows = ((key, as_text(value), sources[key], meanings.get(key, "")) for key, value in values.items())
     output.table("", columns, (row[: len(columns)] for row in rows))
 

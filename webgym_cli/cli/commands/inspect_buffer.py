@@ -100,7 +100,8 @@ def inspect_buffer(
         _verify(directory, output, reindex=reindex)
         return
     with open_run_index(directory, output, *more, rebuilt=reindex) as index:
-        query = query if where is None else replace(query, expression=index.check_where(where))
+        if where is not None:
+            query = replace(query, expression=index.check_where(where))
         if sql is not None:
             _run_sql(directory, index, sql, output)
         elif quiet:

@@ -7,6 +7,7 @@ from typing import Any
 
 from webgym_cli.cli.output import Output
 from webgym_cli.util.json_values import as_text
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import escape_control
 
 # Success rates from 0 to 1.
@@ -69,8 +70,8 @@ def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
     rows = []
     for key, group in groups.items():
         rates = [group["success_by_iteration"].get(iteration) for iteration in iterations]
-        rows.append((escape_control(key), *_row(group), *([sparkline(rates)] if trend else [])))
-    output.table(f"by {name}", (name, *_COLUMNS, *(["trend"] if trend else [])), rows)
+        rows.append((escape_control(key), *_row(group), *when(trend, [sparkline(rates)])))
+    output.table(f"by {name}", (name, *_COLUMNS, *when(trend, ["trend"])), rows)
     if more := overview["groups"][f"by_{name}"] - len(groups):
         output.note(f"by {name}: {more} more; --top 0 shows all")
 

@@ -21,6 +21,7 @@ from webgym_cli.cli.options import (
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
+from webgym_cli.util.optional import map_known
 
 if TYPE_CHECKING:
     from webgym_cli.rewards.selection import ScoringQuery
@@ -117,7 +118,7 @@ def build_query(
         split=split,
         iteration=None if iteration == "all" else int(iteration),
         selection=known.get(given[0], ScoringSelection.UNJUDGED) if given else None,
-        ids=None if ids is None else tuple(ids),
+        ids=map_known(tuple, ids),
     )
 
 

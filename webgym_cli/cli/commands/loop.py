@@ -12,6 +12,7 @@ import typer
 from webgym_cli.cli.options import PaidOptions, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.config.limits import MAX_ITERATIONS
+from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -139,7 +140,7 @@ def work(
 
 def format_improvements(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
     """Return the improvement of the last policy over the first, and over the one trained on demonstrations only."""
-    starts = {"the first policy": 0, **({f"the SFT baseline (version {baseline})": baseline} if baseline else {})}
+    starts = {"the first policy": 0, **when(baseline, {f"the SFT baseline (version {baseline})": baseline})}
     by_version = {event["iteration"]: event for event in evaluations if event["episodes"]}
     last = max(by_version, default=0)
     return [

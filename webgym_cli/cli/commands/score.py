@@ -68,7 +68,8 @@ def score(
     ids = read_ids(ids)
     query = build_query(ids, split, iteration, {"--unscored": unscored, "--all": all_})
     directory, settings = resolve(run, options, _settings_of(orm), required=True)
-    settings = settings if check else scoring.resolve_orm_model(settings)
+    if not check:
+        settings = scoring.resolve_orm_model(settings)
     output = options.open_output()
     plan = plan_scoring(directory, CheckScorer(settings) if check else OrmScorer(settings.orm), query)
     if options.dry_run:

@@ -12,6 +12,7 @@ import typer
 
 from webgym_cli.cli.options import StageOptions
 from webgym_cli.cli.output import Output
+from webgym_cli.util.optional import known_or
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -126,7 +127,7 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
                 report(f"  {reported - started:.0f} s: {progress[:150]}")
     finally:
         await job.stop()
-    return 124 if code is None else code
+    return known_or(code, 124)
 
 
 def _finder(settings: Settings) -> Callable[[], Path]:

@@ -19,6 +19,7 @@ from webgym_cli.cli.options import DataOptions, FieldOpt, SettingsOptions, parse
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import DifficultyBand
+from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.text import format_count
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def sample(
     drawn = sample_tasks(
         tasks,
         count,
-        seed=settings.seed if seed is None else seed,
+        seed=known_or(seed, settings.seed),
         ratio=weights,
         bands=band or (),
         without_sites=sites,
@@ -222,8 +223,8 @@ def convert(
         check_output(out, content)
         write_atomic(out, content)
     generated = sum(bool(task.extra.get("generated")) and "verified" not in task.extra for task in converted.tasks)
-    unscored = f", {generated} of them generated: only a reward model can score those" if generated else ""
-    repeated = f"; {converted.repeated} left out: exact repeats of earlier ones" if converted.repeated else ""
+    unscored = when(generated, f", {generated} of them generated: only a reward model can score those")
+    repeated = when(converted.repeated, f"; {converted.repeated} left out: exact repeats of earlier ones")
     output.note(f"{len(lines)} tasks{unscored}{repeated}")
     if format_ is None:
         for name in sorted({task.environment for task in converted.tasks if not task.start_url}):

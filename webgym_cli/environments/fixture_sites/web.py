@@ -106,7 +106,8 @@ class SitePages(Generic[State]):
     ) -> SiteResponse:
         """Return a page; with validation errors its status is 422."""
         given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
-        status = 422 if errors else status
+        if errors:
+            status = 422
         values = {**self.names, **given, **request.parts, **values}
         return render_page(f"{self._folder}/{template}.html", status, **values)
 

@@ -33,6 +33,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -191,7 +192,7 @@ class MiniWobEnvironment(Environment):
 
     @property
     def _limit(self) -> int:
-        return MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
+        return when(self._pool.mode is InteractionMode.SET_OF_MARKS, MAX_ELEMENTS)
 
     def _running(self) -> BrowserSession:
         if self._session is None:

@@ -20,6 +20,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import read_secret
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class LoginManager:
             await self._submit(session, login, "password_field")
             complaint = await self._complaint(session)
             if why := await self._check_session(session, login):
-                detail = f"; it said: {complaint}" if complaint else ""
+                detail = when(complaint, f"; it said: {complaint}")
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR,
                     f"{login} did not let {account.account} in: {why}{detail}",
@@ -89,10 +90,10 @@ class LoginManager:
             return f"{proof} leads to the login page"
         if known.proof:
             there = await self._appears(session, _locator(session.page, known.proof).first)
-            return "" if there else f"{session.url} does not have {site_key(login)}.proof, {known.proof!r}"
+            return when(not there, f"{session.url} does not have {site_key(login)}.proof, {known.proof!r}")
         async with session.guard("looking for a login form"):
             shown = await session.page.locator(_PASSWORD_SHOWN).count()
-        return f"{session.url} asks for a password" if shown else ""
+        return when(shown, f"{session.url} asks for a password")
 
     async def _open(self, session: BrowserSession, login: str, page: str, *, refusals: bool = False) -> int:
         """Open a page of a site and return its status. Raises `BoundaryError` if it can't be loaded.
@@ -180,7 +181,7 @@ async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
         rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
         gate = await stack.enter_async_context(EgressProxy(rules, list_unchecked_hosts(settings)))
         # As in episodes: a remote browser can't reach our loopback address.
-        pool = BrowserPool(settings.browser, "" if settings.browser.cdp_urls else gate.address)
+        pool = BrowserPool(settings.browser, when(not settings.browser.cdp_urls, gate.address))
         browsers = await stack.enter_async_context(pool)
         yield LoginManager(settings, lambda: browsers)
 
@@ -227,14 +228,14 @@ def account_key(login: str) -> str:
 def login_command(login: str) -> str:
     """Return the command that logs in."""
     site, _, role = login.partition("@")
-    return f"webgym login {site}{f' --role {role}' if role else ''}"
+    return f"webgym login {site}{when(role, f' --role {role}')}"
 
 
 def find_site(settings: Settings, name: str, whose: str = "") -> SiteSettings:
     """Return the settings of a site with an address. Raises `SettingsError`. `whose`: start of its message."""
     known = settings.sites.get(name)
     if known is None or not known.url:
-        preset = "-c webarena " if known is None and name in list(WebArenaSite) else ""
+        preset = when(known is None and name in list(WebArenaSite), "-c webarena ")
         raise SettingsError(
             f"{whose}sites.{name}.url is empty: where is the site {name}?",
             hint=f"{preset}-s sites.{name}.url=http://HOST:PORT",

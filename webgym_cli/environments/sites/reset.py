@@ -19,6 +19,7 @@ from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.environ import inherited_environ
 from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import expand_variables
 
 # Seconds between two checks whether the site responds.
@@ -79,16 +80,12 @@ async def _run(site: str, command: str, log: Path, values: Mapping[str, str]) ->
     await asyncio.to_thread(log.unlink, missing_ok=True)
     try:
         arguments = [_fill(argument, values) for argument in shlex.split(command)]
-        job = Job.spawn(arguments, env=inherited_environ(), log=log, grace=_GRACE)
+        code = await Job.run(arguments, env=inherited_environ(), log=log, grace=_GRACE)
     except (JobError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise _to_boundary_error(site, f"{command!r}: {error}") from error
-    try:
-        code = await job.wait()
-    finally:
-        await job.stop()
     last_line = "".join(last_lines(log, 1, _LONGEST_ANSWER))
     if code:
-        detail = f": {last_line}" if last_line else ""
+        detail = when(last_line, f": {last_line}")
         raise _to_boundary_error(site, f"{command!r} ended with {code}{detail}; log: {log}")
     return last_line.strip()
 

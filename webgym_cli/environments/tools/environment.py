@@ -22,7 +22,8 @@ from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import Workers
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
+from webgym_cli.util.optional import when
 
 # Name of the results that contain a question's images, before the first call.
 QUESTION = "question"
@@ -99,7 +100,7 @@ class ToolsEnvironment(Environment):
         results = await self._box.call_all(action.calls)
         for call, result in zip(calls, results, strict=True):
             message = {"role": "tool", "tool_call_id": call["id"], "name": result.name, "content": result.text}
-            self._messages.append(message | ({"info": dict(result.info)} if result.info else {}))
+            self._messages.append(message | when(result.info, {"info": dict(result.info)}))
         last = next((result for result in results if result.terminal), None)
         if last is None:
             return EnvironmentStep(view=RawObservation(url="", title="", results=tuple(results)))
@@ -141,7 +142,7 @@ class ToolsEnvironment(Environment):
         value = await reward.call(self._pool.workers, offered, limits.reward_timeout)
         try:
             verdict = parse_reward(value)
-            extras = encode_json(verdict.extras, default=str) if verdict.extras else ""
+            extras = when(verdict.extras, encode_json(verdict.extras, default=str))
         except Exception as error:
             raise reward.explain(error) from error
         detail = f"{reward.name} {extras}".strip()

@@ -23,6 +23,7 @@ from webgym_cli.scoring.statements import extract_reference
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
 from webgym_cli.util.json_values import as_list
+from webgym_cli.util.optional import when
 
 # The expert's tool and the name of its argument, which is also the name of the record's field.
 CALCULATOR, EXPRESSION = "calculator", "expression"
@@ -59,7 +60,7 @@ def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: Agent
     different = {task.key: task for task in tasks}.values()
     unsolved = [error for task in different if (error := _problem(task, limits)) is not None]
     if unsolved:
-        others = f" ({len(unsolved)} such of {len(different)})" if len(unsolved) > 1 else ""
+        others = when(len(unsolved) > 1, f" ({len(unsolved)} such of {len(different)})")
         raise UsageError(f"{unsolved[0]}{others}", hint=unsolved[0].hint)
 
 

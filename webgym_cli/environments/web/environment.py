@@ -36,6 +36,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.tasks.files import UPLOADS
+from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -257,7 +258,7 @@ class WebEnvironment(Environment):
         """Return the observation without its screenshot."""
         if self._pool.as_text:
             return await read_page(session, released=self._pool.released)
-        limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
+        limit = when(self._pool.mode is InteractionMode.SET_OF_MARKS, MAX_ELEMENTS)
         with reading_page():
             shown = await look_at(session, limit)
             elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
@@ -273,7 +274,7 @@ class WebEnvironment(Environment):
         requests, pages.file_requests = pages.file_requests, 0
         return (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
-            *((FILE_REQUEST,) if requests else ()),
+            *when(requests, (FILE_REQUEST,)),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
 

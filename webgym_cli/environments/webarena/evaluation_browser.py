@@ -19,6 +19,7 @@ from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.optional import map_known
 
 _ADDRESS = "() => document.location.href"
 # Maximum length of a page's HTML, and of a text that a script returns, in characters.
@@ -97,7 +98,7 @@ class EvaluationBrowser:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+    return map_known(str, value)
 
 
 _TOKEN = "/rest/default/V1/integration/admin/token"

@@ -20,6 +20,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite
 from webgym_cli.tasks.convert import convert_records
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import map_texts
 from webgym_cli.util.urls import is_address
 
@@ -170,7 +171,7 @@ def _from_generated(value: Mapping[str, Any]) -> dict[str, Any]:
     if site is None:
         raise BadTaskError(f"web: {value.get('web')!r} is none of {', '.join(GENERATED)}")
     kept = {name: item for name, item in value.items() if name not in ("task", "web")}
-    login = {} if site in _WITH_LOGIN else {"require_login": False, "storage_state": None}
+    login = when(site not in _WITH_LOGIN, {"require_login": False, "storage_state": None})
     return {
         **_add_login({"sites": [site.value], **login}),
         "start_url": site.placeholder,

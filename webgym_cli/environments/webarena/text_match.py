@@ -11,6 +11,7 @@ from typing import Literal
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
+from webgym_cli.util.optional import when
 
 # Answer that declares a task infeasible.
 UNACHIEVABLE = "N/A"
@@ -190,7 +191,7 @@ def _to_plain(text: str) -> str | None:
 def _occurs(content: str, wanted: str) -> bool:
     if wanted not in content:  # by far the most frequent case, on pages of megabytes
         return False
-    before = r"(?<!\d)(?<!\d,)(?<!\.)(?<!(?<![\w)\]])[-−])" if wanted[:1].isdecimal() else ""
+    before = when(wanted[:1].isdecimal(), r"(?<!\d)(?<!\d,)(?<!\.)(?<!(?<![\w)\]])[-−])")
     return re.search(f"{before}{re.escape(wanted)}{_end(wanted)}", content) is not None
 
 

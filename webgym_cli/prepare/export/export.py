@@ -37,6 +37,7 @@ from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.outputs import refuse_output_in_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import WriteLine, disk_errors, write_json
+from webgym_cli.util.optional import when
 
 # Maximum number of reported problems; all are counted.
 NAMED = 20
@@ -166,7 +167,7 @@ def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]
     conditions = []
     for item in filters:
         # Filters of successes apply only to successes.
-        unless = " AND success" if with_failures and item.drop in of_successes else ""
+        unless = when(with_failures and item.drop in of_successes, " AND success")
         conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
     return " AND ".join(conditions), list_parameters(filters)
 

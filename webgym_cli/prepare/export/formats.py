@@ -12,7 +12,7 @@ from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
 from webgym_cli.records.sample import IMAGE, Message
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
 
 # LLaMA-Factory's column mapping for messages with role and content.
 MESSAGES: dict[str, Any] = {

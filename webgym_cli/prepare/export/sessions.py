@@ -15,7 +15,8 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.records.action import Action
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Step, Trajectory
-from webgym_cli.util.strict_json import encode_json
+from webgym_cli.util.json_values import encode_json
+from webgym_cli.util.optional import when
 
 _SFT = frozenset({ExportObjective.SFT})
 # One record an episode, which must have been recorded token for token.
@@ -107,4 +108,4 @@ def _build_agent_step(step: Step) -> dict[str, Any]:
         "source": "agent",
         "message": step.response,
         "metrics": {name: value for name, value in metrics.items() if value is not None},
-    } | ({"tool_calls": calls} if calls else {})
+    } | when(calls, {"tool_calls": calls})

@@ -14,6 +14,7 @@ from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.shaped_rewards import shape_rewards
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import known_or
 
 # A group of one has nothing to compare with; estimators use its reward unchanged.
 _EQUAL = "count(*) > 1 AND min(reward) = max(reward)"
@@ -37,8 +38,7 @@ SELECT count(*) AS count FROM (
 
 def filters_groups(settings: Settings, *, group_relative: bool) -> bool:
     """Whether groups with equal rewards are dropped. `group_relative`: as in `TrainingBackend`."""
-    enable = settings.rl.data.filter_groups.enable
-    return group_relative if enable is None else enable
+    return known_or(settings.rl.data.filter_groups.enable, group_relative)
 
 
 def mask_groups(index: Index) -> None:

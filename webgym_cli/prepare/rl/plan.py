@@ -25,6 +25,7 @@ from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import and_more
 
 _BATCH = """
@@ -147,7 +148,7 @@ class RlPlan:
             self.group_by,
             self.sampling.model_dump(),
         ]
-        how += ["anchors"] if self.anchors else []
+        how += when(self.anchors, ["anchors"])
         how += [] if self.replay is None else self.replay.digest_parts()
         digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
@@ -164,7 +165,7 @@ class RlPlan:
             "iterations_read": list(self.read),
             "group_by": self.group_by,
             "sampling": self.sampling.model_dump(),
-            **({"shaping": self.how.shaping} if self.how.shaping else {}),
+            **when(self.how.shaping, {"shaping": self.how.shaping}),
             **asdict(self.counts),
             "damaged_lines": list(self.damaged),
             **({} if self.replay is None else {"replay": self.replay.to_json()}),

@@ -14,6 +14,7 @@ from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Screenshot, Trajectory, is_webrl
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.optional import when
 
 # Tokens after a response: the stop token and the template's line end.
 TEMPLATE_TAIL = 2
@@ -75,7 +76,7 @@ class Converter:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
         spec, sent = trajectory.prompt, trajectory.steps[index].sent is not None
         whole = spec.tools is not None or is_webrl(spec.version) or sent
-        window = 0 if whole else min(spec.history_window, index)
+        window = when(not whole, min(spec.history_window, index))
         seen = {shot.sha256: shot for shot in trajectory.pictures}
         for smaller in range(window, -1, -1):
             prompt = render_step(trajectory, index, window=smaller)

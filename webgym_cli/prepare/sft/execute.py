@@ -29,6 +29,7 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import rebuild_folder, write_atomic, write_json
 from webgym_cli.util.gc_pause import rare_collections
+from webgym_cli.util.optional import when
 
 
 @rare_collections()
@@ -57,7 +58,7 @@ def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Samp
     """Split samples into training and validation; all steps of a trajectory go to the same side."""
     trajectories = sorted({sample.trajectory for sample in samples})
     most = max(0, len(trajectories) - 1)  # at least one trajectory must remain for training
-    held_out = min(most, max(1, round(ratio * len(trajectories)))) if ratio else 0
+    held_out = when(ratio, min(most, max(1, round(ratio * len(trajectories)))))
     # By trajectory: steps of one episode share screenshots, so splitting them would leak into validation.
     chosen = set(shuffle_by_seed(trajectories, seed)[:held_out])
     train = [sample for sample in samples if sample.trajectory not in chosen]
@@ -75,7 +76,7 @@ def write_dataset(
     """Write a dataset for the current iteration with its training configuration. Raises `StoreError`."""
     store = ScreenshotStore(run.screenshots)
     fit = template_fit(settings, ModelTokens(str(policy_path(run, settings))))
-    files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
+    files = {TRAIN_FILE: train, **when(validation, {VALIDATION_FILE: validation})}
     digest = hashlib.sha256()
     with rebuild_folder(run.dataset) as folder:
         for name, samples in files.items():

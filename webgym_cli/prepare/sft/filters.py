@@ -15,6 +15,7 @@ from webgym_cli.config.algorithm_config import AlgorithmSettings, FilterSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.sampling import LOT
 from webgym_cli.records.trajectory import Step
+from webgym_cli.util.optional import when
 
 
 class DropReason(StrEnum):
@@ -104,7 +105,7 @@ def build_filters(settings: Settings) -> FilterPipeline:
 
 def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
     """Return the reasons that are checked when a step is sampled, in order."""
-    retokenized = [DropReason.RETOKENIZED] if settings.algorithm_config.filter_retokenized else []
+    retokenized = when(settings.algorithm_config.filter_retokenized, [DropReason.RETOKENIZED])
     response = (DropReason.RESPONSE_HAS_PLACEHOLDER, DropReason.RESPONSE_TOO_SHORT, *retokenized)
     return (DropReason.DAMAGED, *response, DropReason.IMAGE_SIZE, DropReason.IMAGE_MISSING, DropReason.TOO_LONG)
 

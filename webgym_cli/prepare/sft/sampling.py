@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from webgym_cli.config.model import Settings
+from webgym_cli.util.optional import known_or
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ def compute_quotas(available: Mapping[int, int], wanted: int | None, power: floa
 
 def resolve_seed(settings: Settings) -> int:
     """Return the seed of the sampling."""
-    return settings.seed if settings.algorithm_config.seed is None else settings.algorithm_config.seed
+    return known_or(settings.algorithm_config.seed, settings.seed)
 
 
 def shuffle_by_seed(items: Sequence[T], seed: str) -> list[T]:

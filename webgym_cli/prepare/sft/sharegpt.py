@@ -8,6 +8,7 @@ from typing import Any
 
 from webgym_cli.records.dataset import TRAIN, TRAIN_FILE, VALIDATION, VALIDATION_FILE
 from webgym_cli.records.sample import IMAGE, Sample
+from webgym_cli.util.optional import when
 
 SPEAKERS = {"user": "human", "assistant": "gpt"}
 
@@ -42,7 +43,7 @@ def dump_json_array(records: Iterable[dict[str, Any]]) -> str:
 
 def build_dataset_info(*, validation: bool) -> dict[str, Any]:
     """Return LLaMA-Factory's `dataset_info.json`."""
-    files = {TRAIN: TRAIN_FILE, **({VALIDATION: VALIDATION_FILE} if validation else {})}
+    files = {TRAIN: TRAIN_FILE, **when(validation, {VALIDATION: VALIDATION_FILE})}
     return {name: {"file_name": file, **FORMAT} for name, file in files.items()}
 
 

@@ -15,6 +15,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 from webgym_cli.records.prompt_version import PromptVersion
+from webgym_cli.util.optional import when
 
 # LLaMA-Factory's template that adds nothing, for prompts that contain their control tokens.
 RAW = "empty"
@@ -156,7 +157,7 @@ def _loading(device: str, samples: int | None) -> dict[str, Any]:
     return {
         # one worker means none: a separate process would only cost its start
         "preprocessing_num_workers": workers if workers > 1 else None,
-        "dataloader_num_workers": 2 if on_gpu else 0,
+        "dataloader_num_workers": when(on_gpu, 2),
         "dataloader_pin_memory": on_gpu,
         # the images are among the columns that the model's signature lacks
         "remove_unused_columns": False,

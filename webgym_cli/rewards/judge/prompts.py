@@ -9,6 +9,7 @@ from webgym_cli.agent.forms.reasoning import CLOSE, OPEN
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge.question import FORM, FRAME, REPLY_SCHEMA, CaptionedImage, JudgeQuestion, QuestionKind
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import remove_between
 
 # Separator of alternatives in a fact or reference answer, any of which is sufficient.
@@ -107,7 +108,7 @@ def caption_images(trajectory: Trajectory, indices: Sequence[int]) -> tuple[Capt
     last = len(trajectory.steps) - 1
     return tuple(
         CaptionedImage(
-            f"Screenshot at step {index + 1}{' (the last one)' if index == last else ''}:",
+            f"Screenshot at step {index + 1}{when(index == last, ' (the last one)')}:",
             picture.sha256,
         )
         for index in indices

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from webgym_cli.agent.client.chat import fence_data
 from webgym_cli.records.base import Record
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import replace_surrogates
 
 
@@ -103,7 +104,7 @@ def build_messages(question: JudgeQuestion, url: Callable[[str], str], detail: s
     parts: list[dict[str, Any]] = list(content)
     for screenshot in question.screenshots:
         parts.append({"type": "text", "text": screenshot.caption})
-        known = {} if detail == "auto" else {"detail": detail}
+        known = when(detail != "auto", {"detail": detail})
         parts.append({"type": "image_url", "image_url": {"url": url(screenshot.sha256), **known}})
     system = "\n".join((*FRAME, *question.rules, question.form))
     return [{"role": "system", "content": system}, {"role": "user", "content": parts}]

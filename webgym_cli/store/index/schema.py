@@ -12,6 +12,7 @@ from webgym_cli.records.judgement import Judgement, environment_score, scored_by
 from webgym_cli.records.series import name_series
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.records.usage import TokenUsage
+from webgym_cli.util.optional import map_known
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
@@ -116,7 +117,7 @@ STEP: Columns[Step] = {
     "response_characters": (INT, lambda one: len(one.response)),
     "response_digest": (TEXT, lambda one: hashlib.sha256(one.response.encode(errors="replace")).hexdigest()[:16]),
     "prompt_tokens": (INT, lambda one: one.generation.prompt_tokens),
-    "response_tokens": (INT, lambda one: None if one.generation.token_ids is None else len(one.generation.token_ids)),
+    "response_tokens": (INT, lambda one: map_known(len, one.generation.token_ids)),
     "finish_reason": (TEXT, lambda one: one.generation.finish_reason),
     "policy_version": (INT, lambda one: one.generation.policy_version and one.generation.policy_version.number),
     "policy_seconds": (FLOAT, lambda one: one.policy_seconds),

@@ -15,6 +15,7 @@ from webgym_cli.train.memory import TrainingMemory, sft_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.optional import when
 from webgym_cli.util.registry import lazy
 
 
@@ -45,7 +46,7 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
 def find_adapter_rank(settings: Settings) -> int:
     """Return the rank of the adapter that is trained; 0 without one. vLLM applies none to a vision tower."""
     how = settings.algorithm_config
-    return how.lora_rank if how.finetuning_type == "lora" and how.freeze_vision_tower else 0
+    return when(how.finetuning_type == "lora" and how.freeze_vision_tower, how.lora_rank)
 
 
 def estimate_memory(

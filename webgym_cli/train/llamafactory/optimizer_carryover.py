@@ -55,18 +55,17 @@ async def build_start(
     python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path
 ) -> str:
     """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""
-    from webgym_cli.jobs.process import Job, last_lines  # imports asyncio
+    from webgym_cli.jobs.process import Job, last_line  # imports asyncio
 
     shutil.rmtree(target, ignore_errors=True)
     argv = [str(python), str(BUILDER), str(parent), str(target), json.dumps(options)]
     code = await Job.run(argv, env=env, log=log)
     if code == 0:
         return ""
-    last_line = next(iter(last_lines(log, 1)), "")
     if code == UNUSABLE:
-        return last_line.removeprefix("webgym: ")
+        return last_line(log).removeprefix("webgym: ")
     raise JobError(
-        f"the optimizer states of {parent.name} couldn't be prepared (exit status {code}): {last_line}",
+        f"the optimizer states of {parent.name} couldn't be prepared (exit status {code}): {last_line(log)}",
         hint=f"read {log}; -s train.keep_optimizer_state=false starts with a fresh optimizer",
         returncode=code,
     )

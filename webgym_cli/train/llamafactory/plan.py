@@ -25,6 +25,7 @@ from webgym_cli.train.memory import sft_memory
 from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
 
 CLI = "llamafactory-cli"
@@ -87,7 +88,7 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     overrides = {"output_dir": str(folder)} | overrides
     newest = checkpoints.current(run)
     parent, digest = newest.name if newest else prepared.parent, read_data_digest(run, prepared)
-    notes = [remark] if remark else []
+    notes = when(remark, [remark])
     if digest != prepared.data_digest:
         notes.append(f"{run.dataset}: the samples were edited by hand: trained as they stand")
     return plan_fresh(

@@ -16,13 +16,14 @@ from webgym_cli.agent.tokens.tokens import FILES, ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import chat_template_kwargs, find_model_folder
 from webgym_cli.errors import JobError, SettingsError
-from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.jobs.process import Job, last_line
 from webgym_cli.records.dataset import TRAIN_FILE
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory.dataset import read_train_config
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_home, role_python
 
 SCRIPT = Path(__file__).with_name("rendering_script.py")
@@ -41,7 +42,7 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
     if folder is None or not (folder / "config.json").is_file() or config.get("template") is None:
         return
     python = role_python(settings, "train")
-    thinking = NO_THINKING if run.orm_of else {}
+    thinking = when(run.orm_of, NO_THINKING)
     question = {
         "model": str(folder),
         "config": config,
@@ -96,9 +97,8 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     code = await Job.run(argv, env=child_environment(alone, settings, python), log=log)
     if code != 0:
-        last_line = next(iter(last_lines(log, 1)), "")
         raise JobError(
-            f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {last_line}",
+            f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {last_line(log)}",
             hint=f"read {log}; -s train.check_template=false trains without the comparison",
             returncode=code,
         )

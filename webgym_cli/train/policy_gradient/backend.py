@@ -32,6 +32,7 @@ from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.optional import when
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
 
@@ -183,7 +184,7 @@ def _plan_adapter(run: RunDir, settings: Settings, newest: Checkpoint | None, *,
 def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
     """Return the optimizer steps that the trainer will make."""
     samples = batch.rows if webrl else batch.trained
-    epochs = rl.actor.ppo_epochs + (rl.webrl.critic_epochs if webrl else 0)
+    epochs = rl.actor.ppo_epochs + (when(webrl, rl.webrl.critic_epochs))
     return max(1, math.ceil(samples / (rl.actor.ppo_mini_batch_size or samples))) * epochs
 
 
@@ -282,7 +283,7 @@ POLICY_GRADIENT = TrainingBackend(
     check=check_settings,
     deepspeed_setting=DEEPSPEED_SETTING,
     # vLLM applies no adapter to a vision tower
-    adapter_rank=lambda settings: settings.rl.model.lora_rank if settings.rl.model.freeze_vision_tower else 0,
+    adapter_rank=lambda settings: when(settings.rl.model.freeze_vision_tower, settings.rl.model.lora_rank),
     estimate_memory=estimate_memory,
 )
 # Its adapter is new in each training and starts from a merged model, so none can be served by name.
