@@ -103,7 +103,7 @@ REFUTED = {
     "reward": 0,
     "evaluation": [
         "[Criterion B - Anti-Hallucination] Fine.\nVerdict: SUCCESS\nSo it is NOT SUCCESSFUL elsewhere",
-        "[Criterion A - Fact 1] Not there. Verdict: NOT SUCCESS",
+        "[Criterion A - Fact 1] Not there.\nVerdict:\nNOT SUCCESS",
     ],
 }
 

@@ -105,6 +105,25 @@ def test_images_as_files_data_urls_and_digests(run, folder, url):
     assert (trajectory.outcome.reward, trajectory.outcome.stop) == (1.0, Stop.TERMINATED)
 
 
+@pytest.mark.parametrize("url", ["1/2/3/4/a.png", "./1/2/3/4/a.png", "/gone/given/1/2/3/4/a.png", "../x/1/2/3/4/a.png"])
+def test_an_image_may_lie_deep_in_the_folder(run, folder, url):
+    deep = folder / "1" / "2" / "3" / "4"
+    deep.mkdir(parents=True)
+    (deep / "a.png").write_bytes(SECOND)
+    (folder / "a.png").write_bytes(FIRST)  # its name alone
+    bring(run, write(folder, episode(url)), "messages")
+    assert [one.steps[0].observation.screenshot.sha256 for one in stored(run)] == [digest(SECOND)]
+
+
+def test_the_same_question_about_another_picture_is_another_episode(run, folder):
+    for name, data in (("one", FIRST), ("two", SECOND), ("three", SECOND)):
+        (folder / name).mkdir()
+        (folder / name / "0.png").write_bytes(data)
+    path = write(folder, *(episode(f"{name}/0.png") for name in ("one", "two", "three")))
+    summary, _ = bring(run, path, "messages")
+    assert (summary["imported"], summary["skipped"]) == (2, {"already_imported": 1})
+
+
 def test_a_reply_trains_under_the_messages_before_it(run, folder):
     bring(run, write(folder, episode()), "messages", prompt=PromptSpec(call_format="hermes"))
     (trajectory,) = stored(run)

@@ -73,7 +73,7 @@ def test_its_judges_words_become_a_judgement(tmp_path):
     refuted = only(tmp_path, webgym_episode(reward=REFUTED)).verdict
     assert (refuted.success, refuted.claims.passed, refuted.reference) == (False, True, None)
     assert [(fact.question, fact.passed) for fact in refuted.facts] == [("the year is named", False)]
-    assert refuted.facts[0].reason == "Not there. Verdict: NOT SUCCESS"
+    assert refuted.facts[0].reason == "Not there.\nVerdict:\nNOT SUCCESS"
 
 
 @pytest.mark.parametrize(

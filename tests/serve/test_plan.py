@@ -22,7 +22,7 @@ MODEL = "Qwen/Qwen3-VL-8B-Instruct"
 def fleet(*overrides, model=MODEL, device="cpu", gpus=None, **more):
     """Return the plans on a machine with eight cores and these GPUs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "cpu_count", lambda: 8)
+        patch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
         if gpus is not None:
             patch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
         return plan_servers(load(overrides=overrides), str(model), PYTHON, device, **more)

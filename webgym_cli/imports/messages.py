@@ -120,7 +120,7 @@ def build_episode(
     content = [[step.response, [message.model_dump() for message in step.sent.messages]] for step in steps if step.sent]
     return ImportedEpisode(
         where=where,
-        digest=compute_digest(task.key, content, images.names, episode.reward, episode.failure),
+        digest=compute_digest(task.key, content, images.digests, episode.reward, episode.failure),
         task=task,
         policy=episode.model or "messages",
         prompt=spec,
@@ -189,9 +189,10 @@ class _Images(dict[str, Picture]):
         self._inside, self._folder = inside, folder
 
     @property
-    def names(self) -> list[str]:
-        """What identifies the images, independent of their location."""
-        return [hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else one.name for one in self.values()]
+    def digests(self) -> list[str]:
+        """What identifies the images, independent of their location: contents, and names of those that are missing."""
+        contents = (one.read_bytes() if isinstance(one, Path) and is_file(one) else one for one in self.values())
+        return [one.name if isinstance(one, Path) else hashlib.sha256(one).hexdigest() for one in contents]
 
     def __missing__(self, url: str) -> Picture:
         self[url] = self._find(url)

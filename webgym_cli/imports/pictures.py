@@ -54,13 +54,13 @@ def decode_data_url(url: str) -> bytes:
 
 def find_picture(name: str, roots: Sequence[Path]) -> Path:
     """Return the path of an image: the end of its path on another machine, below one of the folders."""
-    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts[-3:] if part != "/"]
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part != "/"]
     # The path is untrusted: it must not leave the folder.
-    if ".." in parts or not parts:
+    if ".." in parts[-3:] or not parts:
         raise NotUnderstood(f"the image path {name!r} leaves its folder")
-    tails = [Path(*parts[start:]) for start in range(len(parts))]
-    candidates = [root / tail for root in roots for tail in tails]
-    return next(filter(is_file, candidates), candidates[0])
+    tails = [Path(*parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]
+    candidates = (root / tail for root in roots for tail in tails)
+    return next(filter(is_file, candidates), roots[0] / Path(*parts[-3:]))
 
 
 def is_file(path: Path) -> bool:

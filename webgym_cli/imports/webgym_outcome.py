@@ -107,6 +107,6 @@ def _judgement(
 
 def _verdict(question: str, reason: str) -> Verdict:
     """Parse one answer of the judge: SUCCESS or NOT SUCCESS, after `Verdict:` if it has that."""
-    decided = re.search(r"Verdict:(.*)", reason)
+    decided = re.search(r"Verdict:\s*(.*)", reason)
     passed = "NOT SUCCESS" not in (decided[1] if decided else reason)
     return Verdict(question=question, passed=passed, reason=reason, votes=(passed,))

@@ -252,7 +252,7 @@ def _cpu_args(settings: Settings) -> list[str]:
 
 def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
     """Return the variables of the CPU backend. Half of a server's share of the cores is left to the browsers."""
-    workers, cpus = settings.serve.workers, (os.cpu_count() or 1) // servers
+    workers, cpus = settings.serve.workers, len(os.sched_getaffinity(0)) // servers
     # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
     return when(workers == 1, {cpu_server.ONE_PROCESS: "0"}) | {
         # binding threads to cores fails in containers that don't have all of them

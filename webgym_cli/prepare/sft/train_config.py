@@ -152,7 +152,7 @@ def _share_of_training(steps: float, algorithm: AlgorithmSettings) -> float:
 
 
 def _loading(device: str, samples: int | None) -> dict[str, Any]:
-    cores, on_gpu = os.cpu_count() or 1, device == "cuda"
+    cores, on_gpu = len(os.sched_getaffinity(0)), device == "cuda"
     workers = min(_WORKERS, cores, cores if samples is None else samples // _SAMPLES_PER_WORKER)
     return {
         # one worker means none: a separate process would only cost its start

@@ -162,7 +162,7 @@ def open_index(
         connection = duckdb.connect(
             config={
                 "memory_limit": _MEMORY,
-                "threads": min(4, os.cpu_count() or 1),
+                "threads": min(4, len(os.sched_getaffinity(0))),
                 "temp_directory": str(spill),
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,

@@ -57,7 +57,8 @@ async def success_probabilities(
             for one in prompts
         )
         write_lines(states, facts)
-        argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values)]
+        trust = ["--trust-remote-code"] if settings.policy_config.trust_remote_code else []
+        argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values), *trust]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
         code = await Job.run(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)
         if code != 0:

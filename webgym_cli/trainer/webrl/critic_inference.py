@@ -1,6 +1,6 @@
 """Success probabilities of states (prompts) by the critic of an actor-critic training.
 
-    python -m webgym_cli.trainer.webrl.critic_inference CRITIC POLICY STATES VALUES
+    python -m webgym_cli.trainer.webrl.critic_inference CRITIC POLICY STATES VALUES [--trust-remote-code]
 
 CRITIC is the critic's folder; POLICY is the policy's, whose image processor is used. STATES is JSON Lines with `ids`,
 the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of probabilities, one per head.
@@ -27,16 +27,18 @@ from webgym_cli.trainer.webrl.webrl_losses import success_probability
 from webgym_cli.trainer.webrl.webrl_states import state_row
 
 
-def predict_success(folder: Path, policy: Path, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
+def predict_success(
+    folder: Path, policy: Path, states: Sequence[dict[str, Any]], *, trusted: bool
+) -> Iterator[list[float]]:
     """Yield each state's success probabilities, one per critic head. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
-    network = load_network(folder, attention, dtype)
+    network = load_network(folder, attention, dtype, trusted=trusted)
     critic = OutcomeCritic(network, _heads(folder))
     load_head(critic, folder)
     critic = critic.to(device).eval()
-    processor = image_processor(policy, network) if any(state["images"] for state in states) else None
+    processor = image_processor(policy, network, trusted=trusted) if any(state["images"] for state in states) else None
     collator = Collator(network.base_model, processor=processor, packed=False, attention=attention, dtype=dtype)
     with torch.inference_mode():
         for number, state in enumerate(states, 1):
@@ -61,13 +63,14 @@ def _heads(folder: Path) -> int:
 
 def main(arguments: list[str]) -> int:
     """Score the states of the request file; return the exit status."""
-    if len(arguments) != 4:
-        sys.stderr.write("webgym: usage: critic_inference CRITIC POLICY STATES VALUES\n")
+    trusted = arguments[4:] == ["--trust-remote-code"]
+    if len(arguments) != 4 + trusted:
+        sys.stderr.write("webgym: usage: critic_inference CRITIC POLICY STATES VALUES [--trust-remote-code]\n")
         return 1
-    critic, policy, states, values = map(Path, arguments)
+    critic, policy, states, values = map(Path, arguments[:4])
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
+        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts, trusted=trusted)]
         values.write_text("".join(lines), encoding="utf-8")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
