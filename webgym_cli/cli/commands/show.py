@@ -24,7 +24,6 @@ from webgym_cli.util.optional import when
 from webgym_cli.util.text import escape_control, format_count
 
 if TYPE_CHECKING:
-    from webgym_cli.inspect.episode import EpisodeView
     from webgym_cli.store.run import RunDir
 
 
@@ -149,7 +148,6 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
 
     See also: webgym inspect-buffer, webgym compare, webgym report.
     """
-    from webgym_cli.cli.commands.show import episode_text
     from webgym_cli.inspect.episode import read_episodes
     from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
