@@ -12,6 +12,7 @@ SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each file that takes more than `LEAST`, as `SECONDS_OF_TESTS=1 make test` wrote them."""
 LEAST = 5.0
 SHARED = "files that use one vLLM server or one trained model"
+LIBRARIES = "files that ask the train role's libraries"
 
 
 class Shares(LoadScopeScheduling):
@@ -35,7 +36,9 @@ def shared_by(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
     if "mark.stack" not in text:
         return ""
-    return SHARED if "sft_run" in text or "policy_server" in text else ""
+    if "sft_run" in text or "policy_server" in text:
+        return SHARED
+    return LIBRARIES if "in_train_role" in text else ""
 
 
 @cache

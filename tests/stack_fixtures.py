@@ -4,6 +4,7 @@ import array
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,32 @@ def needs(role: str) -> Path:
         return role_python(load(), role)
     except VenvError as error:
         pytest.skip(str(error))
+
+
+LIBRARIES = ("llamafactory.data", "llamafactory.hparams", "llamafactory.model", "datasets")
+
+
+@pytest.fixture(scope="session")
+def in_train_role(tmp_path_factory):
+    """Runs a script (`FILE ...` or `-c CODE ...`) in the train role's interpreter and returns its stdout."""
+    folder = tmp_path_factory.mktemp("role")
+    out, err = folder / "out", folder / "err"
+    # -P: tests/ has packages with the names of Python's own
+    command = [needs("train"), "-P", Path(__file__).with_name("role_forks.py"), *LIBRARIES]
+    alone = {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": err.open("wb")}
+    process = subprocess.Popen(command, text=True, env=os.environ | alone, **pipes)
+
+    def run(*argv: object, stdin: str = "") -> str:
+        request = {"argv": [*map(str, argv)], "stdin": stdin, "out": str(out), "err": str(err)}
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "0\n", err.read_text()[-4000:]
+        return out.read_text(errors="replace")
+
+    yield run
+    process.kill()
+    process.communicate()
 
 
 @pytest.fixture(scope="session")

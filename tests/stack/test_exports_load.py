@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -13,7 +11,6 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.builders import UNSOLVED, trajectory
-from tests.stack_fixtures import needs
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
 from webgym_cli.records.dataset import TRAIN
@@ -41,14 +38,6 @@ SHORT = replied(1, "click d", "click e")
 BAD = replied(2, "click a", "click z", outcome=UNSOLVED)
 
 
-def role(script, *arguments, home):
-    """Run a script of ours in the train role, with caches of its own."""
-    environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [needs("train"), HERE / script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Two successes and a failure whose first reply is a success's too."""
@@ -58,7 +47,7 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def loaded(run, tiny_model_dir, tmp_path_factory):
+def loaded(in_train_role, run, tiny_model_dir, tmp_path_factory):
     """What LLaMA-Factory makes of each exported folder, by `<form> <unit> <objective> <mask_history>`."""
     base = tmp_path_factory.mktemp("folders")
     cases = {}
@@ -75,7 +64,7 @@ def loaded(run, tiny_model_dir, tmp_path_factory):
             for mask in [True, False] if objective is ExportObjective.SFT else [False]:  # refused for the others
                 cases[f"{form} {unit} {objective} {mask}"] = settings(tiny_model_dir, folder, objective, mask)
     (base / "cases.json").write_text(json.dumps(cases))
-    role("llamafactory_load.py", base / "cases.json", base / "loaded.json", home=base / "home")
+    in_train_role(HERE / "llamafactory_load.py", base / "cases.json", base / "loaded.json")
     return json.loads((base / "loaded.json").read_text())
 
 
@@ -138,10 +127,9 @@ def test_labels(loaded, form):
     ]
 
 
-def test_datasets_reads_parquet(run, tmp_path):
-    needs("train")
+def test_datasets_reads_parquet(in_train_role, run, tmp_path):
     exported(run, tmp_path / "hf", format="hf")
-    role("datasets_load.py", tmp_path / "hf", tmp_path / "out.json", home=tmp_path / "home")
+    in_train_role(HERE / "datasets_load.py", tmp_path / "hf", tmp_path / "out.json")
     record = json.loads((tmp_path / "out.json").read_text())
     assert record["columns"] == ["id", "messages", "images"]
     assert record["ids"] == [

@@ -22,13 +22,8 @@ print(json.dumps({"templates": list(TEMPLATES), "models": ids}))
 _PARSERS = "import json; from vllm.reasoning import ReasoningParserManager as m; print(json.dumps(m.list_registered()))"
 
 
-def run_in_role(role, code):
-    out = subprocess.run([needs(role), "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout
-    return json.loads(out.splitlines()[-1])
-
-
-def test_templates_are_llamafactorys_and_the_ones_it_takes_itself():
-    result = run_in_role("train", _TEMPLATES)
+def test_templates_are_llamafactorys_and_the_ones_it_takes_itself(in_train_role):
+    result = json.loads(in_train_role("-c", _TEMPLATES).splitlines()[-1])
     ours = {template for family in FAMILIES for template in (family.template, family.thinking_template) if template}
     assert ours <= set(result["templates"])
     named = [(model, template) for model, template, _ in HUB if model in result["models"]]
@@ -37,4 +32,5 @@ def test_templates_are_llamafactorys_and_the_ones_it_takes_itself():
 
 
 def test_parsers_are_vllms():
-    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(run_in_role("serve", _PARSERS))
+    done = subprocess.run([needs("serve"), "-c", _PARSERS], capture_output=True, text=True, check=True, timeout=300)
+    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(json.loads(done.stdout.splitlines()[-1]))

@@ -1,12 +1,10 @@
 """Files that the real torch wrote: the archive's form is torch's to choose."""
 
 import json
-import subprocess
 
 import pytest
 
 from tests.imports.foreign import WRITER, webgym_episode, webgym_pictures
-from tests.stack_fixtures import needs
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import ImportedEpisode
@@ -22,15 +20,14 @@ torch.save({"trajectories": [torch.zeros(2)]}, given["tensors"])
 """
 
 
-def test_what_torch_saves_is_read_in_both_of_its_forms(tmp_path):
-    python = needs("train")
+def test_what_torch_saves_is_read_in_both_of_its_forms(in_train_role, tmp_path):
     webgym_pictures(tmp_path, "one")
     value = {"trajectories": [webgym_episode("one")], "metadata": {"split": "train"}}
     paths = [(str(tmp_path / "train_trajectories" / f"x.pt.iteration{int(new)}"), new) for new in (False, True)]
     (tmp_path / "train_trajectories").mkdir()
     tensors = tmp_path / "tensors.pt"
     given = {"values": [value], "protocol": 2, "paths": paths, "tensors": str(tensors)}
-    subprocess.run([python, "-c", WRITER + SAVE], input=json.dumps(given).encode(), check=True, capture_output=True)
+    in_train_role("-c", WRITER + SAVE, stdin=json.dumps(given))
     digests = set()
     for path, _ in paths:
         (result,) = read(type(tmp_path)(path), None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def load_with_sources(
     """
     layers = list(read_layers(files, overrides, run_config))
     merged = Settings().model_dump(mode="json")  # a nested section that is set in part keeps its other defaults
-    usual = flat_values(Settings())
+    usual = flatten(merged)
     sources = dict.fromkeys(usual, "default")
     kept: Flat = {}
     for source, layer in layers:
@@ -112,7 +113,7 @@ def import_code(settings: Settings, keys: Collection[str] = CODE) -> None:
     """Import the plugins, which may register what the settings `keys` name, and let stored data name action sets."""
     if "plugins" in keys:
         import_plugins(settings.plugins)
-    allow_places(str(value) for key, value in flat_values(settings).items() if key in CODE[1:] and key in keys)
+    allow_places(str(attrgetter(key)(settings)) for key in CODE[1:] if key in keys)
 
 
 def parse_saved(values: Mapping[str, Any]) -> Settings:

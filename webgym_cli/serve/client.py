@@ -63,13 +63,14 @@ class Fingerprint:
         near = all(abs(a - b) <= LOGPROB_TOLERANCE for a, b in zip(self.logprobs, other.logprobs, strict=False))
         return self.tokens == other.tokens and near
 
-    def differs(self, other: Fingerprint) -> bool:
+    def differs(self, other: Fingerprint, *, complete: bool) -> bool:
         """Whether both come from different weights, by checksums and by responses (a stale cache repeats the old ones).
 
-        The comparison is exact: a small update changes log-probabilities by less than the tolerance.
+        The comparison is exact: a small update changes log-probabilities by less than the tolerance. `complete`:
+        whether the checksums cover all weights; on a CPU vLLM packs those of the linear layers out of their reach.
         """
         if self.checksums and self.checksums == other.checksums:
-            return False
+            return not complete and not self.matches(other)
         return (self.tokens, self.logprobs) != (other.tokens, other.logprobs)
 
 

@@ -1,12 +1,10 @@
 """The shipped configurations as DeepSpeed itself reads them."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.stack_fixtures import needs
 from webgym_cli.config.shipped import shipped_root
 
 pytestmark = pytest.mark.stack
@@ -14,11 +12,10 @@ FILES = sorted(shipped_root().glob("deepspeed/*.json"))
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory) -> dict:
-    command = [needs("train"), Path(__file__).with_name("deepspeed_load.py"), tmp_path_factory.mktemp("out"), *FILES]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    result = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+def loaded(in_train_role, tmp_path_factory) -> dict:
+    script = Path(__file__).with_name("deepspeed_load.py")
+    lines = in_train_role(script, tmp_path_factory.mktemp("out"), *FILES).splitlines()
+    result = next(line for line in lines if line.startswith("RESULT "))
     return json.loads(result.removeprefix("RESULT "))
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 
 import pytest
 
@@ -76,11 +75,10 @@ def test_the_merge_goes_on_without_training_again(trained):
     assert [path.name for path in trained.run.checkpoints.iterdir()] == [trained.checkpoint.name]
 
 
-def test_the_published_weights_are_the_base_and_the_adapter(trained, tiny_model_dir, train_python):
+def test_the_published_weights_are_the_base_and_the_adapter(in_train_role, trained, tiny_model_dir):
     files = [tiny_model_dir / "model.safetensors", trained.folder / "model.safetensors"]
     files.append(trained.folder / "adapter/adapter_model.safetensors")
-    done = subprocess.run([train_python, "-c", CHECK, *files], capture_output=True, text=True, check=True)
-    record = json.loads(done.stdout)
+    record = json.loads(in_train_role("-c", CHECK, *files))
     assert record["worst"] < 1e-5
     assert record["moved"] > 1e-4
     assert all("language_model" in name for name in record["changed"]), "the vision tower is frozen"
@@ -114,8 +112,9 @@ def test_the_next_training_goes_on_with_the_adapter_and_with_other_settings_puts
     assert 0 < plan.disk_bytes < 2 * sum(path.stat().st_size for path in trained.folder.rglob("*.safetensors"))
 
 
-async def test_vllm_serves_it(trained, tiny_model_dir, policy_server):
-    engine = policy_server._engine
+async def test_vllm_serves_it(trained, tiny_model_dir, policy_server, monkeypatch):
+    engine, events = policy_server._engine, []
+    monkeypatch.setattr(policy_server, "_sink", events.append)
     before = engine._digest
     await policy_server.swap(str(trained.folder))
     try:
@@ -123,3 +122,4 @@ async def test_vllm_serves_it(trained, tiny_model_dir, policy_server):
         assert engine._digest == digest(str(trained.folder)) != before
     finally:
         await policy_server.swap(str(tiny_model_dir))
+    assert [event["how"] for event in events if event["event"] == "swap"] == ["in_place"] * 2, events

@@ -108,8 +108,16 @@ def conversation(*turns, system="You are a web agent.", reply="click [3]"):
 
 
 @pytest.fixture
-def compare(tmp_path, train_python, monkeypatch):
+def compare(in_train_role, tmp_path, train_python, monkeypatch):
     """Returns how to compare samples of a model, as a training does it first."""
+
+    class Forked:
+        @staticmethod
+        async def run(argv, **_):
+            in_train_role(*argv[1:])
+            return 0
+
+    monkeypatch.setattr(rendering, "Job", Forked)
     monkeypatch.setattr(rendering, "role_home", lambda: tmp_path / "home")
 
     async def compare(folder, samples, template=None):
