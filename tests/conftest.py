@@ -12,7 +12,8 @@ import hypothesis.internal.observability  # noqa: F401  its plugin imports it la
 import pytest
 from hypothesis import HealthCheck, settings
 
-from webgym_cli.store.run import RunDir
+from webgym_cli.config.load import load
+from webgym_cli.store.run import RunDir, create_or_open
 
 pytest_plugins = ["tests.stack_fixtures"]
 
@@ -25,6 +26,14 @@ settings.load_profile("webgym")
 def run(tmp_path):
     """The folder of a run that is not there yet."""
     return RunDir(tmp_path / "run")
+
+
+@pytest.fixture
+def made_run(tmp_path):
+    """A run that was made with the usual settings."""
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load())
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,11 +19,17 @@ _FORKS.set_forkserver_preload(["tests.preloaded"])
 
 
 def webgym(
-    *arguments: object, cwd: Path, stdin: str = "", streams: Mapping[int, str] | None = None, **environment: str
+    *arguments: object,
+    cwd: Path,
+    code: int | None = 0,
+    stdin: str = "",
+    streams: Mapping[int, str] | None = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run webgym to its end, its output into files. From a coroutine: `await asyncio.to_thread(webgym, ...)`.
 
-    `streams`: the file, by number, that stands in a stream's place; `-`: it is closed.
+    It has to end with this exit code (None: with any) and without a traceback. `streams`: the file, by number, that
+    stands in a stream's place; `-`: it is closed.
     """
     words = list(map(str, arguments))
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +42,10 @@ def webgym(
         if process.exitcode is None:
             process.kill()
             raise subprocess.TimeoutExpired(words, PATIENCE, *map(_read, files[1:]))
-        return subprocess.CompletedProcess(words, process.exitcode, *map(_read, files[1:]))
+        ended = subprocess.CompletedProcess(words, process.exitcode, *map(_read, files[1:]))
+    assert code in (None, ended.returncode), ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return ended
 
 
 def _read(file: Path) -> str:

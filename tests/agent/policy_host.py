@@ -49,6 +49,7 @@ class Host:
     async def start(self):
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/version", self._version)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
@@ -68,6 +69,9 @@ class Host:
         """Have those look again who wait."""
         async with self._news:
             self._news.notify_all()
+
+    async def _version(self, request):
+        return web.json_response({}, status=404)
 
     async def _complete(self, request):
         self.body = await request.json()

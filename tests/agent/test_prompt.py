@@ -159,9 +159,7 @@ def test_a_stored_trajectory_gives_its_prompts_again(window):
     steps = [step(index, response=f"<think>{HOSTILE}</think>{HOSTILE}{index}") for index in range(7)]
     steps[2] = step(2, action=None, parse_error=ParseErrorKind.INVALID_JSON, page_changed=False)
     steps[3] = step(3, action_error="covered", page_changed=None)
-    episode = digested(trajectory(prompt=PromptSpec(history_window=window), steps=0, instruction=HOSTILE).model_copy(
-        update={"steps": tuple(steps)}
-    ))  # fmt: skip
+    episode = digested(trajectory(prompt=PromptSpec(history_window=window), instruction=HOSTILE, steps=tuple(steps)))
     stored = Trajectory.model_validate_json(episode.to_line())
     assert [render_step(stored, index).digest for index in range(7)] == [item.prompt_digest for item in episode.steps]
 

@@ -1,6 +1,8 @@
 import pytest
 
 from tests import forked
+from tests.environments.webarena.webarena_mail import MailServer
+from tests.executable import needs_chromium
 
 
 @pytest.fixture
@@ -9,3 +11,14 @@ def webgym(tmp_path):
         return forked.webgym(*arguments, cwd=tmp_path, **options)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    needs_chromium()
+
+
+@pytest.fixture
+async def mail():
+    async with MailServer() as server:
+        yield server

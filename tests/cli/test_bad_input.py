@@ -25,8 +25,7 @@ def run(tmp_path):
 
 def refused(code, *arguments, cwd):
     """Run webgym, which must end with a code; return the message and the hint: a line each, the last ones."""
-    result = webgym(*arguments, cwd=cwd)
-    assert result.returncode == code, result.stderr
+    result = webgym(*arguments, cwd=cwd, code=code)
     message, hint = result.stderr.splitlines()[-2:]
     assert message.startswith("webgym: ")
     assert hint.startswith("  next: ")
@@ -151,8 +150,7 @@ def test_settings_without_a_floor(tmp_path, name, text, words):
     ],
 )
 def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):
-    result = webgym(*arguments, cwd=tmp_path, **variables)
-    assert result.returncode == 2
+    result = webgym(*arguments, cwd=tmp_path, **variables, code=2)
     message, hint = result.stderr.splitlines()[-2:]
     assert message.startswith("webgym: ")
     assert hint.startswith(f"  next: {wanted}")
@@ -197,8 +195,7 @@ def test_a_file_or_a_broken_link_is_no_run(tmp_path, command):
     [("rollout", ""), ("status", " "), ("train", ""), ("compare", "", "b"), ("compare", "a", ""), ("rollout", "a\nb")],
 )
 def test_a_run_without_a_name_or_with_two_lines_is_refused(tmp_path, words):
-    result = webgym(*words, cwd=tmp_path)
-    assert result.returncode == 2
+    result = webgym(*words, cwd=tmp_path, code=2)
     assert "name the run's folder" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
 

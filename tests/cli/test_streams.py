@@ -72,14 +72,14 @@ def place(tmp_path):
 def test_whatever_the_streams_are_nothing_ends_in_a_traceback_and_stdout_is_for_programs(place, group, name):
     command, right = GROUPS[group][name], (0, 1) if name == "doctor" else (0,)
     more = {**TERMINALS[len(name) % 2], "COLUMNS": "80" if name == "help" else "40", **ENVIRONMENTS.get(name, {})}
-    full = webgym(*command, cwd=place, streams={1: "/dev/full"}, **more)
+    full = webgym(*command, cwd=place, code=None, streams={1: "/dev/full"}, **more)
     assert "Traceback" not in full.stderr and ESCAPE not in full.stderr
     if name != "resume":  # it has nothing to say on stdout
         assert full.returncode == 1
         assert "No space left on device" in full.stderr.splitlines()[-2]
         assert full.stderr.splitlines()[-1].startswith("  next: ")
-    assert webgym(*command, cwd=place, streams={1: "-", 2: "-"}, **more).returncode in right
-    result = webgym(*command, cwd=place, streams={2: "/dev/full"}, PYTHONIOENCODING="latin-1", **more)
+    assert webgym(*command, cwd=place, code=None, streams={1: "-", 2: "-"}, **more).returncode in right
+    result = webgym(*command, cwd=place, code=None, streams={2: "/dev/full"}, PYTHONIOENCODING="latin-1", **more)
     assert result.returncode in right
     assert bool(result.stdout) is (name != "resume")
     if group == "json":
@@ -91,7 +91,7 @@ def test_whatever_the_streams_are_nothing_ends_in_a_traceback_and_stdout_is_for_
 @pytest.mark.parametrize("name", ["prepare", "judge"])
 def test_where_stdout_and_stderr_are_one_file_each_event_stands_there_once_in_words(place, name):
     log = str(place / "log")
-    assert webgym(*JSON[name], cwd=place, streams={1: log, 2: log}).returncode == 0
+    webgym(*JSON[name], cwd=place, streams={1: log, 2: log})
     lines = (place / "log").read_text().splitlines()
     assert lines
     assert len(set(lines)) == len(lines)
@@ -106,7 +106,6 @@ def test_tables_in_a_pipe_are_told_apart(place):
 @pytest.mark.parametrize("more", [(), ("-q",), ("--json",)])
 def test_a_choice_that_matches_nothing_is_told(place, more):
     result = webgym("inspect-buffer", "run", "--task", "nope", *more, cwd=place)
-    assert result.returncode == 0
     assert ("no trajectory matches" in result.stderr) is ("-q" not in more)
 
 
@@ -163,10 +162,9 @@ def test_a_dumb_terminal_gets_no_bars_and_no_colours(place):
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
 def test_what_is_nearly_right_is_told_what_it_may_mean(place, arguments, words):
-    result = webgym(*arguments, cwd=place)
-    assert (result.returncode, result.stdout) == (2, "")
+    result = webgym(*arguments, cwd=place, code=2)
+    assert result.stdout == ""
     assert words in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -180,6 +178,6 @@ def test_a_run_that_is_none_names_those_nearby(place, name, words):
     for literal in ("one", "two"):
         (place / "runs" / literal).mkdir(parents=True)
         (place / "runs" / literal / "run.json").write_text("{}")
-    result = webgym("status", name, cwd=place)
-    assert (result.returncode, result.stdout) == (3, "")
+    result = webgym("status", name, cwd=place, code=3)
+    assert result.stdout == ""
     assert result.stderr.splitlines()[0] == f"webgym: {words}"

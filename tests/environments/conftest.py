@@ -5,20 +5,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.environments.visits import SmallWeb, Visit, small_web
+from tests.environments.webarena.webarena_mail import MailServer
+from tests.executable import needs_chromium
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.miniwob.environment import MiniWobPool
-from webgym_cli.errors import VenvError
 from webgym_cli.records.action import InteractionMode
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    try:
-        return str(find_chromium(Settings().browser))
-    except VenvError as error:
-        pytest.skip(str(error))
+    return needs_chromium()
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +40,12 @@ async def pointed(chromium: str) -> AsyncIterator[MiniWobPool]:
 async def local_web(chromium: str) -> AsyncIterator[SmallWeb]:
     async with small_web() as web:
         yield web
+
+
+@pytest.fixture
+async def mail() -> AsyncIterator[MailServer]:
+    async with MailServer() as server:
+        yield server
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from tests.environments.odd_server import OddServer
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 
@@ -22,12 +25,25 @@ class Visit:
     """An episode in progress, and what was last seen of it."""
 
     environment: WebEnvironment
+    odd: OddServer
+    """Serves the pages of `show`."""
     view: RawObservation | None = None
     error: str | None = None
 
     async def open(self, url: str) -> RawObservation:
         _, self.view = await self.environment.reset(Task(id="t", environment="web", start_url=url), 0)
         return self.view
+
+    async def show(self, path: str, html: str) -> RawObservation:
+        """Open a page of `http://odd.test` that is made for it."""
+        self.odd.pages[path] = html
+        return await self.open(f"http://odd.test{path}")
+
+    async def refused(self, url: str) -> BoundaryError:
+        """Return why an episode can't start there."""
+        with pytest.raises(BoundaryError) as failure:
+            await self.open(url)
+        return failure.value
 
     async def act(self, name: ActionName, **arguments: object) -> RawObservation:
         result = await self.environment.step(Action(name=name, **arguments))
@@ -78,7 +94,7 @@ class SmallWeb:
     visits: list[Visit] = field(default_factory=list)
 
     def visit(self) -> Visit:
-        self.visits.append(Visit(self.pool.new()))
+        self.visits.append(Visit(self.pool.new(), self.odd))
         return self.visits[-1]
 
 

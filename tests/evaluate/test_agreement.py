@@ -118,11 +118,8 @@ def test_the_threshold_that_a_precision_needs():
     labels = [label(one, truth) for one, (_, truth) in zip(episodes, scores, strict=True)]
     agreement = measure_agreement(labels, episodes, 0.75)
     by_source = {row["source"]: row for row in agreement["thresholds"]}
-    assert (by_source["orm"]["threshold"], by_source["orm"]["precision"], by_source["orm"]["recall"]) == (
-        0.6,
-        0.75,
-        0.75,
-    )
+    assert by_source["orm"]["threshold"] == 0.6
+    assert (by_source["orm"]["precision"], by_source["orm"]["recall"]) == (0.75, 0.75)
     assert by_source["votes"]["threshold"] == pytest.approx(1 / 3)  # 3 of 4
     assert rows(agreement, "votes")["tp"] == 1  # unanimous
     assert rows(agreement, "orm")["fp"] == 1
@@ -266,7 +263,6 @@ def test_the_command_measures_what_is_stored(tmp_path):
         "".join(json.dumps({"trajectory": f"test-0000-{n:05d}", "label": n == 0, "who": "a"}) + "\n" for n in range(3))
     )
     outcome = webgym("judge", "run", "--against", "labels.jsonl", "--json", cwd=tmp_path)
-    assert outcome.returncode == 0, outcome.stderr
     (row,) = json.loads(outcome.stdout)["rows"]
     assert [row[cell] for cell in ("tp", "fp", "fn", "tn")] == [1, 1, 0, 1]
 

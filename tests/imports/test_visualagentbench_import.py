@@ -24,22 +24,16 @@ def only(root, name="12", kind="actions", **options):
 
 def test_a_rollout_becomes_ours(tmp_path):
     trajectory = only(webrl_episode(tmp_path, "12", [CLICK, 'exit(message="done")']), kind="traces")
-    assert (trajectory.task.id, trajectory.task.instruction, trajectory.task.environment) == (
-        "12",
-        "Buy it",
-        "webarena",
-    )
+    assert (trajectory.task.id, trajectory.task.instruction) == ("12", "Buy it")
+    assert trajectory.task.environment == "webarena"
     assert (trajectory.task.start_url, trajectory.split) == ("http://shop:7770/", Split.TEST)
     first, last = trajectory.steps
     assert first.action == Action(name=ActionName.CLICK, coordinate=(500, 500))
     assert first.response.startswith(f"{CLICK}\n<tool_call>")
     assert (first.url, last.url) == ("http://shop:7770/?a=1&b=2", "")
     assert first.picture == tmp_path / "screehshots" / "12" / "0.png"
-    assert (trajectory.outcome.reward, trajectory.outcome.stop, trajectory.outcome.answer) == (
-        1.0,
-        Stop.ANSWERED,
-        "done",
-    )
+    assert (trajectory.outcome.reward, trajectory.outcome.stop) == (1.0, Stop.ANSWERED)
+    assert trajectory.outcome.answer == "done"
     assert [(score.source, score.value) for score in trajectory.outcome.scores] == [("environment", 1.0)]
 
 
@@ -53,11 +47,8 @@ def test_for_a_policy_that_reads_texts_steps_have_pages_and_no_pictures(tmp_path
         (CLICK, PAGE, None),
     ]
     assert trajectory.steps[0].action.name is WebRLActionName.SEARCH
-    assert (trajectory.steps[1].action.element_id, trajectory.split, trajectory.outcome.stop) == (
-        3,
-        Split.TRAIN,
-        Stop.STEP_LIMIT,
-    )
+    assert trajectory.steps[1].action.element_id == 3
+    assert (trajectory.split, trajectory.outcome.stop) == (Split.TRAIN, Stop.STEP_LIMIT)
 
 
 def test_without_traces_there_are_no_texts(tmp_path):

@@ -1,5 +1,5 @@
 """What the tests of pages share."""
 
-from tests.own_pages import chromium
+from tests.own_pages import chromium, view
 
-__all__ = ["chromium"]
+__all__ = ["chromium", "view"]

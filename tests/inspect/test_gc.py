@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.app import app
+from tests.prepare.buffer import fill
 from tests.records.builders import png, shot, store_images, trajectory
-from webgym_cli.config.load import load
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste
 from webgym_cli.inspect.verify import verify
@@ -18,7 +18,7 @@ from webgym_cli.store.buffer import append
 from webgym_cli.store.index import build
 from webgym_cli.store.index.build import update
 from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_json
 
@@ -27,17 +27,13 @@ LONG_AGO = time.time() - 10 * GRACE
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(made_run):
     """A run whose trajectories name the images 0 to 2; 10 and 11 are named by none. All are old."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
-    for number, steps in enumerate((3, 2)):
-        store_images(run_dir, trajectory(number, steps=steps))
-        append(run_dir, trajectory(number, steps=steps))
+    fill(made_run, trajectory(0, steps=3), trajectory(1))
     for shade in (10, 11):
-        ScreenshotStore(run_dir.screenshots).put(png(shade))
-    aged(run_dir)
-    return run_dir
+        ScreenshotStore(made_run.screenshots).put(png(shade))
+    aged(made_run)
+    return made_run
 
 
 def aged(run):

@@ -127,7 +127,7 @@ def test_an_observation_that_is_not_of_one_moment_is_named(run):
     sound, other = (one.observation for one in trajectory(9).steps)
     digest = sound.compute_digest()
     seen = sound.model_copy(update={"digest": digest}), other.model_copy(update={"digest": digest})
-    add(run, trajectory(9).model_copy(update={"steps": tuple(step(at, observation=seen[at]) for at in (0, 1))}))
+    add(run, trajectory(9, steps=tuple(step(at, observation=seen[at]) for at in (0, 1))))
     finding = only(run)
     assert (finding["kind"], finding["file"]) == ("observation_altered", str(part(run)))
     assert "step 1 of" in finding["detail"]
@@ -236,7 +236,7 @@ def showing(kept):
     """Return a trajectory whose only step shows an image."""
     result = step()
     seen = result.observation.model_copy(update={"screenshot": kept})
-    return trajectory(7).model_copy(update={"steps": (result.model_copy(update={"observation": seen}),)})
+    return trajectory(7, steps=(result.model_copy(update={"observation": seen}),))
 
 
 def image_of(run, kept):

@@ -9,14 +9,19 @@ from typing import Any
 
 from aiohttp import web
 
+from webgym_cli.util.local_server import LocalServer
+
 UNLIKELY = -3.25
 """What a token's log-probability usually is."""
 
 
-class ActorServer:
+class ActorServer(LocalServer):
     """An async context manager. `logprobs`: of tokens that it knows; `max_model_len`: as vLLM's."""
 
     def __init__(self, logprobs: dict[int, float] | None = None, *, max_model_len: int = 1 << 20) -> None:
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_post("/v1/completions", self._complete)
+        super().__init__(app, 0)
         self.logprobs = logprobs or {}
         self.answers: int | None = None
         """So many questions are answered, the others wait for ever; None: all are."""
@@ -32,18 +37,7 @@ class ActorServer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
-
-    async def __aenter__(self) -> ActorServer:
-        app = web.Application(client_max_size=1 << 26)
-        app.router.add_post("/v1/completions", self._complete)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._runner.cleanup()
+        return f"http://{self.address}/v1"
 
     def of(self, tokens: Sequence[int]) -> list[float]:
         return [self.logprobs.get(token, self.usual) for token in tokens]
@@ -55,7 +49,7 @@ class ActorServer:
             return web.json_response({"error": {"message": "no"}}, status=400 if status == 200 else status)
         if self.answers is not None and len(self.requests) >= self.answers:
             self.waiting.set()
-            await asyncio.Event().wait()
+            await self.closing.wait()
         self.requests.append(body["prompt"])
         return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._prompt_logprobs(body)}]})
 

@@ -62,9 +62,9 @@ def step(index: int = 0, **changes: Any) -> Step:
 
 
 def trajectory(
-    number: int = 0, *, iteration: int = 0, steps: int = 2, outcome: Outcome = SOLVED, **changes: Any
+    number: int = 0, *, iteration: int = 0, steps: int | tuple[Step, ...] = 2, outcome: Outcome = SOLVED, **changes: Any
 ) -> Trajectory:
-    """Return a trajectory of so many steps; a solved one unless the outcome says otherwise."""
+    """Return a trajectory of so many steps, or of these; a solved one unless the outcome says otherwise."""
     split = changes.get("split", Split.TRAIN)
     name = f"{split}-{iteration:04d}-{number:05d}"
     values = {
@@ -77,7 +77,7 @@ def trajectory(
         "seed": number,
         "policy": "oracle",
         "prompt": PromptSpec(),
-        "steps": tuple(step(index) for index in range(steps)),
+        "steps": tuple(map(step, range(steps))) if isinstance(steps, int) else steps,
         "outcome": outcome,
         "started_at": "2026-01-02T03:04:05.000+00:00",
         "seconds": 1.5,

@@ -116,9 +116,7 @@ def test_scores_are_finite(number):
 
 
 def test_the_line_is_strict_json_even_with_infinite_numbers():
-    episode = trajectory(steps=0).model_copy(
-        update={"steps": (step(generation=Generation(token_ids=(1,), logprobs=(float("-inf"),))),)}
-    )
+    episode = trajectory(steps=(step(generation=Generation(token_ids=(1,), logprobs=(float("-inf"),))),))
     line = episode.to_line()
     json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert Trajectory.model_validate_json(line) == episode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-import pytest_asyncio
 
 from tests.inspect.buffers import fill_run
+from tests.own_pages import assert_complete
 from tests.records.builders import CRASHED, SOLVED, shot, step, trajectory
 from tests.report.runs import at, compared, did, facts, log_steps, note
 from webgym_cli.compare.views import render_comparison
@@ -31,6 +31,19 @@ def sight(shade):
     return Observation(url="http://a/", title=HOSTILE, screenshot=shot(shade, WIDE, HIGH))
 
 
+def happened(n):
+    """Return the events of an iteration."""
+    which, model, start = {"iteration": n}, {"parent": HOSTILE, "created_at": at(100 * n + 90)}, 100 * n
+    return (
+        {"event": "evaluation", **which, "seconds": 20, "at": at(start + 20)},
+        {"event": "rollout", **which, "seconds": 30, "at": at(start + 50), "stages": {"act": {"total": 9}}},
+        {"event": "prepare", **which, "train_samples": 9 + n, "val_samples": 1, "at": at(start + 51)}
+        | {"model_name": f"m{n}", "parent": HOSTILE},
+        {"event": "train", **which, "steps": 5, "loss": 2.0 / (n + 1), "at": at(start + 91)}
+        | {"version": n + 1, "name": f"m{n}", **model},
+    )
+
+
 @pytest.fixture
 def run(tmp_path):
     """Three iterations of ten test episodes that get better, failures, demonstrations, and events."""
@@ -44,44 +57,8 @@ def run(tmp_path):
         odd["outcome"] = SOLVED.model_copy(update={"answer": HOSTILE})
         episodes.append(trajectory(30, iteration=iteration, **odd))
     made_run = fill_run(tmp_path / "run", *(episode.model_copy(update={"steps": steps}) for episode in episodes))
-    note(
-        made_run,
-        *(
-            event
-            for n in range(3)
-            for event in (
-                {"event": "evaluation", "iteration": n, "seconds": 20, "at": at(100 * n + 20)},
-                {
-                    "event": "rollout",
-                    "iteration": n,
-                    "seconds": 30,
-                    "at": at(100 * n + 50),
-                    "stages": {"act": {"total": 9}},
-                },
-                {
-                    "event": "prepare",
-                    "iteration": n,
-                    "model_name": f"m{n}",
-                    "parent": HOSTILE,
-                    "train_samples": 9 + n,
-                    "val_samples": 1,
-                    "at": at(100 * n + 51),
-                },
-                {
-                    "event": "train",
-                    "version": n + 1,
-                    "name": f"m{n}",
-                    "parent": HOSTILE,
-                    "iteration": n,
-                    "steps": 5,
-                    "loss": 2.0 / (n + 1),
-                    "created_at": at(100 * n + 90),
-                    "at": at(100 * n + 91),
-                },
-            )
-        ),
-    )
     for n in range(3):
+        note(made_run, *happened(n))
         log_steps(made_run, f"m{n}", *({"loss": n + step / 10} for step in (1, 2, 3)))
     return made_run
 
@@ -162,20 +139,6 @@ def test_settings_and_origin_are_told(tmp_path):
     assert "<dt>webgym</dt>" not in rendered(run).decode()
 
 
-@pytest_asyncio.fixture
-async def view(chromium):
-    """A tab, offline; what it asked for and what went wrong."""
-    context = await chromium.new_context(viewport={"width": 375, "height": 700}, offline=True)
-    tab = await context.new_page()
-    tab.requests, tab.errors = [], []
-    tab.on("request", lambda request: tab.requests.append(request.url[:60]))
-    tab.on("console", lambda message: tab.errors.append(message.text))
-    tab.on("pageerror", lambda error: tab.errors.append(str(error)))
-    tab.on("dialog", lambda dialog: tab.errors.append(dialog.message))
-    yield tab
-    await context.close()
-
-
 @pytest.fixture
 def written(run, tmp_path):
     path = tmp_path / "report.html"
@@ -183,17 +146,12 @@ def written(run, tmp_path):
     return path.as_uri()
 
 
-async def clean(view):
-    assert [url for url in view.requests if not url.startswith(("file:", "data:"))] == []
-    assert view.errors == []
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [375, 1280])
 async def test_the_page_in_chromium(view, written, run, width):
     await view.set_viewport_size({"width": width, "height": 700})
     await view.goto(written)
-    await clean(view)
+    assert_complete(view)
     assert await view.title() == str(run.root)
     assert await view.evaluate("document.documentElement.scrollWidth") <= width
     assert await view.locator("a:not(nav a), script, img").count() == 0
@@ -248,7 +206,7 @@ async def test_a_comparison_in_chromium(view, run, tmp_path, width):
     path.write_bytes(render_comparison(rows))
     await view.set_viewport_size({"width": width, "height": 700})
     await view.goto(path.as_uri())
-    await clean(view)
+    assert_complete(view)
     assert await view.evaluate("document.documentElement.scrollWidth") <= width
     assert await view.locator("h1").inner_text() == f"{run.root}\nand {other.root}"
     assert "B is better" in await view.locator("#success table").last.inner_text()

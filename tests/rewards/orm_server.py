@@ -12,16 +12,24 @@ from typing import Any
 
 from aiohttp import web
 
+from webgym_cli.util.local_server import LocalServer
+
 MODEL = "an-orm"
 FRAME = 10
 """Tokens of the chat's own, whatever it says."""
 
 
-class OrmServer:
+class OrmServer(LocalServer):
     """An async context manager. `vllm`: whether it has a tokenizer to ask and finds tokens by their ids."""
 
     def __init__(self, *, vllm: bool = True, max_model_len: int = 4096, models: tuple[str, ...] = (MODEL,)) -> None:
-        self.vllm = vllm
+        app = web.Application()
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        if vllm:
+            app.router.add_post("/tokenize", self._tokenize)
+            app.router.add_post("/detokenize", self._detokenize)
+        super().__init__(app, 0)
         self.max_model_len = max_model_len
         self.models = models
         self.requests: list[dict[str, Any]] = []
@@ -34,7 +42,7 @@ class OrmServer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        return f"http://{self.address}/v1"
 
     @property
     def prompts(self) -> list[str]:
@@ -46,21 +54,6 @@ class OrmServer:
 
     def ids_of(self, text: str) -> list[int]:
         return [self.id_of(token) for token in re.findall(r"\s+|\S+", text)]
-
-    async def __aenter__(self) -> OrmServer:
-        app = web.Application()
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_post("/v1/chat/completions", self._complete)
-        if self.vllm:
-            app.router.add_post("/tokenize", self._tokenize)
-            app.router.add_post("/detokenize", self._detokenize)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._runner.cleanup()
 
     async def _models(self, request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]})

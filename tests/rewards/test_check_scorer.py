@@ -28,10 +28,8 @@ OLD = "0" * 64
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(made_run):
     """A run with an episode of every kind; the check now gives half of what `size` says."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
     with mock.patch.dict(CHECKS.registered, clear=True):
 
         @check("size")
@@ -52,10 +50,10 @@ def run(tmp_path):
         }
         for number, (name, (given, outcome)) in enumerate(kinds.items()):
             task = Task(id=name, check="size", extra={"size": given})
-            append(run_dir, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
-        append(run_dir, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
-        append(run_dir, trajectory(8, id="unchecked"))
-        yield run_dir
+            append(made_run, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
+        append(made_run, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
+        append(made_run, trajectory(8, id="unchecked"))
+        yield made_run
 
 
 async def score(run, **query):

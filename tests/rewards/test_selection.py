@@ -6,7 +6,6 @@ from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import SCORED, judgement
 from tests.rewards.cases import answered
 from webgym_cli.config.judge import JudgeSettings
-from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
@@ -14,7 +13,6 @@ from webgym_cli.rewards.judge.judge import compute_settings_digest
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, load_pending, plan_scoring
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.run import RunDir, create_or_open
 
 SETTINGS = JudgeSettings(base_url="http://127.0.0.1:1/v1")
 DIGEST = compute_settings_digest(SETTINGS)
@@ -23,30 +21,28 @@ NAMES = ["new", "same", "other", "failed", "blocked", "crashed", "scored", "mini
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(made_run):
     """A run with an episode of every kind; `test` and iteration 1 have one new episode each."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
     kinds = {"crashed": CRASHED, "scored": SCORED, "ended": SOLVED}
     for number, name in enumerate(NAMES):
         changes = {"outcome": kinds[name]} if name in kinds else {}
         episode = answered(number, id=name, **changes)
         append(
-            run_dir,
+            made_run,
             trajectory(number, id=name, steps=0, outcome=UNSOLVED, task=Task(id="click-test"))
             if name == "miniwob"
             else episode,
         )
-    append(run_dir, answered(0, id="later", iteration=1))
-    append(run_dir, answered(0, id="held-out", split=Split.TEST))
+    append(made_run, answered(0, id="later", iteration=1))
+    append(made_run, answered(0, id="held-out", split=Split.TEST))
     for name, changes in {
         "same": {"settings_digest": DIGEST, "success": True},
         "other": {"settings_digest": OTHER, "success": True},
         "failed": {"settings_digest": DIGEST, "failure": FailureKind.JUDGE_FAILED},
         "blocked": {"settings_digest": DIGEST, "failure": FailureKind.SITE_BLOCKED},
     }.items():
-        append_judgement(run_dir, Split.TRAIN, 0, judgement(trajectory=name, **changes))
-    return run_dir
+        append_judgement(made_run, Split.TRAIN, 0, judgement(trajectory=name, **changes))
+    return made_run
 
 
 def owed(run, **query):

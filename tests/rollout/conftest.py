@@ -1,7 +1,6 @@
-import json
-
 import pytest
 
+from tests.executable import needs_chromium
 from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
 from tests.store.test_blocklist import clock  # noqa: F401  a fixture
 from webgym_cli.agent.client.gate import PolicyGate
@@ -13,6 +12,7 @@ from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import write_lines
 
 
 def task_fields(number):
@@ -20,20 +20,23 @@ def task_fields(number):
 
 
 class World:
-    """A run with a task file of `tasks` tasks (t0, t1, ...) and scripted episodes."""
+    """A run with a task file of four tasks (t0, t1, ...) and, where no other pool is given, scripted episodes."""
 
-    def __init__(self, folder, tasks=4):
+    files = ("webarena",)
+
+    def __init__(self, folder):
         self.run = RunDir(folder / "run")
         self.file = folder / "tasks.jsonl"
-        self.file.write_text(
-            "".join(json.dumps({"id": f"t{number}", **task_fields(number)}) + "\n" for number in range(tasks))
-        )
+        self.write_tasks({"id": f"t{number}", **task_fields(number)} for number in range(4))
         self.events = []
         self.pool = ScriptedPool(Script())
         self.settings = self.load()
 
+    def write_tasks(self, tasks):
+        write_lines(self.file, tasks)
+
     def load(self, *overrides):
-        self.settings = load(["webarena"], [f"tasks.train={self.file}", "rollout.concurrency=2", *overrides])
+        self.settings = load(self.files, [f"tasks.train={self.file}", "rollout.concurrency=2", *overrides])
         return self.settings
 
     def plan(self, episodes=None, split=Split.TRAIN, iteration=0, policy=None):
@@ -43,9 +46,20 @@ class World:
         return plan
 
     async def roll(
-        self, episodes=4, *, agent=None, watch=None, sink=None, judge=None, unjudged=(), gate=None, plan=None, **script
+        self,
+        episodes=4,
+        *,
+        agent=None,
+        pool=None,
+        watch=None,
+        sink=None,
+        judge=None,
+        unjudged=(),
+        gate=None,
+        plan=None,
+        **script,
     ):
-        self.pool = ScriptedPool(Script(**script))
+        self.pool = pool or ScriptedPool(Script(**script))
         rollout = RolloutEngine(
             plan or self.plan(episodes),
             self.run,
@@ -59,6 +73,11 @@ class World:
     @property
     def stored(self):
         return list(scan(self.run, Split.TRAIN, 0))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    return needs_chromium()
 
 
 @pytest.fixture

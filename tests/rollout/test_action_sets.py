@@ -5,18 +5,10 @@ import json
 import pytest
 
 from tests.environments.visits import HASTY, small_web
+from tests.executable import needs_chromium
 from tests.rollout.scripted import ScriptedAgent
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.config.load import load
-from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.errors import VenvError
 from webgym_cli.records.failure import Stop
-from webgym_cli.records.task import Split
-from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.plan import plan_rollout, write_plan
-from webgym_cli.rollout.runner import LocalRunner
-from webgym_cli.store.buffer import scan
-from webgym_cli.store.run import RunDir
 
 pytestmark = pytest.mark.browser
 START = "http://lab.test/"
@@ -91,35 +83,21 @@ REFUSED = {"full": [4], "webgym": [2], "computer_use": [], "ui_tars": [], "webrl
 
 @pytest.fixture(scope="module")
 async def web():
-    try:
-        find_chromium(load().browser)
-    except VenvError as error:
-        pytest.skip(str(error))
+    needs_chromium()
     async with small_web("context_config.prompt_version=webrl") as result:
         yield result
 
 
 @pytest.mark.parametrize("version", EPISODES)
-async def test_an_episode_of_a_set(version, web, tmp_path):
+async def test_an_episode_of_a_set(version, web, world):
     replies, names, answer = EPISODES[version]
     mode = "set_of_marks" if version == "webrl" else "coordinates"
-    file = tmp_path / "tasks.jsonl"
-    file.write_text(json.dumps({"id": "a", "instruction": "Look.", "start_url": START, "environment": "web"}) + "\n")
-    settings = load(
-        overrides=[
-            *HASTY,
-            f"context_config.prompt_version={version}",
-            f"context_config.interaction_mode={mode}",
-            f"tasks.train={file}",
-        ]
-    )
+    world.write_tasks([{"id": "a", "instruction": "Look.", "start_url": START, "environment": "web"}])
+    given = (f"context_config.prompt_version={version}", f"context_config.interaction_mode={mode}")
+    settings = world.load(*HASTY, *given)
     web.pool.mode, web.pool.as_text = settings.context_config.interaction_mode, version == "webrl"
-    run = RunDir(tmp_path / "run")
-    plan = plan_rollout(run, settings, Split.TRAIN, 0, 1, blocked=frozenset())
-    write_plan(run, plan)
-    runner = LocalRunner(run, settings, ScriptedAgent(replies), web.pool)
-    await RolloutEngine(plan, run, settings, runner, lambda event: None, None).execute()
-    (stored,) = scan(run, Split.TRAIN, 0)
+    await world.roll(1, agent=ScriptedAgent(replies), pool=web.pool)
+    (stored,) = world.stored
     assert (stored.outcome.stop, stored.outcome.answer, stored.outcome.failure) == (Stop.ANSWERED, answer, None)
     assert [step.response for step in stored.steps] == list(replies)
     assert [step.action and step.action.name.value for step in stored.steps] == names

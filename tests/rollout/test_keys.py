@@ -8,18 +8,13 @@ import psutil
 import pytest
 from aiohttp import web
 
-from tests.executable import Command, finished, forked_webgym, needs_chromium, trajectories
+from tests.executable import Command, finished, forked_webgym, trajectories
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 
 QUICK = ("-s", "browser.max_idle_wait=0.5", "-s", "rollout.concurrency=3")
 SITES = ("-s", "tasks.train=sites:all", *QUICK)
-
-
-@pytest.fixture(autouse=True)
-def chromium():
-    needs_chromium()
 
 
 def browsers(command: Command) -> list[int]:

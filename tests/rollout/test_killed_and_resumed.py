@@ -12,7 +12,6 @@ from tests.executable import (
     failures,
     finished,
     forked_webgym,
-    needs_chromium,
     stored,
     trajectories,
 )
@@ -24,11 +23,6 @@ EPISODES = 20
 
 
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    return needs_chromium()
 
 
 @pytest.fixture(scope="module")

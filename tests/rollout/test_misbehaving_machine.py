@@ -19,7 +19,6 @@ from tests.executable import (
     fill,
     finished,
     forked_webgym,
-    needs_chromium,
     refused,
     stored,
     trajectories,
@@ -32,11 +31,6 @@ DEMO = ("-c", "demo", "-s", "rollout.concurrency=4")
 
 
 ORACLE = (*DEMO, "--policy", "oracle", "--episodes")
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    return needs_chromium()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from tests.agent.policy_host import Host
 from tests.prepare.buffer import converter, drawn, steps_of
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
-from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.inspect.page import render_episode_page
@@ -22,7 +21,7 @@ from webgym_cli.loop import rollouts
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
-from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
 from webgym_cli.report.facts import gather_facts
 from webgym_cli.report.views import build_sections
@@ -64,15 +63,6 @@ class Solver(Host):
             return f"It is \\boxed{{{results[-1]}}}."
         expression = messages[1]["content"].removeprefix("Calculate ").removesuffix(".")
         return call("calculator", expression="1+1") + call("calculator", expression=expression)
-
-    async def start(self):
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self._complete)
-        app.router.add_get("/version", self._version)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.01)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self._port = self._runner.addresses[0][1]
 
     async def _version(self, request):
         return web.json_response({"version": "0.32.0"})
@@ -220,25 +210,6 @@ async def test_the_last_request_holds_the_images_of_results(roll, tmp_path):
     assert all(ScreenshotStore(run.screenshots).get(shot.sha256) for shot in trajectory.steps[1].observation.pictures)
     assert verify(run, lambda event: None)["findings_by_kind"] == {}
     assert b"Result of draw" in render_episode_page(EpisodeView(trajectory, ()), ScreenshotStore(run.screenshots))
-
-
-async def test_a_tool_that_returns_nonsense_is_a_failure_and_no_reward(roll, tmp_path):
-    source = 'from webgym_cli.tools import tool\n@tool\ndef odd() -> dict:\n    "Odd."\n    return {"image": b"no"}\n'
-    (tmp_path / "odd.py").write_text(source)
-    tools = json.dumps([f"{tmp_path / 'odd.py'}:odd"])
-    with pytest.raises(WebGymError, match="1 x environment_error"):
-        await roll(Solver(lambda messages: call("odd")), 1, f"agent.tools={tools}", "rollout.max_attempts=1")
-    (trajectory,) = scan(RunDir(tmp_path / "run"), Split.TRAIN, 0)
-    assert trajectory.outcome.failure is FailureKind.ENVIRONMENT_ERROR
-    assert trajectory.outcome.failure_detail == "the tool odd returned what is no output: its image is no PNG"
-
-
-async def test_what_the_reward_lacks_is_told_before_anything_runs(tmp_path):
-    data = tmp_path / "questions.json"
-    data.write_text('[{"question": "Q", "solution": "1"}]')
-    run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], [f"tasks.train={data}"])
-    with pytest.raises(UsageError, match=r"math_equal_reward_tool needs answer, which the task \w+ does not have"):
-        plan_current_rollout(run, settings, Split.TRAIN, "vllm", 1)
 
 
 async def test_what_was_rolled_out_can_be_prepared_indexed_and_shown(roll):

@@ -1,6 +1,5 @@
 """The whole engine on local sites in a real Chromium: failures by site, partial trajectories, hostile pages."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -12,10 +11,10 @@ from tests.executable import needs_chromium
 from tests.prepare.buffer import WordTokens, settings
 from tests.rewards.cases import judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
+from tests.rollout.conftest import World
 from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.config.load import load
 from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.web import environment as web_module
 from webgym_cli.prepare.sft.convert import Converter
@@ -27,12 +26,9 @@ from webgym_cli.records.sample import IMAGE, Sample
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.plan import plan_rollout, write_plan
-from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
-from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 pytestmark = pytest.mark.browser
@@ -69,34 +65,26 @@ class Player:
         return None
 
 
-class Engine:
+class Engine(World):
     """A run on the local web, one task an address."""
 
+    files = ()
+
     def __init__(self, folder, web: SmallWeb, *overrides: str) -> None:
-        self.run, self.web, self.folder = RunDir(folder / "run"), web, folder
-        self.overrides = overrides
-        self.events: list[dict] = []
+        super().__init__(folder)
+        self.web, self.overrides = web, overrides
 
     async def roll(self, tasks: dict[str, str], player: Player, judge=None) -> dict:
-        file = self.folder / "tasks.jsonl"
-        lines = [
-            json.dumps({"id": name, "instruction": f"Look at {name}.", "start_url": url, "environment": "web"})
+        self.write_tasks(
+            {"id": name, "instruction": f"Look at {name}.", "start_url": url, "environment": "web"}
             for name, url in tasks.items()
-        ]
-        file.write_text("\n".join(lines) + "\n")
-        mode = f"context_config.interaction_mode={MODE}"
-        loaded = load(overrides=[*HASTY, mode, f"tasks.train={file}", "rollout.concurrency=3", *self.overrides])
-        blocked = Blocklist(self.run, loaded.rollout.blocklist_hours).sites()
-        plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, len(tasks), blocked=blocked)
-        write_plan(self.run, plan)
-        pool = _Named(self.web.pool)
-        return await RolloutEngine(
-            plan, self.run, loaded, LocalRunner(self.run, loaded, player, pool), self.events.append, judge
-        ).execute()
+        )
+        self.load(*HASTY, f"context_config.interaction_mode={MODE}", "rollout.concurrency=3", *self.overrides)
+        return await super().roll(len(tasks), agent=player, pool=_Named(self.web.pool), judge=judge)
 
     @property
     def stored(self) -> dict[str, object]:
-        return {trajectory.task.id: trajectory for trajectory in scan(self.run, Split.TRAIN, 0)}
+        return {trajectory.task.id: trajectory for trajectory in super().stored}
 
 
 class _Named:
@@ -216,17 +204,6 @@ async def test_a_judge_sees_a_block_that_no_status_tells(engine, web):
     assert Blocklist(engine.run, 12).sites() == {"odd.test"}, "the site that shut, not the one of the start page"
     assert engine.stored["later"].outcome.failure is FailureKind.SITE_BLOCKED
     assert len(engine.stored["later"].steps) == 2
-
-
-async def test_private_and_local_addresses_are_step_errors(engine, web):
-    plays = [to("http://127.0.0.1:1/"), to("file:///etc/passwd"), to("http://[::1]/"), "Next page"]
-    await engine.roll({"t": "http://lab.test/history"}, Player({"t": plays}), says_yes)
-    t = engine.stored["t"]
-    errors = [step.action_error for step in t.steps]
-    assert t.outcome.failure is None and len(errors) == 5
-    assert [bool(error) for error in errors] == [True, True, True, False, False]
-    assert "private address" in errors[0] and "only http and https" in errors[1]
-    assert t.steps[4].observation.url.endswith("/history?page=2"), "the episode went on"
 
 
 EVIL = (

@@ -8,8 +8,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.environments.visits import HASTY
-from tests.executable import needs_chromium
-from webgym_cli.agent.client.reply import PolicyReply
+from tests.rollout.conftest import World
+from tests.rollout.scripted import ScriptedAgent
 from webgym_cli.agent.forms.webrl_forms import render_webrl_action
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
@@ -18,44 +18,30 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Generation, PromptVersion
+from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
 from webgym_cli.rollout.agents import OracleAgent
-from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.plan import plan_rollout, write_plan
-from webgym_cli.rollout.runner import LocalRunner
-from webgym_cli.store.buffer import scan
-from webgym_cli.store.run import RunDir
+from webgym_cli.rollout.plan import plan_rollout
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 TASKS = "fixture-cart,fixture-tabs,fixture-generated"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def chromium():
-    needs_chromium()
-
-
-class Engine:
+class Engine(World):
     """A run on tasks in WebArena's form."""
 
-    def __init__(self, folder):
-        self.run, self.events = RunDir(folder / "run"), []
+    files = ()
 
     async def roll(self, tasks, agent, *overrides, episodes=1):
-        given = [*HASTY, "context_config.prompt_version=webrl", f"tasks.train={tasks}", "rollout.max_attempts=1"]
-        loaded = load(overrides=[*given, "rollout.train_max_steps.easy=20", *overrides])
-        plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, episodes)
-        write_plan(self.run, plan)
+        given = ("context_config.prompt_version=webrl", "rollout.max_attempts=1", "rollout.train_max_steps.easy=20")
+        loaded = self.load(*HASTY, *given, f"tasks.train={tasks}", *overrides)
         async with find_environment("webarena").make_pool(loaded) as pool:
-            await RolloutEngine(
-                plan, self.run, loaded, LocalRunner(self.run, loaded, agent, pool), self.events.append
-            ).execute()
+            await super().roll(episodes, agent=agent, pool=pool)
         return self.stored
 
     @property
     def stored(self):
-        return {trajectory.task.id: trajectory for trajectory in scan(self.run, Split.TRAIN, 0)}
+        return {trajectory.task.id: trajectory for trajectory in super().stored}
 
 
 @pytest.fixture
@@ -63,22 +49,9 @@ def engine(tmp_path):
     return Engine(tmp_path)
 
 
-class Says:
-    """Gives its replies in turn, then an answer; remembers its prompts."""
-
-    name = "says"
-
-    def __init__(self, *replies):
-        self.replies, self.prompts = replies, []
-
-    async def act(self, prompt, environment):
-        self.prompts.append(prompt)
-        at = len(self.prompts) - 1
-        text = self.replies[at] if at < len(self.replies) else 'exit(message="wrong")'
-        return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
-
-    def sampling(self, *, greedy):
-        return None
+def says(*replies):
+    """Return an agent that gives these replies in turn, then an answer."""
+    return ScriptedAgent((*replies, 'exit(message="wrong")'))
 
 
 async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine):
@@ -103,7 +76,7 @@ async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine
 async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engine):
     click = render_webrl_action(Action(name=ActionName.CLICK, element_id=777))
     select = render_webrl_action(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
-    agent = Says(click, "hm", select, 'quote(content="kept")')
+    agent = says(click, "hm", select, 'quote(content="kept")')
     (trajectory,) = (await engine.roll("webarena:fixture-cheapest", agent)).values()
     assert [step.action_error is None for step in trajectory.steps] == [False, True, False, True, True]
     users = [prompt.messages[-1].content for prompt in agent.prompts]
@@ -112,17 +85,9 @@ async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engin
     assert "is no list of options" in users[3]
     assert not any(prompt.images for prompt in agent.prompts)
     assert [message.content for message in agent.prompts[-1].messages if message.role == "assistant"] == list(
-        agent.replies
+        agent.replies[:-1]
     )
     assert (trajectory.outcome.reward, trajectory.outcome.answer) == (0.0, "wrong")
-
-
-async def test_out_of_steps_is_scored_by_what_pages_hold(engine):
-    few = "rollout.train_max_steps.easy=1"
-    wait = render_webrl_action(Action(name=ActionName.WAIT, seconds=0))
-    (scored,) = (await engine.roll("webarena:fixture-cart", Says(wait), few)).values()
-    assert (scored.outcome.reward, scored.outcome.stop) == (0.0, Stop.STEP_LIMIT)
-    assert scored.outcome.scores[0].source == "environment"
 
 
 def fuzzy(folder, **answers):
@@ -159,7 +124,7 @@ async def judge_that_says(reply):
 @pytest.mark.parametrize(("verdict", "reward"), [("right", 1.0), ("wrong", 0.0)])
 async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward):
     async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (settings, result):
-        (trajectory,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)).values()
+        (trajectory,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *settings)).values()
     assert (trajectory.outcome.reward, trajectory.outcome.failure) == (reward, None)
     (chat,) = result
     assert json.loads(chat[1]["content"]) == {"task": "What colour is it?", "reference": "red", "answer": "wrong"}
@@ -169,14 +134,14 @@ async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward):
 async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
     async with judge_that_says(reply) as (settings, result):
         with pytest.raises(WebGymError, match="no episode could be collected"):
-            await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)
+            await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *settings)
     assert (engine.stored["fuzzy"].outcome.failure, len(result)) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
 
 
 async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):
     down = ("judge.base_url=http://127.0.0.1:9/v1", "judge.retries=0", "judge.timeout=2")
     with pytest.raises(WebGymError, match="no episode could be collected"):
-        await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *down)
+        await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *down)
     assert engine.stored["fuzzy"].outcome.failure is FailureKind.ENVIRONMENT_UNAVAILABLE
 
 
@@ -212,7 +177,7 @@ def a_shop(page="<title>shop</title><a href='/next'>next</a>", status=200):
 
 async def test_a_site_that_is_down_costs_no_attempt(engine, tmp_path):
     async with two_sites(tmp_path, a_shop()) as (tasks, settings, _):
-        stored = await engine.roll(tasks, Says(), *settings, "rollout.max_attempts=2", episodes=2)
+        stored = await engine.roll(tasks, says(), *settings, "rollout.max_attempts=2", episodes=2)
     down = stored["reddit"].outcome
     assert (down.failure, down.failure.counts_as_attempt) == (FailureKind.ENVIRONMENT_UNAVAILABLE, False)
     assert "127.0.0.1:9" in down.failure_detail
@@ -226,19 +191,19 @@ async def test_a_site_that_is_down_costs_no_attempt(engine, tmp_path):
 async def test_a_site_that_is_still_starting_costs_no_attempt(engine, tmp_path, status):
     async with two_sites(tmp_path, a_shop(status=status)) as (tasks, settings, _):
         with pytest.raises(WebGymError, match="environment_unavailable"):
-            await engine.roll(tasks, Says(), *settings, episodes=2)
+            await engine.roll(tasks, says(), *settings, episodes=2)
 
 
 async def test_a_site_that_stops_during_an_episode_is_no_reward_of_0(engine, tmp_path):
     async with two_sites(tmp_path, a_shop()) as (tasks, settings, shop):
         port = shop.port
 
-        class Closes(Says):
+        class Closes(ScriptedAgent):
             async def act(self, prompt, environment):
                 await shop.close()
                 return await super().act(prompt, environment)
 
-        agent = Closes(render_webrl_action(Action(name=ActionName.CLICK, element_id=0)))
+        agent = Closes((render_webrl_action(Action(name=ActionName.CLICK, element_id=0)),))
         with pytest.raises(WebGymError, match="environment_unavailable"):
             await engine.roll(tasks, agent, *settings, episodes=2)
     assert f"127.0.0.1:{port} does not answer" in engine.stored["shopping"].outcome.failure_detail

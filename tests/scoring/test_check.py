@@ -92,19 +92,6 @@ def test_what_a_check_raises_is_a_failure_at_the_line_that_raised():
         score(decide)
 
 
-@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
-def test_what_would_end_the_process_ends_only_the_check(raised):
-    def decide():
-        raise raised
-
-    async def decide_later():
-        raise raised
-
-    for function in (decide, decide_later):
-        with mock.patch.dict(CHECKS.registered, clear=True), pytest.raises(BoundaryError, match="the check closed"):
-            score(function)
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_check_ends_at_its_deadline(is_async):
     async def wait():

@@ -23,11 +23,8 @@ async def everything(**fields):
 
 def test_arguments_are_matched_by_name():
     assert (graded.name, graded.description) == ("graded", "Grade it.")
-    assert (graded.required, graded.optional, graded.takes_all) == (
-        ("final_response", "answer"),
-        ("bonus", "trajectory"),
-        False,
-    )
+    assert graded.required == ("final_response", "answer")
+    assert (graded.optional, graded.takes_all) == (("bonus", "trajectory"), False)
     offered = {"final_response": "a", "answer": "b", "other": 1, "bonus": 2}
     assert graded.bound(offered) == {"final_response": "a", "answer": "b", "bonus": 2}
     assert everything.bound(offered) == offered

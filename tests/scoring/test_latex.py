@@ -7,10 +7,8 @@ import time
 import psutil
 import pytest
 
-from tests.scoring.equal_pairs import PAIRS
 from webgym_cli.errors import WebGymError
 from webgym_cli.scoring import latex, latex_script
-from webgym_cli.scoring.math import math_equal_reward
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +16,6 @@ def comparer():
     """The rewards' own: each of its processes imports sympy, which takes a second."""
     yield latex._COMPARER
     latex._COMPARER.close()
-
-
-@pytest.mark.parametrize("kind", PAIRS)
-def test_equal_answers_are_found_equal(kind):
-    assert [pair for pair in PAIRS[kind] if not math_equal_reward(f"So \\boxed{{{pair[0]}}}.", pair[1])["acc"]] == []
 
 
 @pytest.mark.parametrize("text", ["100000!!", "(" * 140 + "1" + ")" * 140, "{" * 300, "$$", "\\frac"])

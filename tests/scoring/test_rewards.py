@@ -70,90 +70,9 @@ def test_string_equality_is_as_documented(response, answer, used, value):
     assert math_reward_string_equal(response, answer, TOOL if used else TOOL[:2]) == value
 
 
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        ("72", 72),
-        ("72.0", "72"),
-        ("The answer is 72.", "72"),
-        ("$1,000", "1000"),
-        ("1{,}000", "1000"),
-        ("10\\,000", "10000"),
-        ("3.50", "3.5"),
-        ("\\boxed{72}", "72"),
-        ("First \\boxed{1}, then \\boxed{\\frac{1}{2}}.", "0.5"),
-        ("\\boxed{\\dfrac{3}{4}}", "0.75"),
-        ("\\frac12", "1/2"),
-        ("-\\frac{1}{2}", "-0.5"),
-        ("2\\frac{1}{2}", "2.5"),
-        ("1 1/2", "1.5"),
-        ("\\frac{\\sqrt{2}}{2}", "0.70710678"),
-        ("2\\sqrt{3}", "\\sqrt{12}"),
-        ("\\sqrt[3]{8}", "2"),
-        ("1.5\\times10^{3}", "1500"),
-        ("50%", "0.5"),
-        ("50%", "50"),
-        ("50\\%", "50%"),
-        ("x = 5", "5"),
-        ("12\\text{ cm}", "12"),
-        ("90^\\circ", "90"),
-        ("72 dollars", "72"),
-        ("She has **72 apples**.", "72"),
-        ("The number is `72`", "72"),
-        ("Therefore x = __72__.", "72"),
-        ("**72**", "72"),
-        ("\\(72\\)", "72"),
-        ("<answer>72</answer> or so, 3 times", "72"),
-        ("48 + 24 = <<48+24=72>>72 clips.\n#### 72", "She sold 48.\n#### 72"),
-        ("50 - 24 is 26", "26"),
-        ("So the total is 12.", "12"),
-        ("It was (B)", "it was (b)"),
-        ("\\boxed{(3, 4)}", "(3,4)"),
-        ("9", ["8", "9"]),
-        ("\\boxed{\\left(1,2\\right)}", "(1,2)"),
-        ("\\boxed{\\text{Monday}}", "Monday"),
-        ("\\boxed{(C)}", "C"),
-        ("\\boxed{x+1}", "1+x"),
-        ("\\boxed{\\frac{a}{b}}", "a/b"),
-        ("\\boxed{x^2-1}", "(x-1)(x+1)"),
-        ("\\boxed{\\{1,2\\}}", "\\{2,1\\}"),
-        ("\\boxed{x \\le 3}", "x\\leq 3"),
-        ("\\boxed{(3,4)\\cup(1,2)}", "(1,2)\\cup(3,4)"),
-        ("\\boxed{\\begin{pmatrix}1\\\\2\\end{pmatrix}}", "\\begin{pmatrix}1 \\\\ 2\\end{pmatrix}"),
-    ],
-)
-def test_numbers_are_equal_however_they_are_written(response, answer):
-    assert math_equal_reward(response, answer) == {"reward": 1.0, "acc": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        ("-5", "5"),
-        ("71", "72"),
-        ("1/3", "0.33"),
-        ("0.72", "72"),
-        ("72 clips in 2 months", "72"),
-        ("48+24", "72"),
-        ("12*50/60", "10"),
-        ("", "72"),
-        ("I don't know", "72"),
-        ("\\boxed{}", "72"),
-        ("\\boxed{(5, 4)}", "(3,4)"),
-        ("It was (C)", "(B)"),
-        ("9^9^9^9^9", "72"),
-        ("__import__('os')", "72"),
-        ("\\boxed{x+2}", "x+1"),
-        ("\\boxed{[1,2]}", "(1,2)"),
-        ("\\boxed{(2,1)}", "(1,2)"),
-        ("\\boxed{\\text{Tuesday}}", "Monday"),
-        ("\\boxed{god}", "dog"),
-        ("\\boxed{\\text{yes}}", "\\text{no}"),
-        ("\\boxed{y=2x}", "y=3x"),
-    ],
-)
-def test_other_answers_are_not_equal(response, answer):
-    assert math_equal_reward(response, answer) == {"reward": 0.0, "acc": 0.0}
+@pytest.mark.parametrize(("response", "answer", "right"), [("72", 72, 1.0), ("9", ["8", "9"], 1.0), ("71", "72", 0.0)])
+def test_the_reward_of_equality_is_its_accuracy(response, answer, right):
+    assert math_equal_reward(response, answer) == {"reward": right, "acc": right}
 
 
 @pytest.mark.parametrize("kind", PAIRS)

@@ -35,11 +35,8 @@ def lines(run):
 def test_a_site_is_left_out_until_its_time_is_over(run, clock):
     block_list = Blocklist(run, 12)
     block = block_list.add("https://www.news.bbc.co.uk/a?b", "train-0000-00001", "captcha")
-    assert (block.site, block.reason, block.expires_at - block.blocked_at) == (
-        "bbc.co.uk",
-        "captcha",
-        timedelta(hours=12),
-    )
+    assert (block.site, block.reason) == ("bbc.co.uk", "captcha")
+    assert block.expires_at - block.blocked_at == timedelta(hours=12)
     assert block_list.sites() == {"bbc.co.uk"}
     (line,) = lines(run)
     assert line["url"] == "https://www.news.bbc.co.uk/a?b" and line["trajectory"] == "train-0000-00001"

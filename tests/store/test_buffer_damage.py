@@ -104,19 +104,6 @@ def test_readers_never_see_half_a_line(run):
     assert indexed(run) == ([name(number) for number in range(written)], 0)
 
 
-@pytest.mark.parametrize("cut", [1, 2, 40, 400])
-def test_a_line_is_seen_when_it_is_whole_and_not_before(run, cut):
-    append(run, trajectory(0))
-    line = trajectory(1).to_line().encode() + b"\n"
-    with part(run).open("ab") as file:
-        file.write(line[:-cut])
-        file.flush()
-        before = [name(0), name(1)][: 2 if cut == 1 else 1]  # without its end alone, it is whole
-        assert (ids(run), indexed(run)) == (before, (before, 0))
-        file.write(line[-cut:])
-    assert (ids(run), indexed(run)) == ([name(0), name(1)], ([name(0), name(1)], 0))
-
-
 def test_the_rest_of_a_line_that_was_torn_when_it_was_read_is_no_line(run, monkeypatch):
     append(run, trajectory(0))
     line = trajectory(1).to_line().encode() + b"\n"
@@ -203,16 +190,6 @@ def test_a_full_disk_refuses_the_line_and_keeps_those_before(run):
     assert indexed(run) == ([name(0)], 0)
     append(run, trajectory(2))
     assert (ids(run), indexed(run)) == ([name(0), name(2)], ([name(0), name(2)], 0))
-
-
-def test_a_disk_that_is_full_for_the_index_is_told_and_costs_nothing(run):
-    for number in range(3):
-        append(run, trajectory(number))
-    with disk_full_at(100), pytest.raises(StoreError, match="index can't be written") as caught:
-        update(run)
-    assert "nothing is lost" in caught.value.hint
-    assert ids(run) == [name(0), name(1), name(2)]
-    assert indexed(run) == (ids(run), 0)
 
 
 def test_a_run_whose_index_cannot_be_written_is_read_by_a_temporary_one(run):

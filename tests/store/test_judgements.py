@@ -4,27 +4,23 @@ import pytest
 
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
-from webgym_cli.config.load import load
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement, read_judgements, scan, scan_stored
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir, create_or_open
 
 FIRST, SECOND, THIRD = (f"2026-01-0{day}T00:00:00.000+00:00" for day in (1, 2, 3))
 TRAIN = Split.TRAIN
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(made_run):
     """A run with four answered episodes that nobody has judged."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
     for number in range(4):
-        append(run_dir, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
-    return run_dir
+        append(made_run, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
+    return made_run
 
 
 def say(run, number, at=FIRST, rank=0, **changes):

@@ -3,20 +3,16 @@
 import pytest
 
 from tests.report.runs import log_steps
-from webgym_cli.config.load import load
 from webgym_cli.store.metrics import append_event
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.training_logs import POINTS, read_optimizer_steps, read_step_curves
 
 
 @pytest.fixture
-def run(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
+def run(made_run):
     for version in (1, 2):
         training = {"version": version, "name": f"m{version}", "parent": "base", "iteration": version - 1}
-        append_event(run, {"event": "train", **training, "steps": 2, "created_at": "x"})
-    return run
+        append_event(made_run, {"event": "train", **training, "steps": 2, "created_at": "x"})
+    return made_run
 
 
 def test_steps_count_on_from_training_to_training(run):

@@ -51,15 +51,6 @@ async def test_an_error_is_shown_with_the_codes_own_lines():
     ("code", "reason"),
     [
         ("import socket; socket.socket()", DENIED),
-        ("import socket; socket.socket(socket.AF_UNIX)", DENIED),
-        ("import socket; socket.socketpair()", DENIED),
-        ("import os; os.fork()", DENIED),
-        ("import subprocess; subprocess.run(['/bin/true'])", DENIED),
-        ("import os; os.execv('/bin/true', ['true'])", DENIED),
-        ("import os; os.kill(os.getppid(), 9)", DENIED),
-        ("import os; os.chmod('/tmp', 0o700)", DENIED),
-        ("import os; os.utime('/tmp')", DENIED),
-        ("import os; os.memfd_create('x')", DENIED),
         ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
         ("x = [0] * 10**9", "MemoryError"),
         ("import webgym_cli", "ModuleNotFoundError"),
@@ -75,13 +66,6 @@ async def test_computing_is_limited_by_time(monkeypatch):
     assert await run_code("while True: pass") == "[stopped: more than 1 s of computing]"
 
 
-async def test_waiting_is_limited_by_time():
-    assert (
-        await run_code("print('a', flush=True)\nimport time; time.sleep(60)", wall_seconds=3)
-        == "a\n[stopped after 3 s]"
-    )
-
-
 @pytest.mark.parametrize("code", ["while True: print('x' * 99)", "import os\nwhile True: os.write(1, b'x' * 2**16)"])
 async def test_output_is_limited(code):
     async with asyncio.timeout(60):
@@ -90,9 +74,9 @@ async def test_output_is_limited(code):
     assert len(result) < OUTPUT + 100
 
 
-async def test_code_that_ignores_signals_is_ended():
-    code = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: signal.pause()"
-    assert await run_code(code, wall_seconds=0.5) == "[stopped after 0.5 s]"
+async def test_waiting_is_limited_by_time_whatever_signals_are_ignored():
+    code = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\nprint('a', flush=True)"
+    assert await run_code(f"{code}\nwhile True: signal.pause()", wall_seconds=3) == "a\n[stopped after 3 s]"
 
 
 async def test_no_process_is_left_by_a_cancelled_call():

@@ -68,7 +68,7 @@ def test_the_actions_of_a_plugin_are_told_read_and_written(compass):
 def test_the_actions_of_a_plugin_are_stored(compass):
     spec = PromptSpec(version="compass")
     went = step(0, action=CustomAction(name="go", arguments={"way": "north"}), response="go north")
-    episode = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": (went, step(1))})
+    episode = trajectory(0, prompt=spec, steps=(went, step(1)))
     again = Trajectory.model_validate_json(episode.model_dump_json(by_alias=True))
     assert again.steps == episode.steps
     assert (again.prompt.version, type(again.steps[0].action)) == ("compass", CustomAction)

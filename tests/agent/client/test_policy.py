@@ -4,11 +4,10 @@ import base64
 import hashlib
 import json
 import socket
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from aiohttp import web
 
 from tests.records.builders import png, shot
 from webgym_cli.agent.client.chat_request import EncodedImages
@@ -20,6 +19,7 @@ from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Observation, PromptSpec
+from webgym_cli.util.local_server import LocalServer
 
 KEY = "secret-key"
 LIMITED = {"temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.1}
@@ -51,13 +51,18 @@ VLLM_ANSWER = {
 }
 
 
-class Server(ThreadingHTTPServer):
-    """Answers chat requests from a list: (status, body) or a function; the last one again and again."""
+SILENCE = object()
+"""The body of an answer that never comes."""
 
-    daemon_threads = True
+
+class Server(LocalServer):
+    """Answers chat requests from a list: (status, body); the last one again and again."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._probe)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        super().__init__(app, 0)
         self.answers = [(200, ANSWER)]
         self.version = (404, {})
         self.content_type = "application/json"
@@ -65,42 +70,28 @@ class Server(ThreadingHTTPServer):
         self.headers = {}
         self.probes = 0
 
+    async def _probe(self, request):
+        self.probes += 1
+        return self._say(request, *(self.version if request.path == "/version" else (404, {})))
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.probes += 1
-        self.server.headers = self.headers
-        self.say(*self.server.version if self.path == "/version" else (404, {}))
+    async def _complete(self, request):
+        self.requests.append(await request.json())
+        status, body = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if body is SILENCE:
+            await self.closing.wait()
+        return self._say(request, status, body)
 
-    def do_POST(self):
-        self.server.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.server.headers = self.headers
-        answers = self.server.answers
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        self.say(*(answer(self) if callable(answer) else answer))
-
-    def say(self, status, body):
+    def _say(self, request, status, body):
+        self.headers = request.headers
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", self.server.content_type)
-        self.send_header("retry-after-ms", "1")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
+        headers = {"Content-Type": self.content_type, "retry-after-ms": "1"}
+        return web.Response(status=status, body=content, headers=headers)
 
 
 @pytest.fixture
-def server():
-    result = Server()
-    thread = threading.Thread(target=result.serve_forever, args=(0.01,))
-    thread.start()
-    yield result
-    result.shutdown()
-    thread.join()
-    result.server_close()
+async def server():
+    async with Server() as running:
+        yield running
 
 
 @pytest.fixture
@@ -111,7 +102,7 @@ async def connect(server, monkeypatch):
     def policy(sampling=None, url=None, logprobs=None, **limits):
         chat_policy = ChatPolicy(
             RolloutSettings.model_validate({"policy_timeout": 10, **limits}).endpoint(
-                url or f"http://127.0.0.1:{server.server_port}/v1", "policy"
+                url or f"http://{server.address}/v1", "policy"
             ),
             PolicySettings.model_validate(sampling or {}),
             EncodedImages({shot(0).sha256: png(0)}.__getitem__),
@@ -298,12 +289,8 @@ async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask
 
 
 async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
-    released = threading.Event()
-    server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
-    try:
-        assert await failure(ask(policy_timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
-    finally:
-        released.set()
+    server.answers = [(200, SILENCE)]
+    assert await failure(ask(policy_timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
 
 
 async def test_nobody_there_is_unavailable(ask):
@@ -410,15 +397,15 @@ async def test_another_models_name_is_kept(ask, server, named, other):
 
 async def test_the_error_names_the_server_and_the_reason(ask, server):
     server.answers = [(400, {"error": {"message": "prompt too long"}})]
-    with pytest.raises(BoundaryError, match=rf"http://127\.0\.0\.1:{server.server_port}/v1: .*prompt too long"):
+    with pytest.raises(BoundaryError, match=f"http://{server.address}/v1: .*prompt too long"):
         await ask()
 
 
 async def test_no_secret_is_told(ask, server):
     server.answers = [(401, {"error": {"message": f"bad key {KEY}"}})]
     with pytest.raises(BoundaryError) as caught:
-        await ask(url=f"http://me:hidden@127.0.0.1:{server.server_port}/v1?token=hidden")
-    assert str(caught.value).startswith(f"http://127.0.0.1:{server.server_port}/v1: ")
+        await ask(url=f"http://me:hidden@{server.address}/v1?token=hidden")
+    assert str(caught.value).startswith(f"http://{server.address}/v1: ")
     assert "[key]" in str(caught.value)
     assert KEY not in str(caught.value) and "hidden" not in str(caught.value)
 
@@ -444,10 +431,8 @@ async def test_a_server_answers_if_it_generates_a_token(connect, server, status,
 
 async def test_a_server_that_hangs_or_is_away_does_not_answer(connect, server, monkeypatch):
     monkeypatch.setattr("webgym_cli.agent.client.policy.PROBE_TIMEOUT", 0.2)
-    released = threading.Event()
-    server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
+    server.answers = [(200, SILENCE)]
     assert await connect().answers() is False
-    released.set()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         assert await connect(url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1").answers() is False

@@ -23,89 +23,71 @@ SETS |= {f"more {name}": add_actions(actions) for name, actions in SETS.items()}
 MODES = [(name, mode) for name, actions in SETS.items() for mode in actions.functions]
 HERE = {"here": True}
 
+
+def same(action, **given):
+    """Return a call and the action of its name that has the same arguments."""
+    return {"action": action, **given}, {"name": action, **given}
+
+
+def click(action, **fields):
+    """Return a call at a point and the kind of click that it is."""
+    return {"action": action, "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), **fields}
+
+
 # The calls of each set -> the action that they are.
 CALLS = {
     ("full", POINTS): [
-        ({"action": "double_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 2}),
-        ({"action": "triple_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 3}),
-        ({"action": "middle_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "button": "middle"}),
-        ({"action": "hover", "coordinate": [1, 2]}, {"name": "hover", "coordinate": (1, 2)}),
-        (
-            {"action": "drag", "coordinate": [1, 2], "to_coordinate": [3, 4]},
-            {"name": "drag", "coordinate": (1, 2), "to_coordinate": (3, 4)},
-        ),
-        (
-            {"action": "scroll", "coordinate": [1, 2], "direction": "left", "amount": 250},
-            {"name": "scroll", "coordinate": (1, 2), "direction": "left", "amount": 250},
-        ),
-        (
-            {"action": "zoom", "region": [1, 2, 3, 4]},
-            {"name": "zoom", "coordinate": (1, 2), "to_coordinate": (3, 4)},
-        ),
+        click("double_click", clicks=2),
+        click("triple_click", clicks=3),
+        click("middle_click", button="middle"),
+        same("hover", coordinate=[1, 2]),
+        same("drag", coordinate=[1, 2], to_coordinate=[3, 4]),
+        same("scroll", coordinate=[1, 2], direction="left", amount=250),
+        ({"action": "zoom", "region": [1, 2, 3, 4]}, {"name": "zoom", "coordinate": (1, 2), "to_coordinate": (3, 4)}),
     ],
     ("full", MARKS): [
-        (
-            {"action": "click", "element_id": 1, "modifiers": ["Control"]},
-            {"name": "click", "element_id": 1, "modifiers": ("Control",)},
-        ),
+        same("click", element_id=1, modifiers=["Control"]),
         ({"action": "right_click", "element_id": 1}, {"name": "click", "element_id": 1, "button": "right"}),
-        (
-            {"action": "drag", "element_id": 1, "to_element_id": 2},
-            {"name": "drag", "element_id": 1, "to_element_id": 2},
-        ),
+        same("drag", element_id=1, to_element_id=2),
         ({"action": "type", "text": "x"}, {"name": "type", "text": "x", "append": True, **HERE}),
-        (
-            {"action": "type", "element_id": 1, "text": "x", "append": True, "submit": True},
-            {"name": "type", "element_id": 1, "text": "x", "append": True, "submit": True},
-        ),
+        same("type", element_id=1, text="x", append=True, submit=True),
         (
             {"action": "type", "element_id": 1, "text": "x", "append": False},
             {"name": "type", "element_id": 1, "text": "x"},
         ),
-        ({"action": "key", "keys": ["Control", "a"]}, {"name": "key", "keys": ("Control", "a")}),
-        ({"action": "key", "element_id": 1, "keys": ["Enter"]}, {"name": "key", "element_id": 1, "keys": ("Enter",)}),
-        (
-            {"action": "select_option", "element_id": 1, "text": "Rome"},
-            {"name": "select_option", "element_id": 1, "text": "Rome"},
-        ),
-        (
-            {"action": "upload_file", "element_id": 1, "text": "a.txt"},
-            {"name": "upload_file", "element_id": 1, "text": "a.txt"},
-        ),
-        ({"action": "scroll", "direction": "down"}, {"name": "scroll", "direction": "down"}),
-        ({"action": "zoom", "element_id": 1}, {"name": "zoom", "element_id": 1}),
-        ({"action": "go_forward"}, {"name": "go_forward"}),
-        ({"action": "reload"}, {"name": "reload"}),
-        ({"action": "new_tab", "url": "http://a/"}, {"name": "new_tab", "url": "http://a/"}),
-        ({"action": "new_tab"}, {"name": "new_tab"}),
-        ({"action": "switch_tab", "tab": 1}, {"name": "switch_tab", "tab": 1}),
-        ({"action": "close_tab"}, {"name": "close_tab"}),
-        ({"action": "terminate", "text": "no shop"}, {"name": "terminate", "text": "no shop"}),
+        same("key", keys=["Control", "a"]),
+        same("key", element_id=1, keys=["Enter"]),
+        same("select_option", element_id=1, text="Rome"),
+        same("upload_file", element_id=1, text="a.txt"),
+        same("scroll", direction="down"),
+        same("zoom", element_id=1),
+        *(same(name) for name in ("go_forward", "reload", "new_tab", "close_tab")),
+        same("new_tab", url="http://a/"),
+        same("switch_tab", tab=1),
+        same("terminate", text="no shop"),
     ],
     ("webgym", POINTS): [
         (
             {"action": "type", "coordinate": [1, 2], "text": "x"},
             {"name": "type", "coordinate": (1, 2), "text": "x", "submit": True},
         ),
-        ({"action": "left_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2)}),
+        click("left_click"),
     ],
     ("webgym", MARKS): [
         (
             {"action": "type", "element_id": 1, "text": "x"},
             {"name": "type", "element_id": 1, "text": "x", "submit": True},
         ),
-        ({"action": "hover", "element_id": 1}, {"name": "hover", "element_id": 1}),
+        same("hover", element_id=1),
     ],
     ("computer_use", POINTS): [
         ({"action": "left_click", "coordinate": [500, 20]}, {"name": "click", "coordinate": (500, 20)}),
         ({"action": "left_click"}, {"name": "click", **HERE}),
-        ({"action": "right_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "button": "right"}),
-        ({"action": "middle_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "button": "middle"}),
-        ({"action": "double_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 2}),
-        ({"action": "triple_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 3}),
+        *(click(f"{button}_click", button=button) for button in ("right", "middle")),
+        *(click(f"{word}_click", clicks=clicks) for word, clicks in (("double", 2), ("triple", 3))),
         ({"action": "mouse_move", "coordinate": [1, 2]}, {"name": "hover", "coordinate": (1, 2)}),
         ({"action": "left_click_drag", "coordinate": [1, 2]}, {"name": "drag", "to_coordinate": (1, 2), **HERE}),
-        ({"action": "key", "keys": ["ctrl", "c"]}, {"name": "key", "keys": ("ctrl", "c")}),
+        same("key", keys=["ctrl", "c"]),
         ({"action": "type", "text": "a\nb"}, {"name": "type", "text": "a\nb", "append": True, **HERE}),
         ({"action": "scroll", "pixels": -300}, {"name": "scroll", "direction": "down", "amount": 300, **HERE}),
         (
@@ -115,7 +97,7 @@ CALLS = {
         ({"action": "hscroll", "pixels": 50}, {"name": "scroll", "direction": "right", "amount": 50, **HERE}),
         ({"action": "wait", "time": 2}, {"name": "wait", "seconds": 2}),
         ({"action": "terminate", "status": "failure"}, {"name": "terminate"}),
-        ({"action": "answer", "text": "42"}, {"name": "answer", "text": "42"}),
+        same("answer", text="42"),
     ],
 }
 for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more ")]:
@@ -129,9 +111,9 @@ for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more
     ]
 for mode, place in ((MARKS, {"element_id": 1}), (POINTS, {"coordinate": (1, 2)})):
     CALLS["more basic", mode] += [
-        ({"action": "scroll", "direction": "down"}, {"name": "scroll", "direction": "down"}),
-        ({"action": "scroll", "direction": "up", **place}, {"name": "scroll", "direction": "up", **place}),
-        ({"action": "hover", **place}, {"name": "hover", **place}),
+        same("scroll", direction="down"),
+        same("scroll", direction="up", **place),
+        same("hover", **place),
     ]
 CASES = [(name, mode, *case) for (name, mode), cases in CALLS.items() for case in cases]
 

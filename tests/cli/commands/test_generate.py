@@ -26,9 +26,8 @@ def lines(path):
 
 def test_the_scripted_model_makes_a_task_file(run, tmp_path):
     result = webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
     assert "next: webgym tasks check new.jsonl" in result.stderr
-    assert webgym("tasks", "check", "new.jsonl", "tasks.jsonl", cwd=tmp_path).returncode == 0
+    webgym("tasks", "check", "new.jsonl", "tasks.jsonl", cwd=tmp_path)
     tasks = open_tasks(str(tmp_path / "new.jsonl"))
     by_instruction = {task.instruction: task for task in tasks.read(range(len(tasks)))}
     assert any("Find 4 reviews of" in instruction for instruction in by_instruction)
@@ -44,15 +43,15 @@ def test_the_scripted_model_makes_a_task_file(run, tmp_path):
 def test_the_same_command_again_asks_nothing_and_writes_the_same(run, tmp_path):
     webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
     before = (tmp_path / "new.jsonl").read_bytes()
-    result = webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
-    assert (result.returncode, (tmp_path / "new.jsonl").read_bytes()) == (0, before)
+    webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
+    assert (tmp_path / "new.jsonl").read_bytes() == before
     assert [(event["asked"], event["calls"]) for event in read_events(run, "generate")][1] == (0, 0)
 
 
 def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
     result = webgym("tasks", "generate", "run", "-o", "new.jsonl", "-n", "--json", cwd=tmp_path)
     plan = json.loads(result.stdout)
-    assert (result.returncode, plan["stage"], plan["seeds"], plan["requests"]) == (0, "generate", 4, 4)
+    assert (plan["stage"], plan["seeds"], plan["requests"]) == ("generate", 4, 4)
     assert plan["seeds_by_site"] == {"museum.test": 1, "shop.test:7770": 3}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "tasks.jsonl"]
 
@@ -68,13 +67,15 @@ async def test_what_was_interrupted_is_resumed(run, tmp_path):
             "generate.concurrency=1",
         ]
         server.script(*[ScriptedReply(status=500)] * 9, job="feasible")
-        result = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path)
-        assert (result.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
+        result = await asyncio.to_thread(
+            webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path, code=1
+        )
+        assert not (tmp_path / "new.jsonl").exists()
         assert "in a row can't be used" in result.stderr
         assert "what was answered stays" in result.stderr
         first = sum(received_question.job == "generate" for received_question in server.requests)
         result = await asyncio.to_thread(webgym, "resume", "run", cwd=tmp_path)
-        assert (result.returncode, "resuming `webgym generate`" in result.stderr) == (0, True)
+        assert "resuming `webgym generate`" in result.stderr
         assert len(lines(tmp_path / "new.jsonl")) > 0
         assert (first, sum(received_question.job == "generate" for received_question in server.requests)) == (2, 4)
 
@@ -84,26 +85,9 @@ async def test_where_no_task_is_left_the_reasons_are_there(run, tmp_path):
         server.script(*[json.dumps({"tasks": [FAILED[0], "Name the oldest picture"]})] * 4, job="generate")
         server.script(*[json.dumps({"reason": "It has none.", "verdict": "no"})] * 20, job="feasible")
         texts = ["-s", f"generate.base_url={server.base_url}"]
-        result = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path)
-    assert (result.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
+        result = await asyncio.to_thread(
+            webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path, code=1
+        )
+    assert not (tmp_path / "new.jsonl").exists()
     assert "no new task is left of 8; why: new.jsonl.rejected.jsonl" in result.stderr
     assert len(lines(tmp_path / "new.jsonl.rejected.jsonl")) == 8
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
-        (["run"], 2, "--out"),
-        (["none", "-o", "new.jsonl"], 3, "there is no run"),
-        (["run", "-o", "new.jsonl"], 2, "generate.base_url is empty"),
-        (["run", "-o", "new.jsonl", "-s", "generate.base_url=nosuch"], 2, "generate.base_url: 'nosuch' is no http(s)"),
-        (["run", "-o", "new.jsonl", "-s", "generate.critic_window=[0.7,0.2]"], 2, "critic_window: the first"),
-        (["run", "-o", "new.jsonl", *SCRIPTED, "-s", "generate.critic=orm"], 2, "orm.base_url and orm.model are empty"),
-    ],
-    ids=str,
-)
-def test_wrong_usage_says_what(run, tmp_path, arguments, code, expected):
-    result = webgym("tasks", "generate", *arguments, cwd=tmp_path)
-    assert (result.returncode, expected in result.stderr, "Traceback" in result.stderr) == (code, True, False), (
-        result.stderr
-    )

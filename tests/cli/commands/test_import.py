@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from tests.imports.foreign import (
     webgym_pictures,
     webrl_episode,
 )
-from tests.imports.test_pickled import Order
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored
@@ -35,7 +33,7 @@ def webgym(tmp_path):
     """Run webgym and return its code, the values on stdout, and stderr."""
 
     def call(*arguments):
-        done = forked.webgym(*arguments, cwd=tmp_path)
+        done = forked.webgym(*arguments, cwd=tmp_path, code=None)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
@@ -64,50 +62,12 @@ def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path)
     assert read_running_command(RunDir(tmp_path / "run")) is None
 
 
-def test_a_dry_run_tells_and_writes_nothing(webgym, logs, tmp_path):
-    code, (summary,), _ = webgym("import", "webgym", logs, "run", "--dry-run")
-    assert (code, summary["dry_run"], summary["imported"], summary["iteration"]) == (0, True, 2, 3)
-    assert not (tmp_path / "run").exists()
-
-
 def test_what_is_left_out_is_told_with_an_example(webgym, logs):
     (logs / "images" / "two" / "step_001.png").unlink()
     code, events, result = webgym("import", "webgym", logs, "run")
     assert (code, events[-1]["skipped"]) == (0, {"screenshot_missing": 1})
     assert f"  screenshot_missing: {logs}/train_trajectories/train_trajectories.pt.iteration3, trajectory 1: " in result
     assert "step_001.png: not there" in result
-
-
-def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path):
-    import os
-
-    (tmp_path / "x.pt.iteration1").write_bytes(pickle.dumps(Order(os.system, f"touch {tmp_path}/made")))
-    code, _, result = webgym("import", "webgym", "x.pt.iteration1", "run")
-    assert code == 2
-    assert f"webgym: {tmp_path}/x.pt.iteration1: it asks for 'posix.system'" in result
-    assert "Traceback" not in result
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("webgym", "none"), "none: no such file or folder"),
-        (("webrl", "logs"), "nothing of the format webrl is there"),
-        (("auto", "run"), "nothing that can be imported is there"),
-        (("webgym", "logs", "--images", "none"), "none: no such folder"),
-        (("webgym", "logs", "-s", "seeed=1"), "seeed"),
-        (("webgim", "logs"), "did you mean webgym?"),
-        (("agentlab", "logs"), "there is no import format 'agentlab'"),
-        (("webgym", "logs", "--iteration", "-1"), "'--iteration'"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_code_2(webgym, logs, tmp_path, arguments, words):
-    create_or_open(RunDir(tmp_path / "run"), load())
-    form, path, *options = arguments
-    code, out, result = webgym("import", form, path, "run", *options)
-    assert (code, out, "Traceback" in result) == (2, [], False)
-    assert words in result
 
 
 def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_path):
@@ -137,11 +97,8 @@ def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
     code, _, result = webgym("import", "webrl", "r", "run", "-c", "webrl", "-s", "context_config.explain_actions=false")
     assert (code, "green frame" in result) == (0, False)
     (trajectory,) = scan_stored(RunDir(tmp_path / "run"), Split.TRAIN, 0)
-    assert (trajectory.prompt.version, trajectory.prompt.explained, trajectory.steps[0].observation.html) == (
-        "webrl",
-        False,
-        PAGE,
-    )
+    assert (trajectory.prompt.version, trajectory.prompt.explained) == ("webrl", False)
+    assert trajectory.steps[0].observation.html == PAGE
     webrl_episode(tmp_path / "marks", "12", ["click [3] where [3]"], trace=False)
     assert webgym("import", "visualagentbench", "marks", "run")[0] == 2
 

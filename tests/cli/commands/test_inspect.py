@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tests.app import app
 from tests.inspect.buffers import attempt, fill_run
-from tests.records.builders import store_images, trajectory
+from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
 from webgym_cli.cli.commands.show import episode_text
@@ -135,18 +135,6 @@ def test_reindex_builds_the_index_anew_and_says_the_same(invoke, run):
     assert {file.name for file in run.index.rglob("*.parquet")} == made_before
     assert all(file.read_bytes().startswith(b"PAR1") for file in run.index.rglob("*.parquet"))
     assert err == ""
-
-
-def test_verify_fails_where_something_is_wrong(invoke, run):
-    for number in range(3):
-        for iteration in range(2):
-            store_images(run, attempt(number, "a", solved=True, iteration=iteration))
-    out, err = invoke("inspect-buffer", "--verify")
-    assert "trajectories\t6" in out.splitlines()
-    assert "all is as it was written" in err
-    next(run.screenshots.rglob("*.png")).unlink()
-    with pytest.raises(StoreError, match="1 x image_missing"):
-        invoke("inspect-buffer", "--verify")
 
 
 def test_show_tells_an_episode_and_its_verdicts():

@@ -12,11 +12,8 @@ from tests import forked
 from tests.records.builders import png
 from tests.rewards.cases import GARBAGE, NO, answered
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
-from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan
-from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
@@ -31,15 +28,13 @@ async def server():
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(made_run):
     """A run with a right and a wrong answer that nobody has judged."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
     for shade in range(3):
-        ScreenshotStore(run_dir.screenshots).put(png(shade))
-    append(run_dir, answered(0))
-    append(run_dir, answered(1, answer=WRONG))
-    return run_dir
+        ScreenshotStore(made_run.screenshots).put(png(shade))
+    append(made_run, answered(0))
+    append(made_run, answered(1, answer=WRONG))
+    return made_run
 
 
 @pytest.fixture
@@ -66,7 +61,7 @@ def webgym(server, tmp_path):
 
     async def call(*arguments, stdin=""):
         environment = {"WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"}
-        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, stdin=stdin, **environment)
+        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, code=None, stdin=stdin, **environment)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
@@ -92,21 +87,6 @@ async def test_it_judges_what_has_no_verdict_once(webgym, run, server):
     assert (code, events[-1]["judged"], len(server.requests)) == (0, 0, count)
 
 
-async def test_other_settings_judge_anew_and_keep_the_older_verdicts(webgym, run, server):
-    await webgym("judge", run.root)
-    server.script(NO, job="fact")
-    code, events, _ = await webgym("judge", run.root, FIRST, "-s", "judge.check_claims=false")
-    assert (code, verdicts(run)) == (0, {FIRST: [True, False], SECOND: [False]})
-    assert events[-1]["agreement_with_previous"] == {"both": 1, "same": 0, "rate": 0.0}
-
-
-async def test_a_dry_run_asks_nothing_and_writes_nothing(webgym, run, server):
-    before = sorted(path for path in run.root.rglob("*"))
-    code, (plan,), _ = await webgym("judge", run.root, "-n")
-    assert (code, plan["owed"], plan["stage"]) == (0, 2, "judge")
-    assert (sorted(path for path in run.root.rglob("*")), len(server.requests)) == (before, 0)
-
-
 async def test_ids_can_be_piped_in_and_only_failed_ones_asked_again(webgym, run, server):
     server.script(GARBAGE, job="fact")
     code, _, result = await webgym("judge", run.root, "-s", "judge.concurrency=1")
@@ -122,53 +102,6 @@ async def test_ids_can_be_piped_in_and_only_failed_ones_asked_again(webgym, run,
 async def test_no_ids_on_stdin_judge_nothing(webgym, run):
     code, events, _ = await webgym("judge", run.root, "-")
     assert (code, events[-1]["judged"], verdicts(run)) == (0, 0, {})
-
-
-async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
-    server.script(*[ScriptedReply(status=503)] * 2, job="blocking")
-    code, events, result = await webgym("judge", run.root)
-    assert (code, verdicts(run)) == (1, {FIRST: [None], SECOND: [None]})
-    assert events[-1]["event"] == "judgement"
-    assert "2 answers in a row can't be used" in result
-    assert "next: check judge.base_url" in result
-    assert "Traceback" not in result
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["-s", "judge.base_url="], "judge.base_url is empty"),
-        (["-s", "judge.base_url=nosuch"], "judge.base_url: 'nosuch' is no http(s) address"),
-        (["-s", "judge.votes=0"], "judge.votes"),
-        (["-s", "judge.protocol=nosuch"], "judge.protocol: there is no judge protocol 'nosuch'"),
-        (["nosuch"], "no trajectory 'nosuch'"),
-        (["--iteration", "x"], "--iteration takes a number or all, got 'x'"),
-        (["--all", "--failed"], "--failed and --all exclude each other"),
-        (["--split", "nosuch"], "'nosuch'"),
-        (["--precision", "0.9"], "--precision has no effect without --against"),
-        (["--field", "label=verdict"], "--field has no effect without --against"),
-    ],
-    ids=str,
-)
-async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
-    code, shown, result = await webgym("judge", run.root, *arguments)
-    assert (code, shown) == (2, [])
-    assert expected in result
-    assert "Traceback" not in result
-
-
-async def test_what_is_not_there_is_3_and_names_the_next_command(webgym, run, tmp_path):
-    for arguments in ([run.root, "--iteration", "9"], [run.root, "--split", "test"]):
-        code, shown, result = await webgym("judge", *arguments)
-        assert (code, shown) == (3, [])
-        assert "next: webgym rollout" in result
-
-
-async def test_a_locked_run_is_75(webgym, run):
-    with lock_run(run, "train runs/a"):
-        code, _, result = await webgym("judge", run.root)
-    assert code == 75
-    assert "webgym train runs/a" in result
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)

@@ -8,22 +8,10 @@ import time
 
 import pytest
 
-from tests.environments.webarena.webarena_mail import PASSWORD, USER, MailServer, mail_settings
-from tests.executable import needs_chromium
+from tests.environments.webarena.webarena_mail import PASSWORD, USER, mail_settings
 from tests.forked import webgym
 
 SITE = "gitlab"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    needs_chromium()
-
-
-@pytest.fixture
-async def mail():
-    async with MailServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -40,7 +28,7 @@ def login(tmp_path, mail):
             *arguments,
             *(word for one in given for word in ("-s", one)),
         ]
-        done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, WEBARENA_GITLAB_PASSWORD=password)
+        done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=None, WEBARENA_GITLAB_PASSWORD=password)
         assert password not in done.stdout + done.stderr
         lines = done.stdout.splitlines()
         return done.returncode, [json.loads(line) for line in lines] if as_json else lines, done.stderr

@@ -10,8 +10,8 @@ from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
 
 
-def loop(tmp_path, *arguments):
-    return webgym("loop", "run", *arguments, cwd=tmp_path)
+def loop(tmp_path, *arguments, **options):
+    return webgym("loop", "run", *arguments, cwd=tmp_path, **options)
 
 
 @pytest.mark.parametrize(
@@ -33,32 +33,23 @@ def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, 
     (model / "model.safetensors").write_bytes(b"")
     settings = ("-s", "loop.iterations=3", "-s", f"policy_config.base_model={model}")
     result = loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments)
-    assert result.returncode == 0, result.stderr
     plan = json.loads(result.stdout)
     assert {key: plan[key] for key in expected} == expected
     assert list(tmp_path.iterdir()) == [model]
 
 
-@pytest.mark.parametrize("arguments", [("--phase", "neither"), ("--until", "2"), ("--iterations", "0")])
-def test_wrong_options_are_2(tmp_path, arguments):
-    assert loop(tmp_path, "-c", "demo", *arguments).returncode == 2
-
-
-def test_an_update_without_episodes_is_3_and_can_be_resumed(tmp_path):
-    result = loop(tmp_path, "-c", "demo", "--phase", "update")
-    assert result.returncode == 3
-    assert "next: webgym rollout" in result.stderr
+def test_an_update_without_episodes_is_3(tmp_path):
+    assert "next: webgym rollout" in loop(tmp_path, "-c", "demo", "--phase", "update", code=3).stderr
 
 
 @pytest.mark.browser
 def test_the_rollout_phase_collects_and_ends(tmp_path):
     create_or_open(RunDir(tmp_path / "run"), load(["demo"], ["loop.demonstration_episodes=4"]))
     result = loop(tmp_path, "--phase", "rollout", "--eval-every", "0", "--json")
-    assert result.returncode == 0, result.stderr
     summary = [json.loads(line) for line in result.stdout.splitlines()][-1]
     assert (summary["event"], summary["episodes"], summary["success_rate"]) == ("rollout", 4, 1.0)
     assert "next: webgym loop run --phase update" in result.stderr
-    assert loop(tmp_path, "--phase", "rollout", "--eval-every", "0").returncode == 0
+    loop(tmp_path, "--phase", "rollout", "--eval-every", "0")
 
 
 def test_an_evaluation_whose_rewards_are_unknown_is_shown_as_such():

@@ -6,22 +6,10 @@ import json
 import pytest
 
 from tests.agent.policy_host import Host
-from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
-from tests.executable import needs_chromium
+from tests.environments.webarena.webarena_mail import PASSWORD, mail_settings
 from tests.forked import webgym
 
 SITE = "gitlab"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    needs_chromium()
-
-
-@pytest.fixture
-async def mail():
-    async with MailServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -54,7 +42,7 @@ def rollout(tmp_path, mail, policy):
         ]
         words = ["rollout", "run", "-c", "webarena", "--json", "--episodes", "2", "--policy", policy.url]
         words += [word for one in (*given, *arguments) for word in ("-s", one)]
-        done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, WEBARENA_GITLAB_PASSWORD=password)
+        done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=None, WEBARENA_GITLAB_PASSWORD=password)
         assert not password or password not in done.stdout + done.stderr
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 

@@ -12,13 +12,11 @@ from tests.records.test_judgement import by_orm
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.cli.commands.show import episode_text
-from webgym_cli.config.load import load
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.records.judgement import with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 FIRST, SECOND = "train-0000-00000", "train-0000-00001"
@@ -31,13 +29,11 @@ async def server():
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(made_run):
     """A run with two episodes that nobody has judged."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
-    append(run_dir, answered(0))
-    append(run_dir, answered(1))
-    return run_dir
+    append(made_run, answered(0))
+    append(made_run, answered(1))
+    return made_run
 
 
 @pytest.fixture
@@ -46,7 +42,7 @@ def webgym(tmp_path):
 
     async def call(*arguments, stdin=""):
         retries = {"WEBGYM_ORM__RETRIES": "0"}
-        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, stdin=stdin, **retries)
+        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, code=None, stdin=stdin, **retries)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
@@ -93,24 +89,6 @@ async def test_a_model_that_is_down_is_1_and_resume_goes_on(webgym, run, server)
     code, events, result = await webgym("resume", run.root)
     assert (code, events[-1]["scored"]) == (0, 2)
     assert "resuming `webgym score`" in result
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], "no model to ask"),
-        (["-s", "orm.base_url=nosuch"], "orm.base_url: 'nosuch' is no http(s) address"),
-        (["--orm", "m", "--unscored", "--all"], "--unscored and --all exclude each other"),
-        (["--orm", "m", "nosuch"], "no trajectory 'nosuch'"),
-        (["--orm", "m", "-s", "orm.threshold=2"], "orm.threshold"),
-    ],
-    ids=str,
-)
-async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
-    code, shown, result = await webgym("score", run.root, *arguments)
-    assert (code, shown) == (2, [])
-    assert expected in result
-    assert "Traceback" not in result
 
 
 async def test_a_folder_that_holds_no_model_is_refused(webgym, run, tmp_path):

@@ -24,13 +24,12 @@ def file(tmp_path):
 
 
 def bands(reply):
-    assert reply.returncode == 0, reply.stderr
     return Counter(str(Task.model_validate_json(line).band) for line in reply.stdout.splitlines())
 
 
 def test_a_clean_file_is_0(tasks, file):
     task_list = tasks("check", file)
-    assert (task_list.returncode, task_list.stderr) == (0, "")
+    assert task_list.stderr == ""
     rows = dict(line.split("\t") for line in task_list.stdout.splitlines())
     assert rows["tasks"] == rows["sites"] == rows["rubric groups"] == "30"
     assert (rows["band hard"], rows["bad lines"]) == ("10", "0")
@@ -38,8 +37,7 @@ def test_a_clean_file_is_0(tasks, file):
 
 def test_every_bad_line_of_every_file_is_told_and_that_is_2(tasks, file, tmp_path):
     write(tmp_path / "bad.jsonl", "{", webgym(99), webgym(website="ftp://a"), webgym(difficulty=-1))
-    task_list = tasks("check", "bad.jsonl", file)
-    assert task_list.returncode == 2
+    task_list = tasks("check", "bad.jsonl", file, code=2)
     first = task_list.stdout.splitlines()[:3]
     assert [line.split(": ")[0] for line in first] == ["bad.jsonl:1", "bad.jsonl:3", "bad.jsonl:4"]
     assert "website: 'ftp://a' is neither http nor https" in first[1]
@@ -48,7 +46,7 @@ def test_every_bad_line_of_every_file_is_told_and_that_is_2(tasks, file, tmp_pat
 
 def test_the_check_as_json(tasks, tmp_path):
     write(tmp_path / "bad.jsonl", webgym(1), "[]")
-    bad, report = map(json.loads, tasks("check", "bad.jsonl", "--json").stdout.splitlines())
+    bad, report = map(json.loads, tasks("check", "bad.jsonl", "--json", code=2).stdout.splitlines())
     assert bad == {"event": "bad_line", "file": "bad.jsonl", "line": 2, "reason": "a task must be a JSON object"}
     assert (report["tasks"], report["bad_lines"], report["by_band"]) == (1, 1, {"easy": 1})
 
@@ -57,7 +55,7 @@ def test_a_sample_can_be_piped_into_the_check(tasks, file):
     sample = tasks("sample", file, "-n", 12, "--seed", 4)
     assert (sample.stderr, sum(bands(sample).values())) == ("", 12)
     task_list = tasks("check", "-", stdin=sample.stdout)
-    assert (task_list.returncode, task_list.stdout.splitlines()[0]) == (0, "tasks\t12")
+    assert task_list.stdout.splitlines()[0] == "tasks\t12"
 
 
 def test_the_same_seed_draws_the_same_sample(tasks, file, tmp_path):
@@ -94,43 +92,6 @@ def test_a_band_of_the_ratio_without_tasks_is_told(tasks):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reply"),
-    [
-        (["check"], "Missing argument"),
-        (["check", "none.jsonl"], "none.jsonl: the task file can't be read: No such file"),
-        (["check", "."], "can't be read: Is a directory"),
-        (["sample", "none.jsonl"], "none.jsonl: the task file can't be read"),
-        (["sample", "miniwob:nosuch"], "MiniWoB has no page 'nosuch'"),
-        (["sample", "miniwob:all", "-n", "0"], "-n"),
-        (["sample", "miniwob:all", "--ratio", "easy"], "--ratio: 'easy' is no band"),
-        (["sample", "miniwob:all", "--ratio", "mild=2"], "--ratio: 'mild=2' is no band"),
-        (["sample", "miniwob:all", "--ratio", "easy=nan"], "--ratio: 'easy=nan' is no band"),
-        (["sample", "miniwob:all", "--ratio", "easy=-1"], "--ratio: 'easy=-1' is no band"),
-        (["sample", "miniwob:all", "--ratio", "easy=0"], "no weight is above 0"),
-        (["sample", "miniwob:all", "--ratio", "hard=1"], "no task may be drawn in the bands of the ratio: hard"),
-        (["sample", "miniwob:all", "--ratio", "easy=1", "--sampler", "uniform"], "the sampler uniform has no ratio"),
-        (["sample", "miniwob:all", "--sampler", "ratio"], "--sampler ratio needs weights"),
-        (["sample", "miniwob:all", "--band", "hard"], "no task is left that may be drawn"),
-        (["sample", "miniwob:all", "--exclude-site", "/"], "--exclude-site: '/' is no site"),
-        (["sample", "miniwob:all", "-s", "tasks.sampler=ratio"], 'sampler "ratio" needs difficulty_ratio'),
-        (["sample", "miniwob:all", "-s", "tasks.difficulty_ratio.easy=-1"], "tasks.difficulty_ratio.easy"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_usage_is_2_and_one_clear_word(tasks, arguments, reply):
-    task_list = tasks(*arguments)
-    assert (task_list.returncode, task_list.stdout) == (2, "")
-    assert reply in " ".join(task_list.stderr.replace("│", " ").split())
-    assert "Traceback" not in task_list.stderr
-
-
-def test_an_empty_file_is_2(tasks, tmp_path):
-    write(tmp_path / "empty.jsonl", "")
-    task_list = tasks("check", "empty.jsonl")
-    assert (task_list.returncode, task_list.stderr.splitlines()[0]) == (2, "webgym: empty.jsonl: no task in the file")
-
-
-@pytest.mark.parametrize(
     ("folder", "words"),
     [("cv", ""), ("gone", "there is no file"), ("/etc", "is not in the task file's folder"), ([1], "paths are needed")],
 )
@@ -139,8 +100,7 @@ def test_folders_of_uploads_are_checked(tasks, tmp_path, folder, words):
     file = tmp_path / "tasks.jsonl"
     task = {"id": "a", "instruction": "Upload it.", "start_url": "https://a.com/", "upload_folder": folder}
     file.write_text(json.dumps(task) + "\n")
-    task_list = tasks("check", file)
-    assert task_list.returncode == (2 if words else 0)
+    task_list = tasks("check", file, code=2 if words else 0)
     assert (f"{file}:1: upload_folder: " in task_list.stdout) is bool(words) and words in task_list.stdout
     if folder == "/etc":
-        assert tasks("check", file, "-s", 'rollout.file_folders=["/etc"]').returncode == 0
+        tasks("check", file, "-s", 'rollout.file_folders=["/etc"]')

@@ -19,8 +19,8 @@ def convert(tmp_path):
         json.dumps([record(task_id=1), record(task_id=2, intent="Find another", eval=None)])
     )
 
-    def call(*arguments):
-        return webgym("tasks", "convert", *arguments, cwd=tmp_path)
+    def call(*arguments, **options):
+        return webgym("tasks", "convert", *arguments, cwd=tmp_path, **options)
 
     return call
 
@@ -28,7 +28,7 @@ def convert(tmp_path):
 def test_the_tasks_are_a_task_file(convert, tmp_path):
     conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
     note = "2 tasks, 1 of them generated: only a reward model can score those\n"
-    assert (conversion.returncode, conversion.stdout, conversion.stderr) == (0, "", note)
+    assert (conversion.stdout, conversion.stderr) == ("", note)
     tasks = open_tasks(str(tmp_path / "out.jsonl"))
     assert [(task.id, task.environment, task.start_url) for task in tasks.read(range(len(tasks)))] == [
         ("1", "webarena", "http://shop.test:7770"),
@@ -43,10 +43,10 @@ def test_exact_repeats_are_left_out_and_counted(convert, tmp_path):
     ]
     (tmp_path / "raw.json").write_text(json.dumps([*given, record(task_id=1), record(task_id=1)]))
     conversion = convert("raw.json", "--format", "webarena", *SITES)
-    assert (conversion.returncode, len(conversion.stdout.splitlines())) == (0, 3)
+    assert len(conversion.stdout.splitlines()) == 3
     assert "3 left out" in conversion.stderr
     (tmp_path / "raw.json").write_text(json.dumps([record(task_id=1), record(task_id=1, intent="Find another")]))
-    assert convert("raw.json", "--format", "webarena", *SITES).returncode == 2
+    convert("raw.json", "--format", "webarena", *SITES, code=2)
 
 
 def test_addresses_may_come_from_the_settings(convert, tmp_path):
@@ -59,37 +59,11 @@ def test_addresses_may_come_from_the_settings(convert, tmp_path):
 
 def test_a_bad_record_is_2_and_nothing_is_written(convert, tmp_path):
     (tmp_path / "raw.json").write_text(json.dumps([record(), record(sites=[])]))
-    conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
-    assert (conversion.returncode, conversion.stdout) == (2, "")
+    conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl", code=2)
+    assert conversion.stdout == ""
     assert conversion.stderr.startswith("raw.json:2: sites: ")
     assert "webgym: raw.json: 1 bad record; nothing was written" in conversion.stderr
     assert not (tmp_path / "out.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["raw.json"], "--format"),
-        (["raw.json", "--format", "webarena", "--field", "id=task_id"], "--field"),
-        (["raw.json", "--field", "name=task_id"], "--field name"),
-        (["raw.json", "--field", "instruction=intent", "--field", "rubric=facts"], "--field rubric=facts"),
-        (["raw.json", "--field", "instruction=intent", "--site", "shop=http://a.test"], "--site"),
-        (["raw.json", "--format", "other"], "--format"),
-        (["none.json", "--format", "webarena"], "none.json: can't be read"),
-        (["raw.json", "--format", "webarena"], "__SHOPPING__ is not known (--site shopping=http://HOST:PORT)"),
-        (
-            ["raw.json", "--format", "webarena", "--site", "bank=http://a.test"],
-            "--site: 'bank=http://a.test' is no site",
-        ),
-        (["raw.json", "--format", "webarena", "--site", "map"], "--site: 'map' is no site with its address"),
-        (["raw.json", "--format", "webarena", "--site", "map=host:3"], "--site: 'map=host:3' is no site"),
-    ],
-)
-def test_wrong_usage_is_2_and_says_what(convert, arguments, reason):
-    conversion = convert(*arguments)
-    assert conversion.returncode == 2
-    assert reason in conversion.stderr
-    assert "Traceback" not in conversion.stderr
 
 
 # Two rows in the published form, made by hand.
@@ -109,7 +83,7 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
     else:
         raw.write_text(json.dumps(ROWS) if form == "array" else "\n".join(map(json.dumps, ROWS)))
     conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
-    assert (conversion.returncode, conversion.stderr) == (0, "2 tasks\n")
+    assert conversion.stderr == "2 tasks\n"
     tasks = list((opened := open_tasks(str(tmp_path / "out.jsonl"))).read(range(len(opened))))
     assert [(task.instruction, task.reference_answer) for task in tasks] == [
         (ROWS[0]["question"], "72"),
@@ -125,8 +99,7 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
 
 def test_a_row_without_a_final_number_is_bad(convert, tmp_path):
     (tmp_path / "rows").write_text(json.dumps([*ROWS, {"question": "Q", "answer": "about 3"}]))
-    conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
-    assert conversion.returncode == 2
+    conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl", code=2)
     assert "rows:3: answer: it does not end with #### and a number" in conversion.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -174,8 +147,7 @@ START = ("--site", "start=https://search.example/")
 )
 def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, name, value, more, facts):
     (tmp_path / "raw.json").write_text(json.dumps([value]))
-    conversion = convert("raw.json", "--format", name, *more, "-o", f"{name}.jsonl")
-    assert conversion.returncode == 0, conversion.stderr
+    convert("raw.json", "--format", name, *more, "-o", f"{name}.jsonl")
     (task,) = open_tasks(str(tmp_path / f"{name}.jsonl")).read([0])
     assert (task.environment, task.instruction, task.extra["benchmark"]) == ("web", "Find a lamp.", name)
     assert {field: getattr(task, field) for field in facts} == facts
@@ -195,10 +167,9 @@ def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, n
 )
 def test_a_table_is_read_whole_or_refused(convert, tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
-    conversion = convert(name, "--format", "webtailbench", *START)
-    assert "Traceback" not in conversion.stderr
+    conversion = convert(name, "--format", "webtailbench", *START, code=2 if reason else 0)
     if reason:
-        assert (conversion.returncode, conversion.stdout) == (2, "")
+        assert conversion.stdout == ""
         assert conversion.stderr.startswith(reason)
     else:
         assert json.loads(conversion.stdout)["instruction"] == 'Find, a "lamp"\nnow.'
@@ -229,8 +200,7 @@ def test_records_of_ones_own_with_other_names(convert, tmp_path, form):
             "sets.json": [{"id": "a", "tasks": OWN[:1]}, {"id": "b", "tasks": OWN[1:]}],
         }
         raw.write_text(json.dumps(values.get(form, OWN), indent=None if form == "small.json" else 1))
-    conversion = convert(form, *(f"--field={name}" for name in NAMES), *START, "-o", "out.jsonl")
-    assert conversion.returncode == 0, conversion.stderr
+    convert(form, *(f"--field={name}" for name in NAMES), *START, "-o", "out.jsonl")
     shown = ("id", "instruction", "start_url", "environment", "difficulty", "reference_answer")
     assert [
         tuple(getattr(task, name) for name in shown) for task in open_tasks(str(tmp_path / "out.jsonl")).read([0, 1])
@@ -245,8 +215,8 @@ def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
     (tmp_path / "own.json").write_text(json.dumps({"tasks": OWN}, indent=1))
     for name in ("own.csv", "own.json"):
         for command in (("tasks", "check"), ("tasks", "sample")):
-            refused = webgym(*command, name, cwd=tmp_path)
-            assert (refused.returncode, refused.stdout) == (2, "")
+            refused = webgym(*command, name, cwd=tmp_path, code=2)
+            assert refused.stdout == ""
             assert f"next: webgym tasks convert {name}" in refused.stderr
 
 
@@ -269,7 +239,7 @@ def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
 )
 def test_what_is_no_such_record_or_may_not_be_written_is_refused(convert, tmp_path, name, value, more):
     (tmp_path / "raw.json").write_text(json.dumps([value]))
-    assert convert("raw.json", "--format", name, *more, "-o", "out.jsonl").returncode == 2
+    convert("raw.json", "--format", name, *more, "-o", "out.jsonl", code=2)
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -278,5 +248,5 @@ def test_an_archive_is_to_be_unpacked(convert, tmp_path):
         archive.writestr("raw.jsonl", json.dumps(VOYAGER))
     (tmp_path / "raw.jsonl.gz").write_bytes(gzip.compress(json.dumps(VOYAGER).encode()))
     for name in ("raw.zip", "raw.jsonl.gz"):
-        conversion = convert(name, "--format", "webvoyager")
-        assert (conversion.returncode, conversion.stderr.splitlines()[0]) == (2, f"webgym: {name}: an archive")
+        conversion = convert(name, "--format", "webvoyager", code=2)
+        assert conversion.stderr.splitlines()[0] == f"webgym: {name}: an archive"

@@ -59,7 +59,6 @@ def wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
 
 def webgym(folder: Path, *arguments: str) -> str:
     done = forked.webgym(*arguments, cwd=folder)
-    assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 

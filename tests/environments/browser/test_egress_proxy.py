@@ -284,13 +284,13 @@ async def test_no_request_of_a_page_reaches_this_machine(visit: Visit, local_web
 @pytest.mark.browser
 async def test_links_and_redirects_to_this_machine_are_step_errors(visit: Visit, local_web: SmallWeb):
     secret = f"{local_web.private.url}/secret"
-    local_web.odd.pages["/ways"] = (
+    await visit.show(
+        "/ways",
         f"<title>ways</title><a href='{secret}'>link</a> <a href='{secret}' target=_blank>tab</a>"
         f" <button onclick=\"location.href='{secret}'\">script</button>"
         f" <form action='{secret}'><button>form</button></form>"
-        f" <a href='/away?to={secret}'>redirect</a>"
+        f" <a href='/away?to={secret}'>redirect</a>",
     )
-    await visit.open("http://odd.test/ways")
     for way in ("link", "tab", "script", "form", "redirect"):
         view = await visit.click(way)
         assert visit.error == "127.0.0.1 is a private address", way
@@ -345,11 +345,11 @@ async def test_a_task_can_not_start_there(visit: Visit, local_web: SmallWeb, url
 
 @pytest.mark.browser
 async def test_pages_can_not_open_files(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/files"] = (
+    await visit.show(
+        "/files",
         "<title>files</title><a href='file:///etc/passwd'>link</a> <a href='chrome://version' target=_blank>tab</a>"
-        " <button onclick=\"window.open('file:///etc/passwd')\">open</button><iframe src='file:///etc/passwd'></iframe>"
+        " <button onclick=\"window.open('file:///etc/passwd')\">open</button><iframe src='file:///etc/passwd'></iframe>",
     )
-    await visit.open("http://odd.test/files")
     for way in ("link", "tab", "open"):
         view = await visit.click(way)
         assert not view.url.startswith(("file:", "chrome:"))
@@ -360,8 +360,7 @@ async def test_pages_can_not_open_files(visit: Visit, local_web: SmallWeb):
 
 @pytest.mark.browser
 async def test_what_pages_need_goes_through(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/works"] = "<title>works</title><h1>works</h1>"
-    await visit.open("http://odd.test/works")
+    await visit.show("/works", "<title>works</title><h1>works</h1>")
     size = 2**20
     echoed = await visit.ask(
         f"() => fetch('/echo', {{ method: 'POST', body: new Uint8Array({size}) }}).then((r) => r.text())"

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass, field
 
-import pytest
 from playwright.async_api import Browser, Page
 
-from webgym_cli.config.browser import BrowserSettings
-from webgym_cli.environments.browser.executable import find_chromium
+from tests.executable import needs_chromium
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
 from webgym_cli.environments.browser.observe import ElementSnapshot, observe_script, parse_elements
 from webgym_cli.environments.fixture_hosts import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.sites.site_expert import ExpertRun
-from webgym_cli.errors import VenvError
 from webgym_cli.records.action import Action, ActionName
 
 SIZE = {"width": 1280, "height": 768}
@@ -21,14 +18,8 @@ PAGE = SIZE["height"] - 50
 
 async def launch(playwright, server: SiteServer) -> Browser:
     """Start a Chromium that finds all hosts of `.test` at the server."""
-    try:
-        executable = find_chromium(BrowserSettings())
-    except VenvError as error:
-        pytest.skip(str(error))
-    return await playwright.chromium.launch(
-        executable_path=str(executable),
-        args=["--no-sandbox", f"--host-resolver-rules=MAP *.test {server.address}"],
-    )
+    rules = f"--host-resolver-rules=MAP *.test {server.address}"
+    return await playwright.chromium.launch(executable_path=needs_chromium(), args=["--no-sandbox", rules])
 
 
 async def visitor(browser: Browser, token: str | None) -> Page:

@@ -77,14 +77,6 @@ async def test_the_same_seed_is_the_same_episode(pools):
     assert one[3]
 
 
-async def test_a_wrong_answer_is_worth_nothing(pools):
-    environment = pools[InteractionMode.COORDINATES].new()
-    await environment.reset(task("shop-details"), 1)
-    score = await environment.answer("certainly not this")
-    assert score.value == 0.0 and score.detail
-    await environment.close()
-
-
 async def test_episodes_beside_one_another_do_not_meet(pools):
     pool = pools[InteractionMode.SET_OF_MARKS]
     environments = [pool.new() for _ in range(3)]

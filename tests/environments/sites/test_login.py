@@ -38,12 +38,6 @@ def task(*sites):
     )
 
 
-@pytest.fixture
-async def mail():
-    async with MailServer() as server:
-        yield server
-
-
 @pytest.fixture(scope="module")
 async def browsers(chromium):
     """One browser for all of the tests here."""

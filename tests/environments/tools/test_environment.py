@@ -22,18 +22,9 @@ from webgym_cli.scoring.registry import REWARDS
 from webgym_cli.tasks.files import place_files
 from webgym_cli.tasks.registry import BadTaskError
 
-MINE = '''
+MINE = """
 import threading, time
-from webgym_cli.tools import tool, ToolOutput
 from webgym_cli.scoring import reward
-
-@tool
-class Memory:
-    """Remembers."""
-    def __init__(self): self.kept = []
-    def __call__(self, text: str) -> str:
-        self.kept.append(text)
-        return " ".join(self.kept)
 
 SEEN = []
 
@@ -57,7 +48,7 @@ def endless(final_response):
 
 @reward
 def picky(final_response, solution): return 1
-'''
+"""
 TASK = Task(id="t", instruction="How many?", environment="tools", extra={"answer": "72", "level": 3, "odd": [1]})
 
 
@@ -76,13 +67,12 @@ def mine(tmp_path):
 
 @pytest.fixture
 def world(mine):
-    """Return an environment with these tools and this reward of `mine`, or built-in ones."""
+    """Return an environment with these tools and this reward of `mine`, or a built-in one."""
 
     async def make_environment(*tools, reward="math_equal_reward", **limits):
-        given = [f"{mine}:{name}" if name == "Memory" else name for name in tools]
         scored = reward if reward in REWARDS.builtin else f"{mine}:{reward}"
         sets = [f"agent.{key}={value}" for key, value in limits.items()]
-        settings = load(overrides=[f"agent.tools={given}".replace("'", '"'), f"agent.reward_name={scored}", *sets])
+        settings = load(overrides=[f"agent.tools={json.dumps(tools)}", f"agent.reward_name={scored}", *sets])
         environment = find_environment("tools").make_pool(settings).new()
         assert await environment.reset(TASK, 0) == ("How many?", RawObservation(url="", title=""))
         return environment
@@ -226,19 +216,6 @@ async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, reward, reaso
     with pytest.raises(BoundaryError, match=reason) as caught:
         await environment.answer("72")
     assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
-
-
-async def test_state_belongs_to_an_episode_and_is_reset_with_it(world):
-    environment = await world("Memory")
-    other = await world("Memory")
-    remembered = [calls(("Memory", {"text": letter})) for letter in "abc"]
-    texts = [(await environment.step(action)).view.results[0].text for action in remembered[:2]]
-    texts.append((await other.step(remembered[2])).view.results[0].text)
-    await environment.reset(TASK, 1)
-    texts.append((await environment.step(remembered[2])).view.results[0].text)
-    assert texts == ["a", "a b", "c", "c"]
-    await environment.close()
-    await environment.close()
 
 
 async def test_an_action_of_the_web_is_refused(world):

@@ -114,11 +114,11 @@ async def test_a_dialog_before_anything_else_is_the_first_thing_to_see(visit: Vi
 
 
 async def test_dialogs_in_a_row_and_one_that_opens_on_its_own(visit: Visit, asking_web: SmallWeb):
-    asking_web.odd.pages["/row"] = (
+    await visit.show(
+        "/row",
         "<title>r</title><button onclick='p.textContent = [prompt(1), prompt(2)]'>Two</button>"
-        "<button onclick='setTimeout(() => { p.textContent = confirm(3) }, 700)'>Later</button><p id=p></p>"
+        "<button onclick='setTimeout(() => { p.textContent = confirm(3) }, 700)'>Later</button><p id=p></p>",
     )
-    await visit.open(f"{ODD}/row")
     await visit.click("Two")
     assert_open(visit, '"1"')
     await visit.act(ACCEPT, text="a")

@@ -23,12 +23,6 @@ LAB = "http://lab.test"
 ODD = "http://odd.test"
 
 
-async def refused(visit: Visit, url: str) -> BoundaryError:
-    with pytest.raises(BoundaryError) as failure:
-        await visit.open(url)
-    return failure.value
-
-
 @pytest.mark.parametrize("opener", ["Open a window", "Open in a new tab"])
 async def test_a_popup_becomes_the_page_and_going_back_closes_it(visit: Visit, opener: str):
     await visit.open(f"{LAB}/popup")
@@ -53,8 +47,7 @@ async def test_a_page_may_open_a_popup_by_itself(visit: Visit):
 
 
 async def test_popups_have_popups_and_the_last_is_the_page(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/nest"] = "<title>n</title><a href='/nest' target=_blank>deeper</a>"
-    await visit.open(f"{ODD}/nest")
+    await visit.show("/nest", "<title>n</title><a href='/nest' target=_blank>deeper</a>")
     for _ in range(3):
         await visit.click("deeper")
     assert len(visit.session.pages) == 4
@@ -68,10 +61,10 @@ async def test_popups_have_popups_and_the_last_is_the_page(visit: Visit, local_w
 
 async def test_a_storm_of_popups_is_bounded(visit: Visit, local_web: SmallWeb):
     local_web.odd.pages["/leaf"] = "<title>leaf</title>leaf"
-    local_web.odd.pages["/storm"] = (
-        "<title>storm</title><button onclick=\"for (let i = 0; i < 20; i++) window.open('/leaf')\">Rage</button>"
+    await visit.show(
+        "/storm",
+        "<title>storm</title><button onclick=\"for (let i = 0; i < 20; i++) window.open('/leaf')\">Rage</button>",
     )
-    await visit.open(f"{ODD}/storm")
     # The click lasts until the page has opened all of them, and ten pages load at once: on a busy machine longer than
     # these tests allow an action and a navigation, whose page then has no title yet.
     visit.session.options = replace(visit.session.options, action_timeout=60, navigation_timeout=60)
@@ -83,8 +76,7 @@ async def test_a_storm_of_popups_is_bounded(visit: Visit, local_web: SmallWeb):
 
 
 async def test_a_popup_that_is_slow_to_come(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/opener"] = f"<title>o</title><a href='{LAB}/slow?seconds=1' target=_blank>slow</a>"
-    await visit.open(f"{ODD}/opener")
+    await visit.show("/opener", f"<title>o</title><a href='{LAB}/slow?seconds=1' target=_blank>slow</a>")
     await visit.click("slow")
     assert (visit.view.title, visit.error) == ("A slow page", None)
 
@@ -130,8 +122,7 @@ async def test_edits_are_not_lost_whatever_leaves_a_guarded_page(visit: Visit, l
 
 
 async def test_a_page_that_asks_for_a_file_says_so(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/file"] = "<title>f</title><input type=file aria-label=Picture>"
-    await visit.open(f"{ODD}/file")
+    await visit.show("/file", "<title>f</title><input type=file aria-label=Picture>")
     assert (await visit.click("Picture")).notices == ("The page asks for a file; it was given none",)
     assert (await visit.wait()).notices == ()
 
@@ -143,8 +134,7 @@ async def test_a_dialog_before_anything_else(visit: Visit):
 
 
 async def test_a_page_of_endless_dialogs_does_not_hold_the_episode(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/alerts"] = "<title>a</title><button onclick='for (;;) alert(1)'>Nag</button>"
-    await visit.open(f"{ODD}/alerts")
+    await visit.show("/alerts", "<title>a</title><button onclick='for (;;) alert(1)'>Nag</button>")
     with pytest.raises(BoundaryError) as failure:
         await visit.click("Nag")
     assert failure.value.kind is FailureKind.PAGE_TIMEOUT
@@ -175,18 +165,13 @@ async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Vis
     assert written(local_web.pool, "A downloaded file.") == []
 
 
-async def test_a_start_page_that_is_a_download_can_not_be_shown(visit: Visit):
-    assert (await refused(visit, f"{LAB}/file.txt")).kind is FailureKind.START_PAGE_FAILED
-
-
 @pytest.mark.parametrize("opened", ["click", "navigate"])
 async def test_a_pdf_is_shown_or_named(visit: Visit, local_web: SmallWeb, opened: str):
-    local_web.odd.pages["/papers"] = "<title>p</title><a href='/paper.pdf'>Paper</a>"
-    await visit.open(f"{ODD}/papers")
+    await visit.show("/papers", "<title>p</title><a href='/paper.pdf'>Paper</a>")
     view = await (visit.click("Paper") if opened == "click" else visit.navigate(f"{ODD}/paper.pdf"))
     shown = view.url.endswith("paper.pdf")
     assert shown or view.notices == ("The page offered the file paper.pdf, which was not downloaded",)
-    assert (await refused(visit, f"{ODD}/paper.pdf")).kind is FailureKind.START_PAGE_FAILED or shown
+    assert (await visit.refused(f"{ODD}/paper.pdf")).kind is FailureKind.START_PAGE_FAILED or shown
 
 
 @pytest.mark.parametrize(
@@ -217,8 +202,7 @@ async def test_a_tab_that_opens_for_a_file_closes_and_the_page_before_is_shown(
 @pytest.mark.parametrize("script", ["window.close()", "onload = () => setTimeout(() => window.close(), 50)"])
 async def test_a_popup_that_closes_while_it_loads_is_no_failure(visit: Visit, local_web: SmallWeb, script: str):
     local_web.odd.pages["/brief"] = f"<title>brief</title><script>{script}</script>"
-    local_web.odd.pages["/opener"] = "<title>o</title><button onclick=\"window.open('/brief')\">Open</button>"
-    await visit.open(f"{ODD}/opener")
+    await visit.show("/opener", "<title>o</title><button onclick=\"window.open('/brief')\">Open</button>")
     for _ in range(3):
         view = await visit.click("Open")
         view = await visit.wait()
@@ -227,8 +211,7 @@ async def test_a_popup_that_closes_while_it_loads_is_no_failure(visit: Visit, lo
 
 async def test_a_popup_without_a_document_is_waited_for_once(visit: Visit, local_web: SmallWeb, monkeypatch):
     monkeypatch.setattr(session_module, "_POPUP_TIMEOUT", 0.3)
-    local_web.odd.pages["/call"] = "<title>c</title><a href='tel:1' target=_blank>Call</a><button>b</button>"
-    await visit.open(f"{ODD}/call")
+    await visit.show("/call", "<title>c</title><a href='tel:1' target=_blank>Call</a><button>b</button>")
     assert ((await visit.click("Call")).title, visit.error) == ("c", None)
     monkeypatch.setattr(session_module, "_POPUP_TIMEOUT", 1000.0)  # longer than the test may take
     assert (await visit.click("b")).title == "c"
@@ -262,10 +245,6 @@ async def test_a_slow_first_byte_within_the_deadline(visit: Visit):
     assert ((await visit.navigate(f"{LAB}/slow?seconds=1")).title, visit.error) == ("A slow page", None)
 
 
-async def test_a_start_page_beyond_the_deadline(visit: Visit):
-    assert (await refused(visit, f"{LAB}/slow?seconds=60")).kind is FailureKind.NAVIGATION_FAILED
-
-
 async def test_an_address_that_does_not_answer_in_time_is_the_policy_s_experience(visit: Visit):
     await visit.open(f"{LAB}/history")
     began = time.monotonic()
@@ -279,8 +258,7 @@ async def test_an_address_that_does_not_answer_in_time_is_the_policy_s_experienc
 
 
 async def test_a_link_that_does_not_answer_in_time_is_told(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/links"] = f"<title>links</title><a href='{LAB}/slow?seconds=60'>slow</a> <button>b</button>"
-    await visit.open(f"{ODD}/links")
+    await visit.show("/links", f"<title>links</title><a href='{LAB}/slow?seconds=60'>slow</a> <button>b</button>")
     assert ((await visit.click("slow")).title, visit.error) == ("links", "the page did not load within 3 s")
     await visit.click("b")
     assert visit.view.title == "links"
@@ -304,8 +282,7 @@ async def test_what_a_click_shows_late_is_told(visit: Visit, local_web: SmallWeb
     local_web.odd.slow_seconds = 0.3
     local_web.pool.max_idle_wait, usual = 3.0, local_web.pool.max_idle_wait
     page = f'<button onclick="{LATE[case]}">Save</button><div id=r></div><p hidden><button>Undo</button></p>'
-    local_web.odd.pages["/toast"] = f"<title>t</title>{page}<iframe id=f srcdoc='<p>x'></iframe>"
-    await visit.open(f"{ODD}/toast")
+    await visit.show("/toast", f"<title>t</title>{page}<iframe id=f srcdoc='<p>x'></iframe>")
     local_web.pool.max_idle_wait = usual
     await visit.click("Save")
     assert "Undo" in visit.names
@@ -324,8 +301,7 @@ async def test_what_a_click_shows_late_in_a_frame_of_another_origin_is_told(
     local_web.odd.slow_seconds = 0.3
     copy = "<button onclick=\"v.select(); document.execCommand('copy')\">Copy</button><input id=v aria-label=V value=a>"
     local_web.odd.pages["/inner"] = f'<button onclick="{FRAMED[case]}">Save</button>{copy}<div id=r></div>'
-    local_web.odd.pages["/outer"] = "<title>o</title><iframe src='http://odd.example/inner'></iframe>"
-    await visit.open(f"{ODD}/outer")
+    await visit.show("/outer", "<title>o</title><iframe src='http://odd.example/inner'></iframe>")
     await visit.click("Save")
     assert visit.names == ["Save", "Copy", "V", "Undo"]
     await visit.click("Copy")
@@ -346,10 +322,10 @@ async def test_an_endless_animation_does_not_hold_the_observation(visit: Visit):
 
 
 async def test_a_form_that_takes_a_second_to_answer(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/form"] = (
-        "<title>form</title><form method=post action=/slow-form><input name=a aria-label=a><button>Send</button></form>"
+    await visit.show(
+        "/form",
+        "<title>form</title><form method=post action=/slow-form><input name=a aria-label=a><button>Send</button>",
     )
-    await visit.open(f"{ODD}/form")
     view = await visit.click("Send")
     assert (view.title, visit.names, visit.error) == ("Thanks", ["Done"], None)
     await visit.back()
@@ -372,19 +348,14 @@ async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local
 SPINNER = "<style>@keyframes t { to { rotate: 1turn } }</style><p id=s style='animation:t 1s infinite;width:9em'>wait"
 
 
-@pytest.mark.parametrize("splash", [SPINNER, "<div id=s role=progressbar>wait</div>", "<div id=s></div>"])
-async def test_a_page_that_shows_only_that_it_is_busy_is_waited_for(visit: Visit, local_web: SmallWeb, splash: str):
-    later = "setTimeout(() => { s.outerHTML = '<button>Ready</button>' }, 1300)"
-    local_web.odd.pages["/splash"] = f"<title>s</title>{splash}<script>{later}</script>"
-    await visit.open(f"{ODD}/splash")
-    assert visit.names == ["Ready"]
+BUSY = [SPINNER, "<div id=s role=progressbar>wait</div>", "<div id=s></div>"]
+BARE = ["<b id=s>Acme</b>", "<x-app id=s>Acme</x-app>"]
 
 
-@pytest.mark.parametrize("start", ["<b id=s>Acme</b>", "<x-app id=s>Acme</x-app>"])
-async def test_a_start_page_without_any_control_is_waited_for(visit: Visit, local_web: SmallWeb, start: str):
-    later = "setTimeout(() => { s.outerHTML = '<button>Ready</button>' }, 350)"
-    local_web.odd.pages["/bare"] = f"<title>b</title>{start}<script>{later}</script>"
-    await visit.open(f"{ODD}/bare")
+@pytest.mark.parametrize(("splash", "delay"), [*((busy, 1300) for busy in BUSY), *((bare, 350) for bare in BARE)])
+async def test_a_page_that_is_busy_or_without_any_control_is_waited_for(visit: Visit, splash: str, delay: int):
+    later = f"setTimeout(() => {{ s.outerHTML = '<button>Ready</button>' }}, {delay})"
+    await visit.show("/splash", f"<title>s</title>{splash}<script>{later}</script>")
     assert visit.names == ["Ready"]
 
 
@@ -407,19 +378,14 @@ async def test_a_page_that_stays_busy_is_waited_for_once_and_one_with_controls_n
 
 
 async def test_an_answer_by_websocket_is_waited_for(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/talk"] = (
+    await visit.show(
+        "/talk",
         "<title>talk</title><button>Ask</button><p id=p></p><script>const w = new WebSocket(`ws://${location.host}/later`);"
         "w.onmessage = (e) => { p.innerHTML = '<button>' + e.data + '</button>' };"
-        "document.querySelector('button').onclick = () => w.send('Answer')</script>"
+        "document.querySelector('button').onclick = () => w.send('Answer')</script>",
     )
-    await visit.open(f"{ODD}/talk")
     await visit.click("Ask")
     assert visit.names == ["Ask", "Answer"]
-
-
-async def test_a_start_page_that_stays_blank_is_no_start_page(visit: Visit):
-    failure = await refused(visit, f"{LAB}/blank")
-    assert failure.kind is FailureKind.NAVIGATION_FAILED and "stays blank" in str(failure)
 
 
 async def test_a_later_blank_page_is_what_there_is_to_see(visit: Visit):

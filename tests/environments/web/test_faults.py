@@ -17,12 +17,6 @@ LAB = "http://lab.test"
 ODD = "http://odd.test"
 
 
-async def refused(visit: Visit, url: str) -> BoundaryError:
-    with pytest.raises(BoundaryError) as failure:
-        await visit.open(url)
-    return failure.value
-
-
 async def crash(visit: Visit) -> None:
     """Crash the page's process and wait until that is known."""
     page = visit.session.page
@@ -35,17 +29,17 @@ async def crash(visit: Visit) -> None:
 
 async def test_a_site_that_shuts_the_browser_out_is_blocked(visit: Visit, monkeypatch):
     monkeypatch.setattr(web_module, "_CHALLENGE_SECONDS", 0.2)
-    failure = await refused(visit, f"{LAB}/captcha")
+    failure = await visit.refused(f"{LAB}/captcha")
     assert failure.kind is FailureKind.SITE_BLOCKED and "403" in str(failure)
 
 
 async def test_a_page_behind_http_authentication_is_no_bot_wall(visit: Visit, local_web: SmallWeb, monkeypatch):
     """It fails for good, not as a site that shuts browsers out; with the right password it opens."""
-    failure = await refused(visit, f"{ODD}/private")
+    failure = await visit.refused(f"{ODD}/private")
     assert failure.kind is FailureKind.AUTHENTICATION_REQUIRED and "browser.http_credentials" in str(failure)
     assert not failure.kind.retryable
     monkeypatch.setattr(local_web.pool, "credentials", {"odd.test": ("ann", "wrong")})
-    assert (await refused(visit, f"{ODD}/private")).kind is FailureKind.AUTHENTICATION_REQUIRED
+    assert (await visit.refused(f"{ODD}/private")).kind is FailureKind.AUTHENTICATION_REQUIRED
     monkeypatch.setattr(local_web.pool, "credentials", {"odd.test": ("ann", "s3cret:x")})
     view = await visit.open(f"{ODD}/private")
     assert (view.title, view.url) == ("Inside", f"{ODD}/private")
@@ -71,16 +65,22 @@ async def test_a_captcha_later_is_what_there_is_to_see(visit: Visit):
 
 
 async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
-    failure = await refused(visit, f"{LAB}/error")
-    assert failure.kind is FailureKind.START_PAGE_FAILED and "500" in str(failure)
-    assert (await refused(visit, f"{ODD}/endless")).kind is FailureKind.START_PAGE_FAILED
+    assert "500" in str(await visit.refused(f"{LAB}/error"))
     await visit.open(f"{LAB}/history")
     assert (await visit.navigate(f"{LAB}/error")).url == f"{LAB}/error"
 
 
-@pytest.mark.parametrize("url", ["http://no-such-host.invalid/", f"{ODD}/hang-up", "https://odd.test/"])
-async def test_a_start_page_that_can_not_be_reached(visit: Visit, url: str):
-    assert (await refused(visit, url)).kind is FailureKind.NAVIGATION_FAILED
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        *((url, FailureKind.START_PAGE_FAILED) for url in (f"{LAB}/error", f"{ODD}/endless", f"{LAB}/file.txt")),
+        *((f"{LAB}{path}", FailureKind.NAVIGATION_FAILED) for path in ("/blank", "/slow?seconds=60")),
+        *((url, FailureKind.NAVIGATION_FAILED) for url in ("http://no-such-host.invalid/", f"{ODD}/hang-up")),
+        ("https://odd.test/", FailureKind.NAVIGATION_FAILED),
+    ],
+)
+async def test_a_start_page_that_can_not_be_shown_or_reached(visit: Visit, url: str, kind: FailureKind):
+    assert (await visit.refused(url)).kind is kind
 
 
 async def test_redirects_are_followed_and_loops_end(visit: Visit):
@@ -130,11 +130,11 @@ async def test_a_page_that_does_not_come_again_is_told(visit: Visit):
 
 
 async def test_history_without_addresses_can_be_gone_back_too(visit: Visit, local_web: SmallWeb):
-    local_web.odd.pages["/states"] = (
+    await visit.show(
+        "/states",
         "<title>states</title><button onclick=\"history.pushState({}, ''); document.title = 'pushed'\">push</button>"
-        "<script>addEventListener('popstate', () => { document.title = 'popped'; })</script>"
+        "<script>addEventListener('popstate', () => { document.title = 'popped'; })</script>",
     )
-    await visit.open(f"{ODD}/states")
     await visit.click("push")
     assert ((await visit.back()).title, visit.error) == ("popped", None)
 
@@ -152,8 +152,7 @@ async def test_frames_of_any_origin_are_listed_and_can_be_clicked(visit: Visit):
 async def test_what_is_embedded_of_another_origin_is_listed_and_typed_to(visit: Visit, local_web: SmallWeb, tag: str):
     local_web.odd.pages["/inner"] = "<title>i</title><input aria-label=Field value=old>"
     embedded = f"<{tag}=http://odd.example/inner width=300 height=100></{tag.split()[0]}>"
-    local_web.odd.pages["/outer"] = f"<title>o</title><button>Out</button>{embedded}"
-    await visit.open(f"{ODD}/outer")
+    await visit.show("/outer", f"<title>o</title><button>Out</button>{embedded}")
     assert visit.names == ["Out", "Field"]
     await visit.act(ActionName.TYPE, element_id=1, text="new")
     assert (visit.error, visit.view.elements[1].value) == (None, "new")
@@ -166,7 +165,7 @@ async def test_a_page_that_blocks_for_ever_ends_its_episode_and_no_other(visit: 
     with pytest.raises(BoundaryError) as failure:
         await visit.click("Freeze")
     assert failure.value.kind is FailureKind.PAGE_TIMEOUT
-    assert (await refused(visit, f"{ODD}/frozen")).kind is FailureKind.PAGE_TIMEOUT
+    assert (await visit.refused(f"{ODD}/frozen")).kind is FailureKind.PAGE_TIMEOUT
     await visit.environment.close()
     assert (await local_web.visit().open(f"{ODD}/block")).title == "b"
 
@@ -186,8 +185,7 @@ async def test_a_page_that_crashes_ends_its_episode_and_no_other(visit: Visit, l
 
 async def test_a_page_that_reloads_itself_again_and_again_is_observed(visit: Visit, local_web: SmallWeb):
     script = "setTimeout(() => location.reload(), 150)"
-    local_web.odd.pages["/restless"] = f"<title>restless</title><button>b</button><script>{script}</script>"
-    view = await visit.open(f"{ODD}/restless")
+    view = await visit.show("/restless", f"<title>restless</title><button>b</button><script>{script}</script>")
     assert view.title == "restless"
     for _ in range(3):
         view = await visit.wait()
@@ -212,8 +210,7 @@ async def test_a_page_that_never_stays_ends_its_own_episode_at_most(visit: Visit
 async def test_a_page_that_moves_on_while_it_is_looked_at(visit: Visit, local_web: SmallWeb):
     script = "setTimeout(() => { location.href = '/arrived' }, 60)"
     local_web.odd.pages["/arrived"] = "<title>arrived</title><button>there</button>"
-    local_web.odd.pages["/leaving"] = f"<title>leaving</title><h1>bye</h1><script>{script}</script>"
-    await visit.open(f"{ODD}/leaving")
+    await visit.show("/leaving", f"<title>leaving</title><h1>bye</h1><script>{script}</script>")
     view = await visit.wait(0.5)
     assert (view.url, view.title, visit.names) == (f"{ODD}/arrived", "arrived", ["there"])
 
@@ -253,8 +250,7 @@ REPLACED = [
 async def test_what_a_page_replaces_or_freezes_is_not_what_we_use(visit: Visit, local_web: SmallWeb, script: str):
     late = "setTimeout((b) => { b.textContent = 'late' }, 300, this)"
     button = f'<button onclick="{late}">b</button>'
-    local_web.odd.pages["/own"] = f"<title>own</title>{button}<script>{script}</script>"
-    await visit.open(f"{ODD}/own")
+    await visit.show("/own", f"<title>own</title>{button}<script>{script}</script>")
     await visit.click("b")
     assert visit.names == ["late"]
 
@@ -289,8 +285,7 @@ async def test_the_cache_does_not_outlive_its_episode(visit: Visit, local_web: S
         await by.ask("() => fetch('/cached').then((answer) => answer.text())")
         return local_web.odd.hits.count("GET /cached")
 
-    local_web.odd.pages["/empty"] = "<title>e</title>text"
-    await visit.open(f"{ODD}/empty")
+    await visit.show("/empty", "<title>e</title>text")
     assert [await fetched(visit), await fetched(visit)] == [1, 0]
     other = local_web.visit()
     await other.open(f"{ODD}/empty")

@@ -182,14 +182,6 @@ async def test_scrolling_moves_what_is_in_sight(environment):
     assert (await environment.step(Action(name=ActionName.SCROLL, direction="up"))).view.html == top.html
 
 
-async def test_a_new_tab_takes_the_focus(environment):
-    _, view = await environment.reset(lab("/popup"), 0)
-    link = next(one.id for one in view.elements if one.role == "link")
-    popup = (await environment.step(Action(name=ActionName.CLICK, element_id=link))).view
-    assert popup.url.endswith("/popup-child?by=link")
-    assert [tab.current for tab in popup.tabs] == [False, True]
-
-
 async def test_without_screenshots_none_is_taken():
     settings = load(overrides=[*HASTY, "browser.screenshots=false"])
     async with WebArenaPool(settings) as pool:

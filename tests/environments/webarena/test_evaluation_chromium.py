@@ -3,14 +3,12 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Error, Page, async_playwright
+from playwright.async_api import Error, Page
 
 from tests.environments.webarena.webarena_pages import FakePages, pages, target
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.executable import find_chromium
+from tests.own_pages import chromium  # noqa: F401  a fixture
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import PageScriptError
-from webgym_cli.errors import VenvError
 
 pytestmark = pytest.mark.browser
 
@@ -40,17 +38,11 @@ class RealPages(FakePages):
 
 
 @pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    try:
-        chromium = find_chromium(Settings().browser)
-    except VenvError as error:
-        pytest.skip(str(error))
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        result = await browser.new_page()
-        await result.set_content(CONTENT)
-        yield result
-        await browser.close()
+async def page(chromium) -> AsyncIterator[Page]:  # noqa: F811
+    result = await chromium.new_page()
+    await result.set_content(CONTENT)
+    yield result
+    await result.close()
 
 
 FOUND = {

@@ -104,7 +104,7 @@ async def play(pool, run, number, task, name, answer):
         await environment.close()
     outcome = Outcome(stop=Stop.ANSWERED, answer=answer)
     acted = step(0, observation=step(0).observation.model_copy(update={"screenshot": None}))
-    append(run, trajectory(number, task=task, outcome=outcome, steps=0).model_copy(update={"steps": (acted,)}))
+    append(run, trajectory(number, task=task, outcome=outcome, steps=(acted,)))
 
 
 async def test_the_real_scorer_tells_right_episodes_from_wrong_ones(site, tasks, tmp_path):

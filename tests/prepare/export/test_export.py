@@ -207,7 +207,7 @@ def test_nothing_is_overwritten(run, tmp_path):
 
 
 def test_a_folder_of_nothing_is_refused_and_leaves_nothing(run, tmp_path):
-    fill(run, trajectory(0, steps=0).model_copy(update={"steps": (step(0, response="<image>"), step(1, response=" "))}))
+    fill(run, trajectory(0, steps=(step(0, response="<image>"), step(1, response=" "))))
     with pytest.raises(WebGymError, match=r"nothing to export \(1 x response_has_placeholder, 1 x response_too_short"):
         exported(run, tmp_path / "out", format="hf")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

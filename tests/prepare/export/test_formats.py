@@ -54,7 +54,7 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
         )
         for index in range(4)
     )
-    episode = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": steps})
+    episode = trajectory(0, prompt=spec, steps=steps)
     sample = build_trajectory_sample(episode)
     assert [message.role for message in sample.messages] == ["system", *["user", "assistant"] * 4]
     assert sample.messages[0].content == render_system_prompt(InteractionMode.SET_OF_MARKS, version)

@@ -94,13 +94,8 @@ async def test_its_run_has_the_recipe_and_the_policy_s_stays(judged):
     assert saved_settings(judged).algorithm_config.learning_rate == 0.5
     assert read_prepared(judged.orm).parent == settings.policy_config.base_model
     assert (judged.orm.orm_of, judged.orm_of) == (judged, None)
-    assert (
-        [event["train_samples"] for event in read_events(judged.orm, "prepare")],
-        list(read_events(judged, "prepare")),
-    ) == (
-        [3],
-        [],
-    )
+    assert [event["train_samples"] for event in read_events(judged.orm, "prepare")] == [3]
+    assert list(read_events(judged, "prepare")) == []
     assert settings.policy_config.template == "qwen3_vl_nothink"
     later = orm_settings(judged, [], ["algorithm_config.num_train_epochs=1"])
     assert (later.algorithm_config.num_train_epochs, later.algorithm_config.learning_rate) == (1, 5e-6)
@@ -109,7 +104,7 @@ async def test_its_run_has_the_recipe_and_the_policy_s_stays(judged):
 async def test_what_is_too_long_is_cut_as_scoring_cuts_it_or_left_out(judged):
     elements = tuple(Element(id=number, role="link", name=f"word {number}", box=(0, 0, 9, 9)) for number in range(300))
     long = Observation(url="http://a/", title="Long", elements=elements, screenshot=shot(0))
-    append(judged, trajectory(20, outcome=UNSOLVED).model_copy(update={"steps": (step(0, observation=long),)}))
+    append(judged, trajectory(20, outcome=UNSOLVED, steps=(step(0, observation=long),)))
     options = ["algorithm_config.val_split_ratio=0"]
     settings, seen = orm_settings(judged, [], [*options, "algorithm_config.cutoff_len=500"]), []
     prepared = await prepare_orm(judged, settings, seen.append)

@@ -97,9 +97,7 @@ RESPONSES = {
 
 def thought(text, generated):
     sampled = [*CharacterTokens(False).response_ids(generated), 7]  # and a stop token
-    return trajectory(steps=0, prompt=THINKING).model_copy(
-        update={"steps": (step(0, response=text, generation=Generation(token_ids=tuple(sampled))),)}
-    )
+    return trajectory(prompt=THINKING, steps=(step(0, response=text, generation=Generation(token_ids=tuple(sampled))),))
 
 
 @pytest.mark.parametrize(("text", "generated", "opens"), RESPONSES.values(), ids=RESPONSES)

@@ -160,7 +160,7 @@ def picture(**size):
     ids=lambda value: value.value if isinstance(value, DropReason) else "",
 )
 def test_why_a_step_is_left_out(run, second, overrides, reason):
-    fill(run, trajectory(steps=0).model_copy(update={"steps": (step(0), second)}))
+    fill(run, trajectory(steps=(step(0), second)))
     plan, draw = drawn(run, settings(*overrides), [0])
     assert dropped({**plan.counts.dropped_steps, **draw.dropped}) == {reason.value: 1}
     assert [sample.step for sample in draw.samples] == [0]
@@ -171,13 +171,13 @@ def test_why_a_step_is_left_out(run, second, overrides, reason):
 @pytest.mark.parametrize("ids", [(2, 3), (2, 3, 99), None])
 def test_the_sampled_ids_may_have_their_stop_token(run, ids):
     kept = step(1, response="aa bbb", generation=Generation(token_ids=ids))
-    fill(run, trajectory(steps=0).model_copy(update={"steps": (step(0), kept)}))
+    fill(run, trajectory(steps=(step(0), kept)))
     assert len(drawn(run, settings(), [0])[1].samples) == 2
 
 
 def test_what_is_switched_off_drops_nothing(run):
     same = step(1, page_changed=False, response="aa bbb", generation=Generation(token_ids=(7,)))
-    fill(run, trajectory(steps=0, outcome=UNSOLVED).model_copy(update={"steps": (step(0), same)}))
+    fill(run, trajectory(outcome=UNSOLVED, steps=(step(0), same)))
     off = ("filter_successful_only", "filter_same_screenshot", "filter_retokenized")
     plan, draw = drawn(run, settings(*(f"algorithm_config.{name}=false" for name in off)), [0])
     assert len(draw.samples) == 2
@@ -213,10 +213,10 @@ def test_a_line_that_is_damaged_later_is_named_and_left_out(run):
 
 def test_of_repeats_the_newest_iteration_stays(run):
     same, other = step(0), step(1, response="click elsewhere")
-    twice = trajectory(steps=0).model_copy(update={"steps": (same, same.model_copy(update={"index": 1}))})
+    twice = trajectory(steps=(same, same.model_copy(update={"index": 1})))
     fill(run, trajectory(0, iteration=0, steps=2), trajectory(1, iteration=1, steps=2))
     fill(run, trajectory(2, iteration=0, task=Task(id="another", start_url="http://a/")))
-    fill(run, trajectory(3, iteration=0, steps=0).model_copy(update={"steps": (step(0), other)}))
+    fill(run, trajectory(3, iteration=0, steps=(step(0), other)))
     append(run, twice.model_copy(update={"id": "train-0002-00000", "iteration": 2}))
     plan, draw = drawn(run, settings("filters.drop_older_repeats=true"), [0, 1, 2])
     # step 0 of 0, 1 and 3 is in iteration 2 (twice, and both stay); step 1 of 0 is in iteration 1
@@ -228,7 +228,7 @@ def test_of_repeats_the_newest_iteration_stays(run):
 def test_a_repeat_that_is_not_eligible_takes_nothing_away(run):
     fill(run, trajectory(0, iteration=0), trajectory(1, iteration=1, outcome=UNSOLVED))
     stuck = tuple(step(index, page_changed=False) for index in range(2))
-    fill(run, trajectory(2, iteration=1, steps=0).model_copy(update={"steps": stuck}))
+    fill(run, trajectory(2, iteration=1, steps=stuck))
     plan, _ = drawn(run, settings("filters.drop_older_repeats=true"), [0, 1])
     assert dropped(plan.counts.dropped_steps) == {"same_screenshot": 2}
 
@@ -249,7 +249,7 @@ def test_caps_count(run):
 
 def test_a_cap_takes_nothing_for_what_is_out_anyway(run):
     steps = (step(0, page_changed=False), step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), step(2))
-    fill(run, trajectory(steps=0).model_copy(update={"steps": steps}))
+    fill(run, trajectory(steps=steps))
     plan, draw = drawn(run, settings("filters.max_steps_per_trajectory=1"), [0])
     assert dropped(plan.counts.dropped_steps) == {"same_screenshot": 1, "no_action": 1}
     assert [index for _, index in steps_of(draw)] == [2]

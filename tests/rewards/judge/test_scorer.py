@@ -19,7 +19,6 @@ from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.spending import read_spending
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 WRONG = "It was painted by Rembrandt in 1632."
@@ -27,12 +26,10 @@ TRAIN = Split.TRAIN
 
 
 @pytest.fixture
-def run(tmp_path):
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
+def run(made_run):
     for shade in range(3):
-        ScreenshotStore(run_dir.screenshots).put(png(shade))
-    return run_dir
+        ScreenshotStore(made_run.screenshots).put(png(shade))
+    return made_run
 
 
 @pytest.fixture

@@ -18,12 +18,6 @@ WORDS = " ".join(f"w{number}" for number in range(2000))
 
 
 @pytest.fixture
-async def server():
-    async with OrmServer() as running:
-        yield running
-
-
-@pytest.fixture
 async def ask():
     """Ask a server about a prompt."""
     clients = []

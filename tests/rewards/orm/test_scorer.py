@@ -5,32 +5,22 @@ import pytest
 from tests.records.builders import CRASHED
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import answered
-from tests.rewards.orm_server import MODEL, OrmServer
+from tests.rewards.orm_server import MODEL
 from webgym_cli.config.judge import OrmSettings
-from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
-from webgym_cli.store.run import RunDir, create_or_open
 
 FIRST, SECOND, THIRD = (f"train-0000-0000{number}" for number in range(3))
 YES, NO, NOISE = {"YES": 0.6, "NO": 0.2}, {"YES": 0.1, "NO": 0.3}, {"The": 0.9}
 
 
 @pytest.fixture
-async def server():
-    async with OrmServer() as running:
-        yield running
-
-
-@pytest.fixture
-def run(tmp_path):
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
-    return run_dir
+def run(made_run):
+    return made_run
 
 
 @pytest.fixture
@@ -129,11 +119,8 @@ async def test_a_failure_and_an_empty_episode_are_not_scored(run, score, server)
 async def test_a_prompt_that_was_cut_is_counted(run, server, score):
     fill(run, answered(0, instruction="Buy.", answer=" ".join(["word"] * 900)))
     summary = await score(max_tokens=400)
-    assert (summary["cut"], score.events[0]["prompt_tokens"] <= 400, score.events[0]["cut_tokens"] > 0) == (
-        1,
-        True,
-        True,
-    )
+    assert (summary["cut"], score.events[0]["prompt_tokens"] <= 400) == (1, True)
+    assert score.events[0]["cut_tokens"] > 0
 
 
 async def test_a_model_that_never_answers_ends_it_with_a_hint(run, server, score):

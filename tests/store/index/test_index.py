@@ -438,7 +438,7 @@ def test_a_trajectory_is_read_without_the_numbers_that_are_not_wanted(run):
     generation = Generation(token_ids=(1, 2), logprobs=(-0.5, -1e-9, 0.0), prompt_tokens=7, finish_reason="stop")
     text = 'a reply that says "token_ids":[1,2] and ,"logprobs":[-0.5] itself'
     steps = (step(0, generation=generation, response=text), step(1, generation=generation), step(2))
-    episode = trajectory(0, steps=0).model_copy(update={"steps": steps})
+    episode = trajectory(0, steps=steps)
     append(run, episode)
     with open_index(run) as index:
         (place,) = index.places()
