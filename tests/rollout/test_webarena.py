@@ -96,7 +96,7 @@ def fuzzy(folder, **answers):
         "instruction": "What colour is it?",
         "start_url": "http://shop.test",
         "environment": "webarena",
-        "eval": {"eval_types": ["string_match"], "reference_answers": answers},
+        "eval": {"eval_types": ["string_match"], "reference_answers": answers, "string_note": "It has none."},
     }
     file = folder / "fuzzy.jsonl"
     file.write_text(json.dumps(record) + "\n")
@@ -121,16 +121,20 @@ async def judge_that_says(reply):
         yield (f"judge.base_url={server.make_url('/v1')}", "judge.retries=1"), messages
 
 
-@pytest.mark.parametrize(("verdict", "reward"), [("right", 1.0), ("wrong", 0.0)])
-async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward):
+@pytest.mark.parametrize(("expected", "reference"), [(["red"], "red"), ("N/A", "It has none.")])
+@pytest.mark.parametrize(("verdict", "reward"), [("yes", 1.0), ("no", 0.0)])
+async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward, expected, reference):
     async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (settings, result):
-        (trajectory,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *settings)).values()
+        (trajectory,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=expected), says(), *settings)).values()
     assert (trajectory.outcome.reward, trajectory.outcome.failure) == (reward, None)
     (chat,) = result
-    assert json.loads(chat[1]["content"]) == {"task": "What colour is it?", "reference": "red", "answer": "wrong"}
+    question, _, data = chat[1]["content"].partition("\n<data>\n")
+    fields = {"task": "What colour is it?", "reference": reference, "answer": "wrong"}
+    assert json.loads(data.removesuffix("\n</data>")) == fields
+    assert ("can't be done" in question) == (expected == "N/A")
 
 
-@pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly right"}'])
+@pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly"}'])
 async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
     async with judge_that_says(reply) as (settings, result):
         with pytest.raises(WebGymError, match="no episode could be collected"):
