@@ -72,6 +72,16 @@ def test_kappa_by_hand(cells, kappa):
     assert (computed and round(computed[0], 6)) == kappa
 
 
+@pytest.mark.parametrize("swapped", [(), (1,), (2,), (0, 1, 3)])
+def test_the_order_of_labels_does_not_change_how_people_agree(swapped):
+    labels = []
+    for number, (anna, ben) in enumerate(((True, True), (True, False), (True, False), (False, False))):
+        pair = [Label((str(number),), anna, "anna"), Label((str(number),), ben, "ben")]
+        labels += pair[::-1] if number in swapped else pair
+    # they agree on 2 of 4, by chance on (3 * 1 + 1 * 3) / 16: (0.5 - 0.375) / (1 - 0.375)
+    assert measure_agreement(labels, [], None)["people"] == {"pairs": 4, "kappa": 0.2}
+
+
 def test_the_majority_of_people_counts_and_ties_and_doubts_are_left_out():
     episodes = [judged(number, True) for number in range(4)]
     labels = [label(episodes[0], truth, who) for truth, who in ((True, "a"), (True, "b"), (False, "c"))]

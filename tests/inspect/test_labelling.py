@@ -86,6 +86,13 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
     assert newest == {("ben", IDS[0]): True, ("ben", IDS[1]): False}
 
 
+async def test_labels_of_other_episodes_are_not_counted(run):
+    labelling(run).add("ben", labelling(run).episodes[0], "yes")
+    async with LabelServer(labelling(run, [IDS[1]])) as server, aiohttp.ClientSession() as session:
+        page = await (await session.get(f"{server.url}ben/")).text()
+    assert "ben, 0 of 1" in page
+
+
 @pytest.mark.parametrize(
     ("path", "host", "status"),
     [

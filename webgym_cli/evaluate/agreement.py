@@ -165,7 +165,8 @@ def _measure_people(labels: Iterable[Label]) -> dict[str, Any]:
     """Return the agreement of people with each other, over all pairs of labels of an episode."""
     cells: Counter[tuple[bool | None, bool | None]] = Counter()
     for of_one in _group_labels(labels).values():
-        sure = [label for label in of_one if label.success is not None]
+        # by name: kappa tells its two raters apart
+        sure = sorted((label for label in of_one if label.success is not None), key=lambda label: label.who)
         pairs = [(one, two) for one, two in combinations(sure, 2) if one.who != two.who]
         cells.update((one.success, two.success) for one, two in pairs)
     kappa = cohen_kappa(cells[True, True], cells[True, False], cells[False, True], cells[False, False])

@@ -65,8 +65,9 @@ class Labelling:
     """Label by trajectory, by person."""
 
     def __post_init__(self) -> None:
-        """Read what was said before."""
-        for label in iter_labels(self.run):
+        """Read what was said before of these episodes."""
+        ids = {one.line.id for one in self.episodes}
+        for label in (one for one in iter_labels(self.run) if one.trajectory in ids):
             self.labels.setdefault(label.who, {})[label.trajectory] = label.label
 
     def find_next(self, who: str, after: str = "") -> str:
