@@ -4,12 +4,11 @@ import pytest
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
-from webgym_cli.agent.client.chat import UnreadableError, read_object
+from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
 from webgym_cli.agent.forms.reasoning import history_text, strip_reasoning
 from webgym_cli.agent.prompts.memory_prompt import read_sections
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.rewards.judge.prompts import _describe_step
-from webgym_cli.rewards.judge.question import JudgeReply
 from webgym_cli.scoring.text import format_reward, qa_em_reward
 from webgym_cli.tools.builtin import calculator
 from webgym_cli.tools.python import python

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from webgym_cli.agent.client.chat import ChatClient, ChatError, RecordT, ReplyFormat, RequestCounter
+from webgym_cli.agent.client.chat import (
+    REPLY_SCHEMA,
+    ChatClient,
+    ChatError,
+    JudgeReply,
+    RecordT,
+    ReplyFormat,
+    RequestCounter,
+)
 from webgym_cli.agent.prompts.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
@@ -26,7 +34,6 @@ from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibil
 from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_forms, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
-from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeReply
 from webgym_cli.rewards.orm.client import OrmClient
 
 _TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)

@@ -5,13 +5,12 @@ import asyncio
 import pytest
 
 from tests.rewards.cases import PICTURES, answered
-from webgym_cli.agent.client.chat import ChatError
+from webgym_cli.agent.client.chat import ChatError, JudgeReply
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rewards.judge import prompts
 from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.question import JudgeReply
 
 pytestmark = pytest.mark.stack
 QUESTIONS = 16

@@ -6,12 +6,11 @@ import pytest
 
 from tests.rewards.cases import ANSWER, answered, seen
 from tests.rewards.scripted_judge import ScriptedReply
-from webgym_cli.agent.client.chat import UnreadableError, read_object
+from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rewards.judge import published
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
-from webgym_cli.rewards.judge.question import JudgeReply
 
 NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
 STEPS = tuple(seen(index, index, title="A portrait" if index != 1 else "Way") for index in range(4))

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 import httpx
 import openai
-from pydantic import ValidationError
+from pydantic import AfterValidator, BeforeValidator, ValidationError
 
 from webgym_cli.config.endpoint import ChatEndpointSettings, EndpointSettings
 from webgym_cli.errors import BoundaryError, SettingsError
@@ -32,6 +32,16 @@ _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
 _THOUGHT_END = re.compile(r"</think>\s*(?=[{`])")
 _FENCE = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL | re.IGNORECASE)
 
+# Maximum stored length of a reason.
+REASON_CHARACTERS = 2000
+# JSON schema of replies; the reason comes before the verdict.
+REPLY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": ["yes", "no"]}},
+    "required": ["reason", "verdict"],
+    "additionalProperties": False,
+}
+
 
 class ChatError(BoundaryError):
     """The model gave no readable answer. `unavailable`: its server was down or refused the request."""
@@ -43,6 +53,18 @@ class ChatError(BoundaryError):
 
 class UnreadableError(Exception):
     """An answer is not exactly one reply in the requested format."""
+
+
+class JudgeReply(Record):
+    """The judge's answer to one question."""
+
+    reason: Annotated[str, AfterValidator(lambda reason: replace_surrogates(reason[:REASON_CHARACTERS]))]
+    verdict: Annotated[Literal["yes", "no"], BeforeValidator(lambda verdict: str(verdict).strip().lower())]
+
+    @property
+    def yes(self) -> bool:
+        """The verdict."""
+        return self.verdict == "yes"
 
 
 @dataclass(slots=True)

@@ -6,10 +6,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, RequestCounter, require_address
+from webgym_cli.agent.client.chat import (
+    REPLY_SCHEMA,
+    ChatClient,
+    JudgeReply,
+    ReplyFormat,
+    RequestCounter,
+    require_address,
+)
 from webgym_cli.config.judge import SCRIPTED, JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, JudgeReply, QuestionKind, build_messages
+from webgym_cli.rewards.judge.question import JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 
 # Maps a screenshot's SHA-256 to its bytes (PNG or WebP). Raises `StoreError`.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from webgym_cli.agent.client.chat import REPLY_SCHEMA
 from webgym_cli.agent.forms.reasoning import CLOSE, OPEN
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.records.trajectory import Step, Trajectory
-from webgym_cli.rewards.judge.question import FORM, FRAME, REPLY_SCHEMA, CaptionedImage, JudgeQuestion, QuestionKind
+from webgym_cli.rewards.judge.question import FORM, FRAME, CaptionedImage, JudgeQuestion, QuestionKind
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import remove_between
 

@@ -13,14 +13,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from webgym_cli.agent.client.chat import ChatError, UnreadableError
+from webgym_cli.agent.client.chat import ChatError, JudgeReply, UnreadableError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.prompts import caption_images, describe_page, describe_step_action
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
-from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion, JudgeReply
+from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion
 from webgym_cli.rewards.judge.session import JudgeSession
 
 # WebJudge keeps at most so many of the screenshots with a score of 3 or more.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.client.chat import ChatError
+from webgym_cli.agent.client.chat import ChatError, JudgeReply
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext
-from webgym_cli.rewards.judge.question import JudgeQuestion, JudgeReply
+from webgym_cli.rewards.judge.question import JudgeQuestion
 
 
 @dataclass(slots=True)
