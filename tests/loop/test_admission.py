@@ -26,8 +26,8 @@ def group(name: str, size: int = 2, *, version: int | None = None, rewards=(), g
     return episode_group
 
 
-def admission(*groups: EpisodeGroup, batch_size=4, max_staleness=1, served=0, used=0, **more) -> Admission:
-    result = Admission(batch_size, max_staleness, first=0, last=more.pop("last", 99), served=served, used=used, **more)
+def admission(*groups: EpisodeGroup, batch_size=4, max_staleness=1, served=0, parent=0, **more) -> Admission:
+    result = Admission(batch_size, max_staleness, parent, last=more.pop("last", 99), served=served, **more)
     result.groups = {one.id: one for one in groups}
     return result
 
@@ -36,35 +36,35 @@ def test_as_many_groups_begin_as_the_served_version_and_the_bound_allow():
     assert admission(group("a"), group("b"), group("c")).may_begin()  # 6 of (0 + 1 + 1) * 4
     assert not admission(group("a"), group("b"), group("c"), group("d")).may_begin()
     assert not admission(group("a"), group("b"), max_staleness=0).may_begin()
-    assert not admission(group("a"), group("b"), served=1, used=8).may_begin()  # 12 of (1 + 1 + 1) * 4
+    assert not admission(group("a"), group("b"), served=1, parent=2).may_begin()  # 4 of (1 + 1 + 1 - 2) * 4
     assert not admission(group("a"), group("b"), last=1).may_begin()  # the loop ends after one batch
 
 
 def test_a_batch_waits_for_the_groups_that_would_be_too_old_for_the_next():
     late = group("late", version=0, rewards=[1.0])
     quick = [group(name, version=1, rewards=[0.0, 1.0]) for name in "abc"]
-    waiting = admission(late, *quick, served=1, used=4)
-    assert waiting.choose(parent=1) is None
+    waiting = admission(late, *quick, served=1, parent=1)
+    assert waiting.choose() is None
     late.record(stored_step(late, 1, version=1), judged=False)
     late.pending.clear()
-    chosen = waiting.choose(parent=1)
+    chosen = waiting.choose()
     assert [one.id for one in chosen.groups] == ["late", "a"]
     waiting.use_up(chosen)
-    assert (waiting.used, list(waiting.groups)) == (8, ["b", "c"])
+    assert (waiting.parent, list(waiting.groups)) == (2, ["b", "c"])
 
 
 def test_where_late_groups_are_dropped_the_batch_goes_on_without_them():
     late = group("late", version=0)
     quick = [group(name, version=1, rewards=[0.0, 1.0]) for name in "ab"]
-    dropping = admission(late, *quick, served=1, used=4, waits=False)
-    assert [one.id for one in dropping.choose(parent=1).groups] == ["a", "b"]
-    dropping.use_up(dropping.choose(parent=1))
+    dropping = admission(late, *quick, served=1, parent=1, waits=False)
+    assert [one.id for one in dropping.choose().groups] == ["a", "b"]
+    dropping.use_up(dropping.choose())
     dropping.served = 2
     assert dropping.may_begin()  # it takes no place any more
     late.pending.clear()
     late.trajectories["late.0"] = trajectory()
     dropping.groups |= {name: group(name, version=2, rewards=[0.0, 1.0]) for name in "cd"}
-    chosen = dropping.choose(parent=2)
+    chosen = dropping.choose()
     assert ([one.id for one in chosen.stale], [one.id for one in chosen.groups]) == (["late"], ["c", "d"])
     assert chosen.select((0,), {}).episodes == 4
 
@@ -73,26 +73,64 @@ def test_groups_of_equal_rewards_are_left_out_and_others_begin_in_their_place():
     equal = group("equal", version=0, rewards=[1.0, 1.0])
     other = group("other", version=0, rewards=[0.0, 1.0])
     filtering = admission(equal, other, max_staleness=0, filters=True, max_batches=3)
-    assert filtering.choose(parent=0) is None
+    assert filtering.choose() is None
     assert filtering.may_begin()
     filtering.groups["more"] = group("more", version=0, rewards=[0.0, 1.0])
-    chosen = filtering.choose(parent=0)
+    chosen = filtering.choose()
     assert ([one.id for one in chosen.groups], [one.id for one in chosen.equal]) == (["other", "more"], ["equal"])
-    assert admission(equal, other, max_staleness=0).choose(parent=0).equal == ()
+    assert admission(equal, other, max_staleness=0).choose().equal == ()
+
+
+def test_no_more_groups_begin_than_the_limit_while_a_training_runs():
+    """Equal groups took no place: a collector went on for as long as the trainer worked, twelve batches for one."""
+    equal = [group(f"equal{number}", version=0, rewards=[1.0, 1.0]) for number in range(8)]
+    busy = {"parent": 1, "filters": True, "max_batches": 4}  # the batch of version 0 is being trained on
+    assert admission(*equal[:7], **busy).may_begin()  # 14 of (0 + 1 + 1 - 1) * 4 * 4
+    assert not admission(*equal, **busy).may_begin()
+    assert admission(*equal, **busy, max_staleness=2).may_begin()
+
+
+@pytest.mark.parametrize("bound", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(5, 5, 5, 1), (3, 7, 6), (4,) * 4])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_groups_of_any_size_never_leave_collector_and_trainer_waiting_for_each_other(bound, sizes, share):
+    """With groups that don't divide a batch, larger batches used up the places of the next one, and the loop hung."""
+    random_, batches = random.Random(f"{bound}/{sizes}/{share}"), 30
+    rules = admission(batch_size=16, max_staleness=bound, last=batches, filters=True, max_batches=8)
+    number, training = 0, 0
+    while rules.served < batches:
+        rolled_out = 0
+        while rules.may_begin() and (rolled_out < 3 or not training):  # all end before the trainer looks
+            rewards = [0.0, float(random_.random() > share)] * 4
+            size = sizes[number % len(sizes)]
+            closed = group(f"g{number}", size, version=rules.served, rewards=rewards)
+            rules.groups[closed.id] = closed
+            number, rolled_out = number + 1, rolled_out + 1
+        unconsumed = sum(len(one.episodes) for one in rules.groups.values())
+        assert unconsumed < (bound + 1) * 16 * 8 + max(sizes)
+        if training:
+            training -= 1
+            rules.served = rules.served if training else rules.parent
+        else:
+            chosen = rules.choose()
+            assert chosen is not None, "nothing may begin, and there is no batch"
+            assert not chosen.stale
+            rules.use_up(chosen)
+            training = random_.randrange(1, 6)
 
 
 def test_so_many_equal_groups_that_the_limit_is_reached_make_a_smaller_batch():
     equal = [group(f"equal{number}", version=0, rewards=[1.0, 1.0]) for number in range(3)]
     few = group("few", version=0, rewards=[0.0, 1.0])
     filtering = admission(few, *equal, max_staleness=0, filters=True, max_batches=2)
-    assert [one.id for one in filtering.choose(parent=0).groups] == ["few"]
+    assert [one.id for one in filtering.choose().groups] == ["few"]
 
 
 def test_equal_groups_alone_end_the_loop_at_the_limit():
     equal = [group(f"equal{number}", version=0, rewards=[0.0, 0.0]) for number in range(4)]
-    assert admission(*equal[:3], max_staleness=0, filters=True, max_batches=2).choose(parent=0) is None
+    assert admission(*equal[:3], max_staleness=0, filters=True, max_batches=2).choose() is None
     with pytest.raises(WebGymError, match="4 groups") as caught:
-        admission(*equal, max_staleness=0, filters=True, max_batches=2).choose(parent=0)
+        admission(*equal, max_staleness=0, filters=True, max_batches=2).choose()
     assert "max_num_gen_batches=4" in caught.value.hint
 
 
@@ -151,7 +189,7 @@ def test_no_step_of_a_batch_is_older_than_the_bound(bound, waits, seed):
             free -= 1
             number += 1
             heapq.heappush(events, (clock + random_.paretovariate(0.9), number, "episode", queue.pop(0)))
-        if not training and (chosen := rules.choose(parent)):
+        if not training and (chosen := rules.choose()):
             ages += [parent - one.oldest for one in chosen.groups]
             assert sum(len(one.episodes) for one in chosen.groups) == 12
             rules.use_up(chosen)

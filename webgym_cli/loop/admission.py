@@ -1,13 +1,16 @@
 """Admission control of the asynchronous loop: selects groups to start and to train on, with bounded staleness.
 
 B is the batch size in episodes, s the served version, v the parent version of the next training, n
-`loop.max_staleness`; versions count from the first asynchronous one:
+`loop.max_staleness`:
 
-1. A group may begin while fewer than (s + 1 + n) * B episodes are used up, ready or open.
+1. A group may begin while fewer than (s + 1 + n - v) * B episodes are ready or open. If groups with equal rewards are
+   replaced, fewer than `max_num_gen_batches` times as many are so with them.
 2. The batch of v contains every group whose oldest step is of version v - n, and waits for the open ones.
 
-At most (v - n + 1 + n) * B = (v + 1) * B episodes begin at versions up to v - n, and the v batches before have used up
-v * B of them. Rule 2 thus never needs more than B episodes, and no remaining group is too old for the next batch.
+No group is therefore too old for the next batch. When the last group of version v - n begins, with w as next parent, at
+most (v + 1 - w) * B episodes and the rest of a group are ready or open. The batches of w to v - 1 use up B or more
+each, or all that is ready: rule 2 needs no more than B and a group. A batch waits while it has fewer than B, and then
+rule 1 lets further groups begin: neither waits for the other.
 """
 
 from __future__ import annotations
@@ -120,14 +123,12 @@ class Admission:
     batch_size: int
     """Episodes per batch."""
     max_staleness: int
-    first: int
-    """Parent version of the first asynchronous training."""
+    parent: int
+    """Parent version of the next training."""
     last: int
     """Final policy version of the loop."""
     served: int
     """Policy version that is currently served."""
-    used: int
-    """Episodes trained on so far; dropped groups don't count, because others replace them."""
     waits: bool = True
     """Whether a batch waits for open groups that would be too old for the next one; if false, they are dropped."""
     filters: bool = False
@@ -139,15 +140,17 @@ class Admission:
 
     def may_begin(self) -> bool:
         """Whether another group may begin (rule 1)."""
-        begun = self.used + sum(len(group.episodes) for group in self.groups.values() if self._counts(group))
-        return begun < (min(self.served + 1 + self.max_staleness, self.last) - self.first) * self.batch_size
+        room = (min(self.served + 1 + self.max_staleness, self.last) - self.parent) * self.batch_size
+        begun = sum(len(group.episodes) for group in self.groups.values() if self._counts(group))
+        equal = sum(len(group.episodes) for group in self.groups.values() if self._lacks_gradient(group))
+        return begun < room and (not equal or begun + equal < room * self.max_batches)
 
-    def choose(self, parent: int) -> ChosenGroups | None:
-        """Return the next batch for parent version `parent` (rule 2), or None if more episodes are needed.
+    def choose(self) -> ChosenGroups | None:
+        """Return the next batch (rule 2), or None if more episodes are needed.
 
         Raises `WebGymError` if the limit of episodes is reached and no group has a gradient.
         """
-        bound = parent - self.max_staleness
+        bound = self.parent - self.max_staleness
         closed = [group for group in self.groups.values() if group.closed]
         equal = tuple(group for group in closed if self._lacks_gradient(group))
         stale = tuple(group for group in closed if _age(group) < bound and group not in equal)
@@ -178,7 +181,7 @@ class Admission:
         """Remove the groups of a batch that is recorded in the ledger."""
         for group in chosen:
             del self.groups[group.id]
-        self.used += sum(len(group.episodes) for group in chosen.groups)
+        self.parent += 1
 
     def find(self, episode: str) -> EpisodeGroup | None:
         """Return the group of an episode, or None if a batch has already consumed it."""

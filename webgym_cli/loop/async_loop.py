@@ -80,10 +80,9 @@ class AsyncLoop:
             Admission(
                 batch_size=settings.rollout.episodes,
                 max_staleness=settings.loop.max_staleness,
-                first=first,
+                parent=max(self._pending, default=start - 1) + 1,
                 last=self.plan.iterations,
                 served=start,
-                used=sum(batch.episodes for batch in self._pending.values()),
                 waits=settings.loop.stale == "wait",
                 filters=data.filters_groups(run, settings),
                 max_batches=settings.rl.data.filter_groups.max_num_gen_batches,
@@ -152,7 +151,7 @@ class AsyncLoop:
             waited = 0.0
         else:
             with self.metrics.waiting("the trainer waits for episodes"):
-                while (chosen := self.collector.admission.choose(parent)) is None:
+                while (chosen := self.collector.admission.choose()) is None:
                     await self.collector.wait_change()
             waited = time.monotonic() - began
             iterations = current_data(run, context.settings).add_older(run, context.settings, chosen.iterations)
