@@ -115,11 +115,7 @@ class ServerClient:
     async def answers(self, deadline: float) -> bool:
         """Whether the model generates a token within `deadline` seconds."""
         body = {"model": self._model, "prompt": "Hi", "max_tokens": 1, "temperature": 0}
-        try:
-            await self._post("/v1/completions", body, deadline)
-        except ServerCallError:
-            return False
-        return True
+        return not await find_failure(self._post("/v1/completions", body, deadline))
 
     async def read_load(self) -> dict[str, EngineLoad]:
         """Return the load of each engine by its number; empty if `/metrics` does not answer."""
