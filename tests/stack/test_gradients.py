@@ -35,6 +35,7 @@ SMALL = (
     "rl.actor.optim.lr=0.0001",
     "rl.actor.ppo_mini_batch_size=8",
     "rl.model.enable_gradient_checkpointing=false",
+    "algorithm_config.num_train_epochs=1",
 )
 
 
@@ -43,7 +44,7 @@ async def improved(sft_run, tmp_path_factory):
     """A run that went through an iteration of REMAX: (run, settings). test_learning.py has more than one."""
     weights = policy_path(*sft_run).resolve()
     learning = ("train.algorithm=remax", "agent.greedy_chain=true", "loop.demonstration_iterations=0")
-    settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=1", "loop.val_before_train=false")
+    settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=1", "loop.eval_every=0")
     run = RunDir(tmp_path_factory.mktemp("gradients") / "run")
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"

@@ -101,26 +101,20 @@ def test_a_training_killed_half_way_is_the_uninterrupted_one(sft_run, demonstrat
     nothing_was_interrupted(run)
 
 
-def test_a_loop_killed_in_rollout_and_training_loses_nothing(sft_run, policy_server, tmp_path):
+def test_a_loop_killed_in_a_rollout_loses_nothing(sft_run, policy_server, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(sft_run[0].root, run, symlinks=True)
     demonstrations = stored(run)
     small = ("rollout.episodes=10", "rollout.test_episodes=4", f"rollout.policy={policy_server.base_url}")
-    more = [word for setting in (*small, "algorithm_config.save_steps=4") for word in ("-s", setting)]
+    more = [word for setting in (*small, "algorithm_config.num_train_epochs=1") for word in ("-s", setting)]
     command = Command(tmp_path, "loop", run, "--iterations", 2, *more)
     command.until(lambda: stored(run, iteration=1).count(b"\n") >= 3)
     assert command.send(signal.SIGKILL) == -signal.SIGKILL
     before = stored(run, iteration=1)
 
-    command = Command(tmp_path, "resume", run)
-    command.until(lambda: list(run.glob("checkpoints/*.partial/checkpoint-4/trainer_state.json")))
-    assert command.send(signal.SIGKILL) == -signal.SIGKILL
-    rolled_out = stored(run, iteration=1)
-    assert rolled_out.startswith(before)
-
     webgym(tmp_path, "resume", run)
     assert stored(run) == demonstrations
-    assert stored(run, iteration=1) == rolled_out
+    assert stored(run, iteration=1).startswith(before)
     assert sorted(finished(run, iteration=1)) == [f"train-0001-{number:05d}" for number in range(10)]
     assert len(finished(run, "test", 1)) == len(finished(run, "test", 2)) == 4
     assert [event["iteration"] for event in events(run, "evaluation")] == [1, 2]

@@ -96,21 +96,16 @@ def configured(run, settings, weights, samples, folder):
     return folder
 
 
-def trained_on(*folders):
-    """Return what LLaMA-Factory makes of the samples in each folder."""
-    command = [needs("train"), HERE / "llamafactory_ids.py", *folders]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [[json.loads(line) for line in (folder / "ids.jsonl").read_text().splitlines()] for folder in folders]
-
-
 @pytest.fixture(scope="module")
-def all_trained(rolled_out, tmp_path_factory):
+def all_trained(in_train_role, rolled_out, tmp_path_factory):
+    """What LLaMA-Factory makes of the samples, by mode."""
     folders = [
         configured(run, settings, weights, samples, tmp_path_factory.mktemp("trained"))
         for run, settings, weights, _, samples, _ in rolled_out.values()
     ]
-    return dict(zip(rolled_out, trained_on(*folders), strict=True))
+    in_train_role(HERE / "llamafactory_ids.py", *folders)
+    lines = [(folder / "ids.jsonl").read_text().splitlines() for folder in folders]
+    return {mode: [json.loads(line) for line in of_one] for mode, of_one in zip(rolled_out, lines, strict=True)}
 
 
 @pytest.fixture
