@@ -115,7 +115,8 @@ def plan_loop(
         )
     last = wanted if phase is Phase.BOTH else start
     numbers = range(start if start or settings.loop.val_before_train else 1, max(start, last) + 1)
-    due = [number for number in numbers if _is_due(number, every, max(start, last))]
+    # Every `every`-th version and the last; none if it is 0.
+    due = [number for number in numbers if every and (number % every == 0 or number == numbers[-1])]
     known = {event["iteration"] for event in read_valid_events(run, EvaluationEvent)}
     evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
     demonstrations = max(0, min(settings.loop.demonstration_iterations, wanted) - start)
@@ -135,11 +136,6 @@ def plan_loop(
 
 def _find_evaluation(run: RunDir, number: int) -> dict[str, Any] | None:
     return next((event for event in read_valid_events(run, EvaluationEvent) if event["iteration"] == number), None)
-
-
-def _is_due(number: int, every: int, last: int) -> bool:
-    """Whether a version is evaluated: every `every`-th one and the last; none if `every` is 0."""
-    return every > 0 and (number % every == 0 or number == last)
 
 
 def choose_policy(settings: Settings, iteration: int) -> str:

@@ -40,7 +40,8 @@ class EpisodeStream:
     def open_stored(self) -> list[EpisodeGroup]:
         """Reload the windows that an earlier command planned; return their started groups that are not used up."""
         while self.run.plan(Split.TRAIN, self.window).is_file():
-            if self._is_used_up(self.window):
+            names = self._name_groups(read_plan(self.run, Split.TRAIN, self.window))
+            if self.used.issuperset(names):
                 self.window += 1
             else:
                 self.add_window(*self.load_window())
@@ -50,9 +51,6 @@ class EpisodeStream:
 
     def _name_groups(self, episodes: Sequence[Episode]) -> list[str]:
         return name_groups(episodes, self.group_by, self.settings.agent.group_size)
-
-    def _is_used_up(self, window: int) -> bool:
-        return self.used.issuperset(self._name_groups(read_plan(self.run, Split.TRAIN, window)))
 
     def load_window(self) -> tuple[RolloutPlan, list[EpisodeGroup]]:
         """Plan the next window; return its plan and its groups. Raises the errors of `plan_current_rollout`."""
