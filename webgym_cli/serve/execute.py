@@ -166,18 +166,18 @@ class PolicyServer:
         """
         model, waking, began = check_model(model), self._asleep, time.monotonic()
         wanted = await self._digests.of(model)
-        done = "awake again" if waking else "in place"
-        if why := await self._change(self._engine.wake if waking else self._engine.swap, model, wanted):
-            failed = ServerEvent(event="wake_failed" if waking else "swap_failed")
+        kind, change, done = "swap", self._engine.swap, "in place"
+        if waking:
+            kind, change, done = "wake", self._engine.wake, "awake again"
+        if why := await self._change(change, model, wanted):
+            failed = ServerEvent(event=f"{kind}_failed")
             self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
         self._model, self._asleep = model, False
         how, words = ("restart", "by a restart") if why else ("in_place", done)
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
-        self._sink(
-            ServerEvent(event="wake" if waking else "swap", seconds=seconds, how=how, model=model, message=message)
-        )
+        self._sink(ServerEvent(event=kind, seconds=seconds, how=how, model=model, message=message))
 
     async def watch(self) -> None:
         """Wait while the server runs. Raises `JobError` when it dies; returns after `stop`."""

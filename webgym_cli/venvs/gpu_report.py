@@ -30,12 +30,13 @@ def describe() -> dict[str, Any]:
 def measure_all_reduce() -> float:
     """Return the bus bandwidth of an all-reduce among torchrun's processes in bytes/s. Raises on a wrong sum."""
     on_gpus = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpus else torch.device("cpu")
+    device, backend, elements = torch.device("cpu"), "gloo", 1024
     if on_gpus:
+        device, backend, elements = torch.device("cuda", int(os.environ["LOCAL_RANK"])), "nccl", ELEMENTS
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if on_gpus else "gloo")
+    distributed.init_process_group(backend)
     count = int(distributed.get_world_size())
-    values = torch.ones(ELEMENTS if on_gpus else 1024, device=device)
+    values = torch.ones(elements, device=device)
     distributed.all_reduce(values)
     if not bool((values == count).all()):
         raise ArithmeticError(f"the sum over {count} processes is wrong")

@@ -124,18 +124,19 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
 
 
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    sideways, back = action.direction in ("left", "right"), action.direction in ("up", "left")
+    axis, back = int(action.direction not in ("left", "right")), action.direction in ("up", "left")
     script = ActScript(session)
     target = await script.call("wheelAt", point or (session.pointer if action.here else None), not back)
     x, y = target["point"]
-    side = session.options.width if sideways else session.options.height
+    side = (session.options.width, session.options.height)[axis]
     share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
     if share is None:  # a page of what scrolls there, such as a list in a dialog: nothing is passed unseen
-        side = min(side, target["size"][0 if sideways else 1])
+        side = min(side, target["size"][axis])
     distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
-    turned = -distance if back else distance
+    turned = [0.0, 0.0]
+    turned[axis] = -distance if back else distance
     await script.call("watch", (x, y))
-    await mouse.wheel(session, (x, y), turned if sideways else 0, 0 if sideways else turned)
+    await mouse.wheel(session, (x, y), *turned)
     if (await script.call("hasChanged"))["changed"]:
         return None
     return f"nothing moved: what is there can't be scrolled {action.direction} any further"
