@@ -101,7 +101,7 @@ class CommandEpisode(EpisodeRun):
             last = " ".join(last_lines(log, 1))[:300]
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent {what}: {last or 'no output'} ({log.name})")
         score = await self.environment.answer(answer or "")
-        return self._outcome(Stop.TERMINATED if answer is None else Stop.ANSWERED, score, answer)
+        return self._outcome(Stop.of_answer(answer), score, answer)
 
     @asynccontextmanager
     async def _time_call(self) -> AsyncIterator[None]:

@@ -31,12 +31,16 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     return validate(ChatRequest, chat)
 
 
+# Status and details of a response by the chat completion's reason to end.
+_ENDS = {"length": ("incomplete", {"reason": "max_output_tokens"})}
+
+
 def build_response(completion: dict[str, Any]) -> dict[str, Any]:
     """Return the response object of a chat completion."""
     (choice,), usage, output = completion["choices"], completion["usage"], []
     name = completion["id"].removeprefix("chatcmpl-")
     text, calls = choice["message"]["content"], choice["message"].get("tool_calls", [])
-    cut = choice["finish_reason"] == "length"
+    status, details = _ENDS.get(choice["finish_reason"], ("completed", None))
     if text or not calls:
         content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
         message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed"}
@@ -49,8 +53,8 @@ def build_response(completion: dict[str, Any]) -> dict[str, Any]:
         "object": "response",
         "created_at": completion["created"],
         "model": completion["model"],
-        "status": "incomplete" if cut else "completed",
-        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "status": status,
+        "incomplete_details": details,
         "error": None,
         "output": output,
         "parallel_tool_calls": True,

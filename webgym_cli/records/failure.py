@@ -18,6 +18,11 @@ class Stop(StrEnum):
     STUCK = "stuck"
     """The policy repeated one action, or sent unparseable responses, as often as the settings or the agent allow."""
 
+    @classmethod
+    def of_answer(cls, answer: str | None) -> Stop:
+        """Return the end of an episode that another system ran, with an answer or without one."""
+        return cls.TERMINATED if answer is None else cls.ANSWERED
+
 
 class FailureKind(StrEnum):
     """Infrastructure failures; none of them is ever a reward of 0."""

@@ -131,9 +131,10 @@ class Outcome(Record):
         cls, reward: float | None, answer: str | None, detail: str, threshold: float = SUCCESS_REWARD
     ) -> Outcome:
         """Return the outcome of an episode that another system ran; without a reward it awaits a judge."""
-        stop = Stop.TERMINATED if answer is None else Stop.ANSWERED
         scores = () if reward is None else (Score(source="environment", value=reward, detail=detail),)
-        return cls(reward=reward, success_threshold=threshold, stop=stop, answer=answer, scores=scores)
+        return cls(
+            reward=reward, success_threshold=threshold, stop=Stop.of_answer(answer), answer=answer, scores=scores
+        )
 
     @property
     def extras(self) -> dict[str, float]:

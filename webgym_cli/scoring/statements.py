@@ -139,12 +139,14 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
     exact = [(start, end, content, True) for start, end, content in _boxes(text)]
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in _TAGGED.finditer(text)]
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in _HASHES.finditer(text)]
-    last = max(exact, default=None, key=lambda it: it[1])
-    for match in reversed(list(_PHRASE.finditer(text, last[1] if last else 0))[-_MAX_PHRASES:]):
+    _, last_end, last, is_alone = max(exact, default=(0, 0, "", False), key=lambda it: it[1])
+    for match in reversed(list(_PHRASE.finditer(text, last_end))[-_MAX_PHRASES:]):
         content, end = _sentence(text, match.end())
-        if content and "\\boxed" not in content and (last is None or re.search(r"\d", content)):
+        if content and "\\boxed" not in content and (not exact or re.search(r"\d", content)):
             return content, end, False
-    return (last[2], last[1], last[3]) if last else None
+    if not exact:
+        return None
+    return last, last_end, is_alone
 
 
 def _sentence(text: str, start: int) -> tuple[str, int]:

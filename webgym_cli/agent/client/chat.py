@@ -20,6 +20,7 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.usage import TokenUsage, read_usage
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
+from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import expand_variables, redact, require_header_value
 from webgym_cli.util.text import replace_surrogates
 
@@ -280,4 +281,4 @@ def describe_error(error: Exception, secret: str = _NO_KEY) -> str:
     text = redact(text, "" if secret == _NO_KEY else secret)[:300]
     request = getattr(error, "_request", None) or getattr(error, "request", None)
     proxy = request.extensions.get("proxy") if isinstance(request, httpx.Request) else None
-    return f"{text} (through the proxy in {proxy})" if proxy else text
+    return text + when(proxy, f" (through the proxy in {proxy})")
