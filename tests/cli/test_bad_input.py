@@ -39,7 +39,7 @@ def refused(code, *arguments, cwd):
         ("", "tasks.jsonl: no task in the file"),
         (GOOD + '{"id": "t2", "start', "tasks.jsonl:2: not JSON"),
         (GOOD + "[1]\n", "tasks.jsonl:2: a task must be a JSON object"),
-        (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: the field id is missing"),
+        (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: the fields id and instruction are missing"),
         (GOOD + '{"id": "t2", "extra": 3}\n', "tasks.jsonl:2: extra"),
         (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
         ('{"task_nam": "Find it.", "website": "https://a.example"}', "did you mean 'task_name' by 'task_nam'?"),

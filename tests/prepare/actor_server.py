@@ -50,6 +50,7 @@ class ActorServer(LocalServer):
         if self.answers is not None and len(self.requests) >= self.answers:
             self.waiting.set()
             await self.closing.wait()
+            raise web.HTTPServiceUnavailable
         self.requests.append(body["prompt"])
         return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._prompt_logprobs(body)}]})
 

@@ -164,20 +164,21 @@ class PolicyServer:
 
         Weights are loaded in place if that can be verified, else by a restart. On an error the server is stopped.
         """
-        model, waking, began = check_model(model), self._asleep, time.monotonic()
+        model, began = check_model(model), time.monotonic()
         wanted = await self._digests.of(model)
-        kind, change, done = "swap", self._engine.swap, "in place"
-        if waking:
-            kind, change, done = "wake", self._engine.wake, "awake again"
+        change, done = self._engine.swap, "in place"
+        event, failed = ServerEvent(event="swap"), ServerEvent(event="swap_failed")
+        if self._asleep:
+            change, done = self._engine.wake, "awake again"
+            event, failed = ServerEvent(event="wake"), ServerEvent(event="wake_failed")
         if why := await self._change(change, model, wanted):
-            failed = ServerEvent(event=f"{kind}_failed")
             self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
         self._model, self._asleep = model, False
         how, words = ("restart", "by a restart") if why else ("in_place", done)
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
-        self._sink(ServerEvent(event=kind, seconds=seconds, how=how, model=model, message=message))
+        self._sink(event | {"seconds": seconds, "how": how, "model": model, "message": message})
 
     async def watch(self) -> None:
         """Wait while the server runs. Raises `JobError` when it dies; returns after `stop`."""

@@ -9,8 +9,8 @@ from tests.app import app
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
+from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
-from webgym_cli.cli.commands.show import episode_text
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.records.judgement import Verdict

@@ -11,7 +11,7 @@ from tests.cli.runs import model
 from tests.records.test_judgement import by_orm
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL, OrmServer
-from webgym_cli.cli.commands.show import episode_text
+from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.records.judgement import with_verdict
