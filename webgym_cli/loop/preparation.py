@@ -61,7 +61,9 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
-            _enter_ledger(data, plan, run, settings, index, measure_ends(run, plan.read))
+            data.require_content(plan, run)
+            # the ledger has a batch before its data is written
+            append_batch(run, describe_batch(data, plan, run, settings, index, measure_ends(run, plan.read)))
             if not again and (prepared := _find_made(data, plan, run)):
                 return prepared
         scores = await _score(data, plan, context) if data.needs_scores(plan) else None
@@ -94,7 +96,9 @@ def _prepare_selection(
     data = current_data(run, settings)
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = data.plan(run, settings, index, selection)
-        _enter_ledger(data, plan, run, settings, index, selection.as_of, selection)
+        data.require_content(plan, run)
+        # the ledger has a batch before its data is written
+        append_batch(run, describe_batch(data, plan, run, settings, index, selection.as_of, selection))
         if prepared := _find_made(data, plan, run):
             return prepared, False
         return data.write(plan, run, settings, sink), True
@@ -104,20 +108,6 @@ async def _note_prepared(context: StageContext, prepared: PreparedRecord, began:
     append_event(context.run, make_event("prepare", **prepared.facts(), seconds=round(time.monotonic() - began, 2)))
     context.tracker.note()
     await check_prepared(context.run, context.settings, context.logs, context.sink)
-
-
-def _enter_ledger(
-    data: PreparedData[Plan],
-    plan: Plan,
-    run: RunDir,
-    settings: Settings,
-    index: Index,
-    as_of: Mapping[str, int],
-    selection: BatchSelection | None = None,
-) -> None:
-    """Record a batch in the ledger before its data is written. Raises `WebGymError` for an empty dataset."""
-    data.require_content(plan, run)
-    append_batch(run, describe_batch(data, plan, run, settings, index, as_of, selection))
 
 
 def _find_made(data: PreparedData[Plan], plan: Plan, run: RunDir) -> PreparedRecord | None:
