@@ -95,7 +95,18 @@ def test_the_deadline_is_that_long_before_the_end_of_the_job(tmp_path, given, se
     assert find_deadline(RunDir(tmp_path), None, {}) is None
 
 
-@pytest.mark.parametrize(("given", "end"), [("soon", "9"), ("-3m", "9"), ("3m", ""), ("3m", "18:00"), ("3m", None)])
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        ("soon", "9"),
+        ("-3m", "9"),
+        ("3m", ""),
+        ("3m", "18:00"),
+        ("3m", None),
+        ("3m", "1800000000000"),
+        ("3m", "9" * 5000),
+    ],
+)
 def test_a_time_that_can_not_be_read_is_refused(tmp_path, given, end):
     with pytest.raises(UsageError) as caught:
         find_deadline(RunDir(tmp_path), given, {} if end is None else {END_VARIABLE: end})
@@ -154,3 +165,11 @@ def stored(folder: Path) -> list[str]:
     files = folder.glob("run/train_trajectories/*/*.jsonl")
     records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return [record["episode"] for record in records if record["outcome"]["failure"] is None]  # one was interrupted
+
+
+def test_a_curriculum_ends_before_its_job_does(tmp_path, tiny_model_dir):
+    given = ["tasks.train=miniwob:click-button", "curriculum.generate=false", "curriculum.score=environment"]
+    given += ["curriculum.phases=1", f"policy_config.base_model={tiny_model_dir}", "train.algorithm=grpo"]
+    words = [word for one in given for word in ("-s", one)]
+    late = {END_VARIABLE: "1"}
+    forked.webgym("curriculum", "run", *words, "--stop-before", "1s", cwd=tmp_path, **late, code=85)

@@ -94,7 +94,7 @@ def find_deadline(run: RunDir, stop_before: str | None, environ: Mapping[str, st
     if match is None:
         raise UsageError(f"--stop-before {stop_before}: is no time", hint="--stop-before 3m, 90s or 1h")
     end = environ.get(END_VARIABLE, "")
-    if not end.isdecimal():
+    if not re.fullmatch(r"\d{1,10}", end):  # more digits are no seconds, and longer than a timer can wait
         raise UsageError(
             f"--stop-before: {END_VARIABLE} {'is not set' if not end else f'is {end}, no seconds since 1970'}",
             hint=f"outside of SLURM: export {END_VARIABLE}=$(date -d '+4 hours' +%s)",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from webgym_cli.cli.commands.loop import KeepGoingOpt, MinSuccessOpt, UntilOpt
+from webgym_cli.cli.commands.loop import KeepGoingOpt, MinSuccessOpt, StopBeforeOpt, UntilOpt
 from webgym_cli.cli.options import PaidOptions, RunArg
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def curriculum(
     until: UntilOpt = None,
     min_success: MinSuccessOpt = None,
     keep_going: KeepGoingOpt = False,
+    stop_before: StopBeforeOpt = None,
 ) -> None:
     """Train in phases, each on new tasks derived from failed ones.
 
@@ -40,13 +42,14 @@ def curriculum(
       webgym curriculum runs/a --dry-run
       webgym curriculum runs/b -c webrl -s rl.replay.ratio=0 -s rl.webrl.beta=0 -s curriculum.generate=false
 
-    Exit codes: 3, 4, 5, 75, 86.
+    Exit codes: 3, 4, 5, 75, 85, 86.
 
     See also: webgym tasks generate, webgym score, webgym loop, webgym status, webgym resume.
     """
     from webgym_cli.cli.commands.loop import work
     from webgym_cli.cli.stage import check_command, resolve
     from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
+    from webgym_cli.loop.deadline import find_deadline
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.phases import Phases
     from webgym_cli.tracking.plan import plan_tracking
@@ -57,6 +60,7 @@ def curriculum(
     output = options.open_output()
     own_options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
     plan = plan_curriculum(directory, settings, **own_options)
+    deadline = find_deadline(directory, stop_before, os.environ)
     if options.dry_run:
         check_command("curriculum", directory, settings, {}, output)
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
@@ -65,5 +69,6 @@ def curriculum(
     def make_loop(context: StageContext) -> Loop:
         return Loop(plan.loop, context, Phases(context))
 
-    work("curriculum", directory, phase_settings(settings), output, own_options, make_loop)
+    kept = {**own_options, "stop_before": stop_before}
+    work("curriculum", directory, phase_settings(settings), output, kept, make_loop, deadline)
     output.next_step(f"webgym report {run}   or   webgym curriculum {run} --phases {settings.curriculum.phases + 1}")

@@ -17,6 +17,7 @@ from webgym_cli.util.optional import when
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.loop.context import StageContext
+    from webgym_cli.loop.deadline import Deadline
     from webgym_cli.loop.loop import Loop
     from webgym_cli.records.events import Event
     from webgym_cli.store.run import RunDir
@@ -100,8 +101,7 @@ def loop(
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     kept = {"phase": phase, **own_options, "stop_before": stop_before}
-    with deadline.enforced() if deadline is not None else nullcontext():
-        work("loop", directory, settings, output, kept, lambda context: Loop(plan, context, deadline=deadline))
+    work("loop", directory, settings, output, kept, lambda context: Loop(plan, context), deadline)
     if other := {"rollout": "update", "update": "rollout"}.get(phase):
         output.next_step(f"webgym loop {run} --phase {other}")
     else:
@@ -115,8 +115,9 @@ def work(
     output: Output,
     options: dict[str, Any],
     make_loop: Callable[[StageContext], Loop],
+    deadline: Deadline | None,
 ) -> None:
-    """Have the loop that `make_loop` returns for the run's context do its work, as a command with these `options`.
+    """Have the loop that `make_loop` returns for the run's context work until `deadline`, as a command with `options`.
 
     Shows how the policies did, what was gained over the SFT baseline, if there is one, what failed meanwhile, and signs
     of a collapse.
@@ -124,10 +125,12 @@ def work(
     from webgym_cli.cli.stage import stage
     from webgym_cli.report.training_metrics import read_warnings
 
-    with stage(command, run, settings, output, options) as at:
+    enforced = deadline.enforced() if deadline is not None else nullcontext()
+    with enforced, stage(command, run, settings, output, options) as at:
 
         async def execute(context: StageContext) -> tuple[list[dict[str, Any]], list[Event]]:
             working = make_loop(context)
+            working.deadline = deadline
             return await working.execute(), working.failures
 
         evaluations, failures = at.execute(execute)

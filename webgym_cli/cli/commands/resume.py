@@ -31,7 +31,7 @@ def resume(
       webgym resume runs/a --dry-run
       webgym resume runs/a --max-cost 20
 
-    Exit codes: 3, 4, 5, 75, 86.
+    Exit codes: 3, 4, 5, 75, 85, 86.
 
     See also: webgym status, webgym loop.
     """
