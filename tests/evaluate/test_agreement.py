@@ -40,7 +40,7 @@ def judged(number, verdict, *, votes=(), probability=None, **changes):
 
 
 def label(one, success, who="anna", **more):
-    return Label((one[0].id,), success, who, **more)
+    return Label(one[0].id, success, who, **more)
 
 
 def rows(agreement, source="judge", group="all"):
@@ -76,7 +76,7 @@ def test_kappa_by_hand(cells, kappa):
 def test_the_order_of_labels_does_not_change_how_people_agree(swapped):
     labels = []
     for number, (anna, ben) in enumerate(((True, True), (True, False), (True, False), (False, False))):
-        pair = [Label((str(number),), anna, "anna"), Label((str(number),), ben, "ben")]
+        pair = [Label(str(number), anna, "anna"), Label(str(number), ben, "ben")]
         labels += pair[::-1] if number in swapped else pair
     # they agree on 2 of 4, by chance on (3 * 1 + 1 * 3) / 16: (0.5 - 0.375) / (1 - 0.375)
     assert measure_agreement(labels, [], None)["people"] == {"pairs": 4, "kappa": 0.2}
@@ -86,7 +86,7 @@ def test_the_majority_of_people_counts_and_ties_and_doubts_are_left_out():
     episodes = [judged(number, True) for number in range(4)]
     labels = [label(episodes[0], truth, who) for truth, who in ((True, "a"), (True, "b"), (False, "c"))]
     labels += [label(episodes[1], True, "a"), label(episodes[1], False, "b"), label(episodes[2], None, "a")]
-    labels += [Label(("nowhere",), True)]
+    labels += [Label("nowhere", True)]
     agreement = measure_agreement(labels, episodes, None)
     assert [agreement[name] for name in ("episodes", "tied", "unsure", "unmatched")] == [1, 1, 1, 1]
     assert rows(agreement)["tp"] == 1
@@ -106,9 +106,9 @@ def test_a_task_stands_for_its_only_episode_of_a_policy():
         judged(0, True, policy="p", task=Task(id="t", environment="web")),
         judged(1, True, policy="q", task=Task(id="t", environment="web")),
     ]
-    agreement = measure_agreement([Label(("t",), True, policy="q")], episodes, None)
+    agreement = measure_agreement([Label("t", True, policy="q")], episodes, None)
     assert (agreement["episodes"], agreement["ambiguous"]) == (1, 0)
-    assert measure_agreement([Label(("t",), True)], episodes, None)["ambiguous"] == 1
+    assert measure_agreement([Label("t", True)], episodes, None)["ambiguous"] == 1
 
 
 def test_the_threshold_that_a_precision_needs():
@@ -147,7 +147,7 @@ def test_the_threshold_that_a_precision_needs():
                 {"trajectory": "b", "label": 0},
                 {"trajectory": "c", "label": "unsure"},
             ],
-            [Label(("a",), True, "anna"), Label(("b",), False), Label(("c",), None)],
+            [Label("a", True, "anna"), Label("b", False), Label("c", None)],
         ),
         (
             "annotations.csv",
@@ -161,17 +161,17 @@ def test_the_threshold_that_a_precision_needs():
                     "trajectory_success": "Unsuccessful",
                 }
             ],
-            [Label(("e", "webarena.7"), False, "A1", "webarena", "m")],
+            [Label("webarena.7", False, "A1", "webarena", "m")],
         ),
         (
             "annotations.jsonl",
             [{"task_id": "t", "annotator": "Judge1", "human_judgement_outcome": "Correct"}],
-            [Label(("t",), True, "Judge1")],
+            [Label("t", True, "Judge1")],
         ),
         (
             "trajectories.jsonl",
             [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
-            [Label(("t",), False, "majority")],
+            [Label("t", False, "majority")],
         ),
     ],
 )
@@ -191,7 +191,7 @@ def test_labels_by_task_and_under_other_names(tmp_path):
     file = tmp_path / "sheet.csv"
     file.write_text("\ufeffNo;Urteil;Wer\n7;yes;anna\n7;;ben\n")
     labels = read_labels(file, {"task": "No", "label": "Urteil", "who": "Wer"})
-    assert labels == [Label(("7",), True, "anna"), Label(("7",), None, "ben")]
+    assert labels == [Label("7", True, "anna"), Label("7", None, "ben")]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])

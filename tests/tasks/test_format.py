@@ -50,6 +50,9 @@ def test_a_line_of_webgym():
         ("Names it", ("Names it",), False),
         (["Names it", "Names the price"], ("Names it", "Names the price"), False),
         (FACTS, ("Names the shoe", "Names the price"), True),
+        ('["Names it", "Names the price"]', ("Names it", "Names the price"), False),  # as a table holds a list
+        ("['Names it']", ("Names it",), False),
+        ("[Names it", ("[Names it",), False),
     ],
     ids=str,
 )

@@ -67,14 +67,12 @@ def _label_episodes(
     """Yield the labelled episodes; what can't be used is counted."""
     by_name: defaultdict[str, list[tuple[Trajectory, list[Judgement]]]] = defaultdict(list)
     groups = _group_labels(labels)
-    wanted = {name for names, _ in groups for name in names}
+    wanted = {name for name, _ in groups}
     for trajectory, judgements in judged:
-        exported = trajectory.task.extra.get("exp_name")
-        for name in wanted & {trajectory.id, trajectory.task.id, str(exported)}:
+        for name in wanted & {trajectory.id, trajectory.task.id}:
             by_name[name].append((trajectory, judgements))
-    for names, of_one in groups.items():
-        matches = next((by_name[name] for name in names[0] if name in by_name), [])
-        matches = [one for one in matches if names[1] in one[0].policy]
+    for (name, policy), of_one in groups.items():
+        matches = [one for one in by_name[name] if policy in one[0].policy]
         if len(matches) != 1:
             counts["ambiguous" if matches else "unmatched"] += 1
             continue
@@ -84,15 +82,15 @@ def _label_episodes(
             continue
         ((trajectory, judgements),) = matches
         benchmark = of_one[0].benchmark or str(trajectory.task.extra.get("benchmark") or trajectory.task.environment)
-        episode = LabelledEpisode(votes[True] > votes[False], benchmark, names[1] or trajectory.policy)
+        episode = LabelledEpisode(votes[True] > votes[False], benchmark, policy or trajectory.policy)
         _add_verdicts(episode, trajectory, judgements)
         yield episode
 
 
-def _group_labels(labels: Iterable[Label]) -> dict[tuple[tuple[str, ...], str], list[Label]]:
-    groups: defaultdict[tuple[tuple[str, ...], str], list[Label]] = defaultdict(list)
+def _group_labels(labels: Iterable[Label]) -> dict[tuple[str, str], list[Label]]:
+    groups: defaultdict[tuple[str, str], list[Label]] = defaultdict(list)
     for label in labels:
-        groups[label.names, label.policy].append(label)
+        groups[label.name, label.policy].append(label)
     return dict(groups)
 
 

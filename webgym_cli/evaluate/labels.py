@@ -22,8 +22,8 @@ _UNSURE = {"", "none", "null", "nan", "unsure", "-1", "-1.0"}
 class Label:
     """What one person said of one episode."""
 
-    names: tuple[str, ...]
-    """Names of the episode: a trajectory's id, or a task's."""
+    name: str
+    """Name of the episode: a trajectory's id, or a task's."""
     success: bool | None
     """None: unsure."""
     who: str = ""
@@ -45,7 +45,7 @@ def read_labels(path: Path, names: Mapping[str, str] | None = None) -> list[Labe
     )
     if not labels:
         raise UsageError(f"{path}: no label is there", hint="webgym label RUN, or a file with one label a line")
-    newest = {(label.who or number, label.names, label.policy): label for number, label in enumerate(labels)}
+    newest = {(label.who or number, label.name, label.policy): label for number, label in enumerate(labels)}
     return [*newest.values()]
 
 
@@ -64,22 +64,19 @@ def _read_file(path: Path, names: Mapping[str, str]) -> list[Label]:
 
 
 def _read_label(record: Mapping[str, Any]) -> Label:
-    names: tuple[Any, ...]
     if "trajectory" in record or "task" in record:
-        names, label, who = (record.get("trajectory", record.get("task")),), record["label"], record.get("who")
-    elif "trajectory_success" in record:  # AgentRewardBench
-        names = (record.get("exp_name"), record["task_id"])
-        label, who = record["trajectory_success"], record.get("annotator_name")
+        name, label, who = record.get("trajectory", record.get("task")), record["label"], record.get("who")
+    elif "trajectory_success" in record:  # AgentRewardBench, whose `exp_name` is one of all tasks of an agent
+        name, label, who = record["task_id"], record["trajectory_success"], record.get("annotator_name")
     elif "human_judgement_outcome" in record:  # CUAVerifierBench, its annotations
-        names, label, who = (record["task_id"],), record["human_judgement_outcome"], record.get("annotator")
+        name, label, who = record["task_id"], record["human_judgement_outcome"], record.get("annotator")
     else:  # CUAVerifierBench, its trajectories
-        names, label, who = (record["task_id"],), record["majority_human_outcome_vote"], "majority"
+        name, label, who = record["task_id"], record["majority_human_outcome_vote"], "majority"
     policy = record.get("policy") or record.get("model_name")
     benchmark = str(record.get("benchmark") or "")
-    given = tuple(str(name) for name in names if isinstance(name, str | int) and name != "")
-    if not given:
+    if not isinstance(name, str | int) or name == "":
         raise ValueError("it names no episode")
-    return Label(given, _read_answer(label), str(who or ""), benchmark, str(policy or ""))
+    return Label(str(name), _read_answer(label), str(who or ""), benchmark, str(policy or ""))
 
 
 def _read_answer(value: Any) -> bool | None:

@@ -16,6 +16,7 @@ from webgym_cli.records.webarena import OR
 from webgym_cli.tasks.files import IMAGES, UPLOADS
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
+from webgym_cli.util.json_values import parse_nested
 from webgym_cli.util.urls import has_userinfo
 
 # WebGym's names of our fields. If a line has both, ours is used and WebGym's is kept in `extra`.
@@ -143,7 +144,7 @@ def _refuse_userinfo(record: TaskFields) -> None:
 
 
 def _take_rubric(record: TaskFields) -> None:
-    given = record.fields["rubric"]
+    given = parse_nested(record.fields["rubric"])
     try:
         record.fields["rubric"] = list_facts(given, verbatim="rubric" not in record.spelling)
     except BadRubricError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 
@@ -42,6 +44,19 @@ def parse_object(line: bytes) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Return a list's or tuple's items, any other value as the only item."""
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def parse_nested(value: Any) -> Any:
+    """Return the list or object that a text is, in JSON or as Python writes it; any other value itself.
+
+    Tables have no other way to hold one in a cell.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return parse(value)
+    return value
 
 
 def list_leaves(value: Any) -> Iterator[Any]:

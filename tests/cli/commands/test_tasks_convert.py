@@ -141,6 +141,13 @@ START = ("--site", "start=https://search.example/")
             START,
             {"reference_answer": "12", "start_url": START[1][6:]},
         ),
+        ("webvoyager", {"": 0, **VOYAGER}, (), {"reference_answer": None}),
+        (
+            "odysseys",
+            {**MIND, "rubrics": "{'R1': {'requirement': 'A lamp.', 'verification': 'It is open.'}, 'R2': None}"},
+            (),
+            {"rubric": ("A lamp. (It is open.)",)},
+        ),
         ("assistantbench", {**QUESTION, "answer": {"é": [1]}}, START, {"reference_answer": '{"é": [1]}'}),
         ("assistantbench", {**QUESTION, "answer": float("nan")}, START, {"reference_answer": None}),
     ],

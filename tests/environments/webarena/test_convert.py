@@ -98,6 +98,11 @@ def test_tasks_of_webarena_verified_ask_for_its_answer_and_hold_none(tmp_path):
     urls = {name: of["urls"] for name, of in task.extra["verified"]["environments"].items()}
     assert urls == {"__SHOPPING__": [shop], "__REDDIT__": [forum]}
     assert "secret" not in task.model_dump_json()
+    nameless = [{**given, "intent": intent} for intent in (None, " ", 7)]
+    path = written(tmp_path / "verified.json", json.dumps(nameless))
+    assert [bad.reason for bad in convert_webarena(path, ADDRESSES).bad] == [
+        "intent: a text that is not empty is needed"
+    ] * 3
 
 
 def test_what_is_not_there_is_an_error(tmp_path):

@@ -277,7 +277,11 @@ def test_no_score_is_guessed(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"]
+    "text",
+    [
+        *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
+        "The form reads:\nStatus: success\n(not filled)",
+    ],
 )
 def test_no_status_is_guessed(text):
     with pytest.raises(UnreadableError):

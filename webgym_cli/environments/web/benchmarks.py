@@ -14,7 +14,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.tasks.convert import convert_records, parse_start
 from webgym_cli.tasks.format import LEVELS, read_task
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
-from webgym_cli.util.json_values import as_text
+from webgym_cli.util.json_values import as_text, parse_nested
 
 # DeepShop's parts of a query; an absent one counts as met.
 _PARTS = ("attribute", "filter", "sort")
@@ -59,12 +59,14 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
             "benchmark": name,
             "difficulty": LEVELS.get(level, 1),
             "rubric": _list_facts(of, record),
-            "reference_answer": _read_answer(record.get(of.answer)),
+            "reference_answer": _read_answer(of, record),
         }
     )
 
 
-def _read_answer(answer: Any) -> str | None:
+def _read_answer(of: BenchmarkFormat, record: Mapping[str, Any]) -> str | None:
+    # without a name it would be the column of row numbers that pandas writes
+    answer = record.get(of.answer) if of.answer else None
     if answer in (None, "") or str(answer) == "nan":  # pandas writes NaN where the answer is kept secret
         return None
     return as_text(answer)
@@ -73,7 +75,9 @@ def _read_answer(answer: Any) -> str | None:
 def _list_facts(of: BenchmarkFormat, record: Mapping[str, Any]) -> list[str]:
     if of.rubrics:
         try:
-            return [f"{one['requirement']} ({one['verification']})" for one in record[of.rubrics].values()]
+            given = parse_nested(record[of.rubrics]).values()
+            # Parquet has every record's names in each, as null
+            return [f"{one['requirement']} ({one['verification']})" for one in given if one is not None]
         except (KeyError, TypeError, AttributeError):
             raise BadTaskError(f"{of.rubrics}: no facts by name, each with requirement and verification") from None
     parts = {part: str(record.get(part)) for part in of.parts}

@@ -142,10 +142,12 @@ def _from_verified(value: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(starts := value["start_urls"], list) or not isinstance(value.get("sites"), list):
         raise BadTaskError("start_urls: a list of addresses and a list of sites are needed")
+    if not isinstance(intent := value.get("intent"), str) or not intent.strip():
+        raise BadTaskError("intent: a text that is not empty is needed")
     placeholders = [f"__{site}__".upper() for site in value["sites"]]
     return {name: item for name, item in value.items() if name != "eval"} | {
         "start_url": AND.join(map(str, starts)),
-        "intent": f"{value.get('intent', '')}\n\n{_ANSWER_FORM}",
+        "intent": f"{intent}\n\n{_ANSWER_FORM}",
         "verified": {"environments": {name: {"urls": [name]} for name in placeholders}},
     }
 

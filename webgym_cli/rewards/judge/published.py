@@ -64,7 +64,7 @@ _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re
 _SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
     r"(?:^|[.!?] )(?:(?:final|overall) )?status(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
-    r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z]))",  # a sentence that goes on quotes it
+    r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
 _TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
