@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from webgym_cli.cli.output import Output, fail
 from webgym_cli.cli.streams import discard, explain_os_error, open_streams
 from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
+from webgym_cli.util.optional import when
 from webgym_cli.util.proxies import check_key_log, exempt_loopback
 from webgym_cli.util.secrets import add_address_keys, add_environment
 
@@ -41,6 +42,9 @@ _NO_MEMORY = re.compile(
     r"OutOfMemory|bad.alloc|can't start new thread|cannot allocate memory|failed to (allocate|map segment)",
     re.IGNORECASE,
 )
+# Environment variable with which an exception that a plug-in caused is shown with its traceback.
+TRACEBACK = "WEBGYM_TRACEBACK"
+_REASON = 500
 ROOM = "make room (df -h) or give access (ls -l), then the same command goes on where this stopped"
 
 
@@ -73,7 +77,7 @@ def main() -> None:
         sys.exit(_os_error(error))
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
-            raise
+            sys.exit(_explain(error))
         discard(sys.stdout)  # click caught it first
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
@@ -106,7 +110,7 @@ def _click_error(error: Exception) -> int:
     if explain is None:
         if type(error).__name__ == "Abort":
             return _report_stop("interrupted", 130)
-        raise error
+        return _explain(error)
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         error.show()  # type: ignore[attr-defined]
     else:
@@ -115,13 +119,32 @@ def _click_error(error: Exception) -> int:
     return int(getattr(error, "exit_code", 1))
 
 
+def _explain(error: BaseException) -> int:
+    """Print what a plug-in raised, or caused in webgym, and return the exit code; any other exception is raised."""
+    from webgym_cli.util.user_code import find_place, has_user_modules
+
+    place, is_users = find_place(error)
+    if os.environ.get(TRACEBACK) or not (is_users or (has_user_modules() and isinstance(error, Exception))):
+        raise error
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    fault = when(not is_users, "what a plug-in returned, or a bug of webgym; ")
+    fail(
+        f"{place}: {type(error).__name__}: {' '.join(str(error).split())}"[:_REASON],
+        f"{fault}{TRACEBACK}=1 and the same command show all the lines it passed",
+    )
+    return 1
+
+
 def _os_error(error: OSError) -> int:
-    """Print an operating-system error and return the exit code; one without an errno is a bug and is raised."""
+    """Print an operating-system error and return the exit code; one without an errno is a bug."""
+    from webgym_cli.util.user_code import find_place
+
     if isinstance(error, BrokenPipeError):  # `webgym ... | head`: not an error
         discard(sys.stdout)
         return 0
-    if error.errno is None:
-        raise error
+    if error.errno is None or find_place(error)[1]:
+        return _explain(error)
     fail(explain_os_error(error), _find_limit(error) or ROOM)
     return 1
 

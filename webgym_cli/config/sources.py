@@ -21,7 +21,7 @@ from webgym_cli.util.files import read_json
 
 PREFIX = "WEBGYM_"
 # Environment variables with webgym's prefix that are not settings.
-RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
+RESERVED_VARIABLES = frozenset({"WEBGYM_HOME", "WEBGYM_TRACEBACK"})
 # Source name of environment variables.
 ENVIRONMENT = "environment"
 # Settings that are mappings with keys of their own.

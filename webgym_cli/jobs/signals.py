@@ -68,9 +68,11 @@ async def _supervise(main: Coroutine[Any, Any, T]) -> T:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
     try:
-        with contextlib.suppress(asyncio.CancelledError):
-            return await task
+        return await task
+    except asyncio.CancelledError:
+        if not caught:  # the loop ends by an exception that no task can hold, such as a plug-in's SystemExit
+            raise
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-    raise Terminated if caught and caught[0] == signal.SIGTERM else KeyboardInterrupt
+    raise Terminated if caught[0] == signal.SIGTERM else KeyboardInterrupt

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-import traceback
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -43,6 +41,7 @@ from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import replace_surrogates
+from webgym_cli.util.user_code import find_place, require_type
 
 # Maximum characters of the reason why an action was refused, or why an episode failed unexpectedly.
 _REASON_LIMIT = 1000
@@ -58,12 +57,10 @@ def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
 
 
-def describe_exception(error: Exception) -> Outcome:
+def describe_exception(error: BaseException) -> Outcome:
     """Return the outcome of an episode that an unexpected exception ended."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
     detail = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
-    detail = f"{detail} ({Path(place.filename).name}:{place.lineno} in {place.name})"
-    return Outcome(failure=FailureKind.INTERNAL_ERROR, failure_detail=detail)
+    return Outcome(failure=FailureKind.INTERNAL_ERROR, failure_detail=f"{detail} ({find_place(error)[0]})")
 
 
 @dataclass(slots=True)
@@ -133,7 +130,7 @@ class EpisodeRun:
             outcome = late if self._deadline and self._deadline.expired() else describe_exception(error)
         except WebGymError:
             raise
-        except Exception as error:  # noqa: BLE001  it must not end the other episodes
+        except (Exception, SystemExit) as error:  # noqa: BLE001  it must not end the other episodes
             outcome = describe_exception(error)
         # An environment of a plug-in need not derive from `Environment`, whose defaults it then lacks.
         find_outage = getattr(self.environment, "find_outage", str)
@@ -168,7 +165,9 @@ class EpisodeRun:
         episode = self.owed.episode
         with self._stage(EpisodeStage.RESET):
             try:
-                instruction, view = await self.environment.reset(episode.task, episode.seed)
+                first = await self.environment.reset(episode.task, episode.seed)
+                instruction, view = require_type(first, tuple, "reset")
+                require_type(view, RawObservation, "reset, as the second value,")
             except BoundaryError as error:
                 if error.kind is FailureKind.ENVIRONMENT_ERROR:
                     error.kind = FailureKind.ENVIRONMENT_UNAVAILABLE
@@ -192,7 +191,7 @@ class EpisodeRun:
             start = time.monotonic()
             try:
                 with self._stage(EpisodeStage.ACT):
-                    result: EnvironmentStep = await self.environment.step(action)
+                    result = require_type(await self.environment.step(action), EnvironmentStep, "step")
             except BaseException:  # the policy's answer was made and paid for
                 self._append_step(step, view, None, time.monotonic() - start)
                 raise

@@ -143,7 +143,7 @@ async def _close(environment: Environment) -> Outcome | None:
     """Close an environment. Returns None, or the outcome of its episode if that raises unexpectedly."""
     try:
         await environment.close()
-    except Exception as error:  # noqa: BLE001  a plug-in's exception must not end the other episodes
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a plug-in's exception must not end the other episodes
         return describe_exception(error)
     return None
 

@@ -22,6 +22,7 @@ from webgym_cli.tasks.records import ARCHIVES, BOM, PARQUET, TABLES, ReadRecord,
 from webgym_cli.tasks.registry import BadLine, BadTaskError, ConversionResult
 from webgym_cli.util.json_values import as_object
 from webgym_cli.util.registry import suggest_name
+from webgym_cli.util.user_code import require_type
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
@@ -42,7 +43,7 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
         for number, record in read_records(file):
             place = f"{file}:{number}"
             try:
-                task = place_files(read(record(), place), file.parent)
+                task = place_files(require_type(read(record(), place), Task, "the format's function"), file.parent)
                 first, other = named.setdefault(task.id, (task, place))
                 if first is not task and first != task:
                     raise BadTaskError(f"task_id: {task.id} is the one of {other} too")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,13 @@ class TaskSource:
     """Refuses a task that the environment can't start."""
     benchmarks: tuple[str, ...] = ()
     """Names of its tasks in other systems, such as BrowserGym's benchmarks."""
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` for a hook that is no function."""
+        for hook in fields(self):
+            value = getattr(self, hook.name)
+            if "Callable" in str(hook.type) and value is not None and not callable(value):
+                raise TypeError(f"{self.name}: {hook.name} is {value!r}, not a function")
 
 
 # Environments by the names that tasks use.

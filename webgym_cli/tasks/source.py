@@ -18,8 +18,9 @@ from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array, require_lines
-from webgym_cli.tasks.registry import BadTaskError, find_prefix
+from webgym_cli.tasks.registry import ENVIRONMENTS, BadTaskError, find_prefix, find_source
 from webgym_cli.util.urls import site_of
+from webgym_cli.util.user_code import require_type
 
 T = TypeVar("T")
 
@@ -104,6 +105,8 @@ def open_tasks(source: str) -> TaskSet:
     try:
         return _open_file(source, _version(Path(source)))
     except OSError as error:
+        if prefix in ENVIRONMENTS.names():
+            find_source(prefix)  # raises if its package is broken
         raise _unreadable(Path(source), error) from None
 
 
@@ -212,4 +215,7 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
 def index_tasks(source: str, tasks: Iterable[Task]) -> TaskSet:
     """Return a set of tasks that are held in memory."""
     kept: list[Task] = []
-    return TaskSet(source, lambda indices: map(kept.__getitem__, indices)).fill(((task, task) for task in tasks), kept)
+    checked = (require_type(task, Task, f"the list of tasks for {source}") for task in tasks)
+    return TaskSet(source, lambda indices: map(kept.__getitem__, indices)).fill(
+        ((task, task) for task in checked), kept
+    )

@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.util.text import name_first
-from webgym_cli.util.user_code import user_code
+from webgym_cli.util.user_code import mark_user_module, user_code
 
 Item = TypeVar("Item")
 
@@ -69,10 +69,12 @@ class Registry(Generic[Item]):
     """How to make an item, for hints. Default: with the decorator named like the noun."""
 
     def register(self, name: str, item: Item) -> Item:
-        """Register an item under a name and return it. Raises `UsageError` if the name is taken."""
+        """Register an item under a name and return it. Raises `UsageError` for a taken name, or another kind."""
+        if not name or ":" in name:
+            raise UsageError(f"{name!r} is no name of a {self.noun}", hint="a name is not empty and has no colon")
         if name in self.builtin or self.registered.get(name, item) is not item:
-            raise UsageError(f"there is a {self.noun} {name!r} already", hint=f"register your {self.noun} as another")
-        self.registered[name] = item
+            raise UsageError(f"{self.noun} {name!r}: the name is taken", hint=f"register your {self.noun} as another")
+        self.registered[name] = self._require_item(name, item)
         return item
 
     def names(self) -> list[str]:
@@ -130,6 +132,7 @@ class Registry(Generic[Item]):
         where, _, attribute = place.rpartition(":")
         try:
             module = _import_place(where) if name == place else importlib.import_module(where)
+            mark_user_module(module)
             value: object = module
             for part in attribute.strip().split("."):
                 value = getattr(value, part)
@@ -141,6 +144,9 @@ class Registry(Generic[Item]):
             raise UsageError(
                 f"{self.setting}: {name} can't be loaded: {type(error).__name__}: {reason}", hint=hint
             ) from error
+        return self._require_item(name, value)
+
+    def _require_item(self, name: str, value: object) -> Item:
         if not isinstance(value, self.item_type):
             raise UsageError(
                 f"{self.setting}: {name} is no {self.noun}, it is a {type(value).__name__}",
@@ -159,7 +165,7 @@ def import_plugins(names: Iterable[str]) -> None:
     """Import modules (`my_module`) and files (`path/to/file.py`), whose code registers items. Raises `UsageError`."""
     for name in names:
         try:
-            _import_place(name)
+            mark_user_module(_import_place(name))
         except WebGymError as error:
             raise UsageError(f"plugins: {name}: {error}", hint=error.hint) from error
         except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
