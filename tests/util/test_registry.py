@@ -69,7 +69,7 @@ def test_a_tool_of_an_installed_package(entries):
         ("calculater", "agent.tools: there is no tool 'calculater'"),
         ("{file}:plain", "is no tool, it is a function"),
         ("{file}:nothing", "can't be loaded: AttributeError"),
-        ("{folder}/none.py:x", "can't be loaded: FileNotFoundError: no file"),
+        ("{folder}/none.py:x", "there is no file"),
         ("no_such_module_at_all:x", "can't be loaded: ModuleNotFoundError"),
     ],
 )

@@ -34,7 +34,7 @@ class Settings(ConfigSection):
     plugins: tuple[str, ...] = ()
     """Python files or modules that are imported before a command runs, in this order, but not by commands that only
     read a run. They register environments, advantage estimators, export formats, judge protocols or training backends
-    by name."""
+    by name. A relative path starts at the current folder."""
     sites: dict[str, SiteSettings] = Field(default_factory=dict)
     """The sites of tasks, by name: addresses, accounts by role, logins, isolation of episodes
     ([fields](#sitesettings)). Several sources are merged key by key, like `sites.shop.url`."""

@@ -226,7 +226,7 @@ def _import_place(where: str) -> ModuleType:
 def _module_of_file(path: Path) -> ModuleType:
     """Import a file as a module of its own, once."""
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}")
+        raise UsageError(f"there is no file {path.resolve()}", hint="a relative path starts at the current folder")
     name = f"webgym_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
