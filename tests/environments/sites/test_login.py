@@ -231,6 +231,33 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
         assert await log_in_to_sites(alone, [task("desk")]) == ("desk",)
 
 
+async def test_a_page_that_logs_in_without_navigation_is_not_waited_for_until_the_deadline(settings, monkeypatch):
+    """The form hides before the site has answered, and the address stays."""
+    form = """<form onsubmit="enter(event)"><input name=name><input name=password type=password><button>Go</button></form>
+      <script>
+      async function enter(event) {
+        event.preventDefault()
+        document.body.innerHTML = "one moment"
+        localStorage.sid = await (await fetch("/in")).text()
+      }
+      if (localStorage.sid === "1") document.body.innerHTML = "Inside"</script>"""
+
+    async def answer(request):
+        if request.path == "/in":
+            await asyncio.sleep(0.3)
+            return web.Response(text="1")
+        return web.Response(text=form, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    monkeypatch.setenv("DESK", "p")
+    async with LocalServer(app, 0) as server, asyncio.timeout(120):
+        fields = ("account_field=name=name", "accounts.user.account=amy", "accounts.user.password_env_var=DESK")
+        desk = (f"sites.desk.{one}" for one in (*fields, f"url=http://{server.address}", "proof=text=Inside"))
+        known = settings(*desk, "browser.navigation_timeout=600", "browser.max_idle_wait=3")
+        assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
+
+
 @pytest.fixture
 async def secured(mail, tmp_path):
     """The port of the mail site behind TLS, with a certificate that nobody signed."""

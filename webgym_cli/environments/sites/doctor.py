@@ -8,7 +8,7 @@ import httpx
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import SiteSettings
-from webgym_cli.environments.sites.login import explain_unreachable
+from webgym_cli.environments.sites.accounts import explain_unreachable
 from webgym_cli.environments.sites.login_command import LoginStatus, select_logins, visit_sites
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.environments.sites.reset import reset_site
@@ -74,5 +74,5 @@ async def _check_logins(settings: Settings, name: str) -> list[DoctorCheck]:
         try:
             checks += map(describe, await visit_sites(settings, [login], lambda entry: None, check=False))
         except WebGymError as error:
-            checks.append(DoctorCheck(f"login {name} {login.partition('@')[2] or 'user'}", "missing", fix=str(error)))
+            checks.append(DoctorCheck(f"login {name} {login.role}", "missing", fix=str(error)))
     return checks

@@ -9,13 +9,8 @@ from pydantic import Field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE
-from webgym_cli.environments.sites.login import (
-    LoginManager,
-    find_account,
-    name_login,
-    open_login_manager,
-    read_password,
-)
+from webgym_cli.environments.sites.accounts import Login, find_account, read_password
+from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import Record
@@ -44,7 +39,7 @@ class LoginStatus(Record):
 OnLoginStatus = Callable[[LoginStatus], None]
 
 
-def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> tuple[str, ...]:
+def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> tuple[Login, ...]:
     """Return the logins of the sites with these names, else of all that have a URL; `role`: of that role alone.
 
     Raises `UsageError` for an unknown site, one without URL or account, and if there are none.
@@ -52,12 +47,12 @@ def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> t
     if unknown := [name for name in names if name not in settings.sites]:
         there = f"the sites are {', '.join(settings.sites)}" if settings.sites else "-c FILE with a table sites"
         raise UsageError(f"there is no site {unknown[0]!r}", hint=there)
-    wanted: list[str] = []
+    wanted: list[Login] = []
     for name in names or [name for name, site in settings.sites.items() if site.url]:
         roles = list(settings.sites[name].accounts)
         if names and (role or not roles):
-            find_account(settings, name_login(name, role or DEFAULT_ROLE))
-        wanted += [name_login(name, known) for known in roles if role in ("", known)]
+            find_account(settings, Login.of(name, role or DEFAULT_ROLE))
+        wanted += [Login.of(name, known) for known in roles if role in ("", known)]
     for login in wanted:
         find_account(settings, login)
     if not wanted:
@@ -66,7 +61,7 @@ def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> t
 
 
 async def visit_sites(
-    settings: Settings, wanted: Sequence[str], on_status: OnLoginStatus, *, check: bool
+    settings: Settings, wanted: Sequence[Login], on_status: OnLoginStatus, *, check: bool
 ) -> list[LoginStatus]:
     """Log in to each site and store the login; with `check`, only verify the stored logins.
 
@@ -80,10 +75,9 @@ async def visit_sites(
     async with open_login_manager(settings) as logins:
         for login in wanted:
             account = find_account(settings, login)[1]
-            site, _, role = login.partition("@")
             path = str(states.path((login,)))
             name = account.account or path
-            entry = LoginStatus(site=site, role=role or DEFAULT_ROLE, status="valid", account=name, file=path)
+            entry = LoginStatus(site=login.site, role=login.role, status="valid", account=name, file=path)
             try:
                 if check or account.storage_state:
                     entry = await _check(states, logins, entry, login)
@@ -96,7 +90,7 @@ async def visit_sites(
     return entries
 
 
-async def _check(states: LoginStore, logins: LoginManager, entry: LoginStatus, login: str) -> LoginStatus:
+async def _check(states: LoginStore, logins: LoginManager, entry: LoginStatus, login: Login) -> LoginStatus:
     fault = states.fault(login)
     if fault in ("missing", "unreadable"):
         return entry.model_copy(update={"status": "missing", "detail": f"{entry.file} is {fault}"})

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.sites import DEFAULT_ROLE, SiteSettings
+from webgym_cli.config.sites import SiteSettings
 from webgym_cli.environments.fixture_hosts import HOSTS
-from webgym_cli.environments.sites.login import name_login, site_key
+from webgym_cli.environments.sites.accounts import Login
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.util.files import read_json, write_atomic
@@ -40,7 +40,7 @@ class LoginStore:
 
     def path(self, logins: Sequence[str]) -> Path:
         """Return the file of one login, or of several merged ones."""
-        given = self._given(logins[0]) if len(logins) == 1 else ""
+        given = self._given(Login(logins[0])) if len(logins) == 1 else ""
         return Path(given).expanduser().absolute() if given else self.folder / f"{'.'.join(logins)}{_END}"
 
     def fault(self, login: str) -> str:
@@ -54,14 +54,13 @@ class LoginStore:
             return "unreadable"
         if not isinstance(state, dict) or not isinstance(state.get("cookies"), list):
             return "unreadable"
-        age, known = time.time() - path.stat().st_mtime, self.sites.get(login.partition("@")[0], SiteSettings())
-        is_old = age > known.login_hours * 3600 and not self._given(login)
+        age, known = time.time() - path.stat().st_mtime, self.sites.get(Login(login).site, SiteSettings())
+        is_old = age > known.login_hours * 3600 and not self._given(Login(login))
         return f"expired ({age / 3600:.1f} hours old)" if is_old else ""
 
-    def _given(self, login: str) -> str:
+    def _given(self, login: Login) -> str:
         """Return the file of a login that the settings name, which webgym only reads; else empty."""
-        site, _, role = login.partition("@")
-        account = self.sites.get(site, SiteSettings()).accounts.get(role or DEFAULT_ROLE)
+        account = self.sites.get(login.site, SiteSettings()).accounts.get(login.role)
         return account.storage_state if account else ""
 
     def save(self, login: str, state: dict[str, Any]) -> None:
@@ -92,13 +91,13 @@ def task_sites(task: Task) -> tuple[str, ...]:
     return sort_sites(map(str, task.extra.get("sites") or ()))
 
 
-def login_sites(task: Task) -> tuple[str, ...]:
+def login_sites(task: Task) -> tuple[Login, ...]:
     """Return the logins with which a task starts: of its `role`, or of a WebArena task's `storage_state`.
 
     Raises `UsageError` for a state that is not named after sites, and for a role without a site.
     """
     if task.site and task.role:
-        return (name_login(task.site, task.role),)
+        return (Login.of(task.site, task.role),)
     if task.role:
         raise UsageError(f"task {task.id}: role: {task.role!r} is the role of an account, and the task has no site")
     is_known = task.environment == "webarena" and not is_fixture(task)
@@ -108,7 +107,7 @@ def login_sites(task: Task) -> tuple[str, ...]:
     name = Path(str(state)).name
     if not name.endswith(_END):
         raise UsageError(f"task {task.id}: storage_state: {name!r} is not named like shopping{_END}")
-    return tuple(name.removesuffix(_END).split("."))
+    return tuple(map(Login, name.removesuffix(_END).split(".")))
 
 
 def sort_sites(sites: Iterable[str]) -> tuple[str, ...]:
@@ -140,7 +139,7 @@ def _merge(states: dict[str, Any]) -> dict[str, Any]:
             if known["value"] != cookie["value"]:
                 raise UsageError(
                     f"{other} and {site} keep their logins in the same cookie {key[0]!r} of the host {key[1]}",
-                    hint=f"give them different host names: {site_key(other)}.url and {site_key(site)}.url",
+                    hint=f"give them different host names: {Login(other).site_key}.url and {Login(site).site_key}.url",
                 )
         origins |= {origin["origin"]: origin for origin in state.get("origins", ())}
     return {"cookies": [cookie for _, cookie in cookies.values()], "origins": list(origins.values())}

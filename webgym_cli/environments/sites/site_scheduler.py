@@ -16,15 +16,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import Isolation, SiteSettings
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.sites.login import (
-    LoginManager,
-    find_account,
-    find_site,
-    list_site_hosts,
-    login_command,
-    open_login_manager,
-    read_password,
-)
+from webgym_cli.environments.sites.accounts import Login, find_account, find_site, list_site_hosts, read_password
+from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.environments.sites.site_expert import EXPERTS
@@ -81,7 +74,7 @@ class SiteScheduler:
         for login in logins:
             if fault := self._states.fault(login):
                 raise BoundaryError(
-                    FailureKind.ENVIRONMENT_ERROR, f"the login of {login} is {fault}", hint=login_command(login)
+                    FailureKind.ENVIRONMENT_ERROR, f"the login of {login} is {fault}", hint=login.command
                 )
         return self._states.join(logins) if logins else None
 
@@ -108,7 +101,7 @@ class SiteScheduler:
 
     @asynccontextmanager
     async def reserve(
-        self, sites: Sequence[str], logins: Sequence[str] | None = None, values: Mapping[str, str] = _NO_EPISODE
+        self, sites: Sequence[str], logins: Sequence[Login] | None = None, values: Mapping[str, str] = _NO_EPISODE
     ) -> AsyncIterator[EpisodeStart]:
         """Reserve sites for one episode: wait for exclusive ones, reset those with a hook, and check the logins.
 
@@ -126,7 +119,7 @@ class SiteScheduler:
             start = EpisodeStart()
             for answer in await gather_or_cancel(*(self._reset(site, known[site], values) for site in wanted)):
                 start = start.updated_by(answer)
-            for login in wanted if logins is None else logins:
+            for login in map(Login, wanted) if logins is None else logins:
                 if start.storage_state is None and not self._states.fault(login).startswith("missing"):
                     await self._enter(login)
             yield start
@@ -166,10 +159,10 @@ class SiteScheduler:
         own = f".{values['episode']}" if site.isolation == "tenant" else ""
         return await reset_site(name, site, self._states.folder / f"{name}{own}.reset.log", values)
 
-    async def _enter(self, login: str) -> None:
+    async def _enter(self, login: Login) -> None:
         """Ensure a valid login: an earlier episode or a reset may have ended it."""
         async with self._doors[login]:
-            shared = self._site(login.partition("@")[0]).is_shared
+            shared = self._site(login.site).is_shared
             if shared and time.monotonic() - self._seen.get(login, -_BELIEVED) < _BELIEVED:
                 return
             async with self._open_logins() as logins:
@@ -191,14 +184,14 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     Raises `SettingsError` or `UsageError` with task, site and setting, `MissingStageError` for a missing or expired
     login that requires `webgym login`.
     """
-    states, wanted = LoginStore.of(settings), set[str]()
+    states, wanted = LoginStore.of(settings), set[Login]()
     for task in tasks:
         if not _is_only_name(settings, task):
             for site in task_sites(task):
                 _require_known(settings, task, site)
                 find_site(settings, site, f"task {task.id}: ")
         for login in login_sites(task):
-            _require_known(settings, task, login.partition("@")[0])
+            _require_known(settings, task, login.site)
             wanted.add(login)
         if settings.rollout.executor == "ray" and (alone := exclusive_sites(settings, task)):
             site = sort_sites(alone)[0]
@@ -231,14 +224,14 @@ def _require_known(settings: Settings, task: Task, site: str) -> None:
         raise UsageError(f"task {task.id}: {place}: there is no site {site!r}", hint=f"the sites are {there}")
 
 
-async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[str, ...]:
+async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[Login, ...]:
     """Ensure that all logins of tasks are valid; return the logins that were renewed.
 
     Raises `MissingStageError` for one that requires `webgym login`, `BoundaryError` if a site can't be reached or
     rejects the login, `UsageError` if two logins conflict.
     """
     states, wanted = LoginStore.of(settings), {login_sites(task) for task in tasks}
-    needed = sort_sites(login for logins in wanted for login in logins)
+    needed = sorted({login for logins in wanted for login in logins})
     if not needed:
         return ()
     async with open_login_manager(settings) as manager:
@@ -270,7 +263,7 @@ def describe_isolation(isolation: Mapping[str, str]) -> str:
     return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
 
 
-async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, login: str) -> bool:
+async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, login: Login) -> bool:
     """Renew an unusable login. Returns whether that was necessary; raises if only a user may do it."""
     why = states.fault(login) or await logins.check_session(login, states.path((login,)))
     if not why:
@@ -282,9 +275,9 @@ async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, l
     return True
 
 
-def _no_login(settings: Settings, login: str, why: str) -> MissingStageError:
+def _no_login(settings: Settings, login: Login, why: str) -> MissingStageError:
     given = find_account(settings, login)[1].storage_state
-    hint = f"save Playwright's storage state of a login in {given}" if given else login_command(login)
+    hint = f"save Playwright's storage state of a login in {given}" if given else login.command
     return MissingStageError(f"the login of {login} is of no use: {why}", hint=hint)
 
 

@@ -12,7 +12,7 @@ from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.observe import observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.sites.login import list_unchecked_hosts
+from webgym_cli.environments.sites.accounts import list_unchecked_hosts
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.records.action import InteractionMode

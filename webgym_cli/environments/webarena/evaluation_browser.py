@@ -13,7 +13,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.failures import ScriptError
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab
-from webgym_cli.environments.sites.login import find_account, find_site, read_password
+from webgym_cli.environments.sites.accounts import Login, find_account, find_site, read_password
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.failure import FailureKind
@@ -120,8 +120,9 @@ async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | No
     Raises `BoundaryError` for an unexpected response, `UsageError` without the shop's admin account.
     """
     shop, limit = find_site(settings, WebArenaSite.SHOPPING).url, settings.browser.navigation_timeout
-    _, known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)
-    login = {"username": known.account, "password": read_password(WebArenaSite.SHOPPING_ADMIN, known)}
+    admin = Login(WebArenaSite.SHOPPING_ADMIN)
+    _, known = find_account(settings, admin)
+    login = {"username": known.account, "password": read_password(admin, known)}
     try:
         async with BoundedClient(timeout=limit, trust_env=False) as client:
             token = (await client.post(f"{shop}{_TOKEN}", json=login)).raise_for_status().json()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.sites.login import find_account, find_site, read_password
+from webgym_cli.environments.sites.accounts import Login, find_account, find_site, read_password
 from webgym_cli.environments.sites.site_scheduler import require_sites
 from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
 from webgym_cli.environments.webarena.tasks import evaluation_of
@@ -47,7 +47,8 @@ def _require_shop(settings: Settings, task: Task, helpers: set[HelperName]) -> N
     if helpers & _OF_SHOP:
         find_site(settings, WebArenaSite.SHOPPING, f"task {task.id}: its evaluation asks the shop: ")
     if helpers & _OF_ADMIN:
-        read_password(WebArenaSite.SHOPPING_ADMIN, find_account(settings, WebArenaSite.SHOPPING_ADMIN)[1])
+        admin = Login(WebArenaSite.SHOPPING_ADMIN)
+        read_password(admin, find_account(settings, admin)[1])
 
 
 def _helpers(evaluation: Evaluation) -> set[HelperName]:
