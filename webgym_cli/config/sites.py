@@ -82,6 +82,8 @@ class SiteSettings(ConfigSection):
     def _is_an_address(cls, url: str) -> str:
         if url and not is_address(url):
             raise ValueError(f"{url!r} is no http(s) address")
+        if "?" in url or "#" in url:
+            raise ValueError(f"{url!r}: paths are appended to it, so it has no ? and no #")
         # Appended paths begin with a slash.
         return url.rstrip("/")
 

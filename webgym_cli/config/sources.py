@@ -164,6 +164,9 @@ def refuse_unknown(key: str, source: str) -> None:
         keys = list_site_keys(key)
         if key in keys:
             return
+        if not keys:
+            words = f"{source}: {key!r}: names of sites and of roles are letters, digits, - and _"
+            raise SettingsError(words, hint="give it another name, here and in the tasks")
     if source.startswith("run "):
         raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
     near, words = suggest(key, keys)

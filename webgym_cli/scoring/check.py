@@ -24,7 +24,8 @@ class NeedsPageError(Exception):
     """A check asks for the live page of an episode that is over: `webgym score --check` can't repeat it."""
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: with them Python reports an assignment by a TypeError about super().
+@dataclass(frozen=True)
 class CheckContext:
     """An episode after its last action, for a check."""
 

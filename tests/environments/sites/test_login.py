@@ -233,8 +233,8 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
 
 async def test_a_page_that_logs_in_without_navigation_is_not_waited_for_until_the_deadline(settings, monkeypatch):
     """The form hides before the site has answered, and the address stays."""
-    form = """<form onsubmit="enter(event)"><input name=name><input name=password type=password><button>Go</button></form>
-      <script>
+    form = """<form onsubmit="enter(event)"><input name=name><input name=password type=password>
+      <button>Go</button></form><script>
       async function enter(event) {
         event.preventDefault()
         document.body.innerHTML = "one moment"

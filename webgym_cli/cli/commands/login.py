@@ -48,7 +48,8 @@ def login(options: DataOptions, sites: SitesArg = None, role: RoleOpt = "", chec
     bad = [entry for entry in entries if entry.status != "valid"]
     if bad and check:
         names = " ".join(dict.fromkeys(entry.site for entry in bad))
-        raise MissingStageError(f"{len(bad)} of {len(entries)} logins are of no use", hint=f"webgym login {names}")
+        hint = bad[0].hint if len(bad) == 1 else f"webgym login {names}"
+        raise MissingStageError(f"{len(bad)} of {len(entries)} logins are of no use", hint=hint)
     if bad:
         raise WebGymError(f"{len(bad)} of {len(entries)} logins failed: {bad[0].detail}", hint=bad[0].hint)
 

@@ -96,6 +96,12 @@ def find_account(settings: Settings, login: Login) -> tuple[SiteSettings, SiteAc
     return known, known.accounts[login.role]
 
 
+def describe_renewal(login: Login, account: SiteAccount) -> str:
+    """Return what a user does to make a login valid: run a command, or save it anew."""
+    given = account.storage_state
+    return f"save Playwright's storage state of a login in {given}" if given else login.command
+
+
 def read_password(login: Login, known: SiteAccount) -> str:
     """Return an account's password. Raises `UsageError` if its variable is not set."""
     name = known.password_env_var

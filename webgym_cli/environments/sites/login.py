@@ -98,7 +98,7 @@ class LoginManager:
         if _is_below(session.url, form) and not _is_below(proof, form):
             return f"{proof} leads to the login page"
         if known.proof:
-            there = await self._appears(session, _locator(session.page, known.proof).first)
+            there = await self._appears(session, _locator(session.page, known.proof).first, f"{login.site_key}.proof")
             return when(not there, f"{session.url} does not have {login.site_key}.proof, {known.proof!r}")
         async with session.guard("looking for a login form"):
             shown = await session.page.locator(_PASSWORD_SHOWN).count()
@@ -116,7 +116,7 @@ class LoginManager:
             hint = explain_unreachable(login.site_key, str(error))
             raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {error}", hint=hint) from error
         if status >= (500 if refusals else 400):
-            message = f"{login}: {url} answers with status {status}"
+            message = f"{login}: {session.url} answers with status {status}"
             hint = f"start the site, or fix {login.site_key}.url"
             if status == HTTPStatus.UNAUTHORIZED:
                 hint = f"name its user and password in browser.http_credentials, or fix {login.site_key}.login_page"
@@ -135,17 +135,20 @@ class LoginManager:
         send = await self._visible(session, login, "submit", known.submit) if known.submit else None
         field = await self._visible(session, login, last, str(getattr(known, last)))
         limit, clock = self._options.navigation_timeout, asyncio.get_running_loop()
-        async with session.guard("sending the login", limit + self._settings.browser.max_idle_wait + 1):
-            traffic = await session.traffic()
-            documents = traffic.documents
-            traffic.mark()
+
+        async def send_form() -> None:
             await (send.click(no_wait_after=True) if send else field.press("Enter", no_wait_after=True))
-            leaves = field.wait_for(state="hidden", timeout=limit * 1000)
-            with suppress(TimeoutError):  # the form stays; the login is verified next
-                async with (
-                    asyncio.timeout(limit),
-                    race(leaves, traffic.until(lambda: traffic.documents > documents)),
-                ):
+            await field.wait_for(state="hidden", timeout=limit * 1000)
+
+        async with session.guard("sending the login", limit + self._settings.browser.max_idle_wait + 1):
+            from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+            traffic = await session.traffic()
+            traffic.mark()
+            with suppress(PlaywrightTimeout):  # the form stays; the login is verified next
+                async with race(session.page.wait_for_event("load", timeout=0), send_form()) as (_, sent):
+                    if sent.done():
+                        sent.result()
                     await session.page.wait_for_load_state("load")
             # A page that logs in without navigation may hide the form before the site has answered.
             end = clock.time() + self._settings.browser.max_idle_wait
@@ -155,7 +158,7 @@ class LoginManager:
     async def _visible(self, session: BrowserSession, login: Login, place: str, where: str) -> Locator:
         """Return the element at a location of the login form. Raises `BoundaryError` if there is none."""
         locator = _locator(session.page, where).filter(visible=True).first
-        if await self._appears(session, locator):
+        if await self._appears(session, locator, f"{login.site_key}.{place}"):
             return locator
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
@@ -163,12 +166,12 @@ class LoginManager:
             hint=f"look at the page's login form, then: -s '{login.site_key}.{place}=...'",
         )
 
-    async def _appears(self, session: BrowserSession, locator: Locator) -> bool:
+    async def _appears(self, session: BrowserSession, locator: Locator, key: str) -> bool:
         """Whether an element exists or appears while the page settles."""
         from playwright.async_api import TimeoutError as PlaywrightTimeout
 
         seconds = self._settings.browser.max_idle_wait
-        async with session.guard("looking at the page", self._options.action_timeout + seconds):
+        async with session.guard(f"looking for {key}", self._options.action_timeout + seconds):
             if seconds and not await locator.count():
                 with suppress(PlaywrightTimeout):
                     await locator.wait_for(state="attached", timeout=seconds * 1000)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE
-from webgym_cli.environments.sites.accounts import Login, find_account, read_password
+from webgym_cli.environments.sites.accounts import Login, describe_renewal, find_account, read_password
 from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.errors import BoundaryError, UsageError
@@ -77,7 +77,8 @@ async def visit_sites(
             account = find_account(settings, login)[1]
             path = str(states.path((login,)))
             name = account.account or path
-            entry = LoginStatus(site=login.site, role=login.role, status="valid", account=name, file=path)
+            hint = describe_renewal(login, account)
+            entry = LoginStatus(site=login.site, role=login.role, status="valid", account=name, file=path, hint=hint)
             try:
                 if check or account.storage_state:
                     entry = await _check(states, logins, entry, login)
@@ -92,7 +93,7 @@ async def visit_sites(
 
 async def _check(states: LoginStore, logins: LoginManager, entry: LoginStatus, login: Login) -> LoginStatus:
     fault = states.fault(login)
-    if fault in ("missing", "unreadable"):
+    if fault and not fault.startswith("expired"):
         return entry.model_copy(update={"status": "missing", "detail": f"{entry.file} is {fault}"})
     why = fault or await logins.check_session(login, states.path((login,)))
     return entry.model_copy(update={"status": "expired", "detail": why}) if why else entry

@@ -20,6 +20,11 @@ from webgym_cli.util.files import read_json, write_atomic
 from webgym_cli.venvs.locate import role_home
 
 _END = "_state.json"
+_NO_STATE = (
+    "no storage state of Playwright: its cookies have name, value, domain, path, and sameSite (Strict, Lax, None)"
+)
+_COOKIE = ("name", "value", "domain", "path")
+_SAME_SITE = ("Strict", "Lax", "None")
 _PRIVATE = 0o600
 
 
@@ -44,16 +49,17 @@ class LoginStore:
         return Path(given).expanduser().absolute() if given else self.folder / f"{'.'.join(logins)}{_END}"
 
     def fault(self, login: str) -> str:
-        """Return the problem of a login according to its file: `missing`, `unreadable`, or `expired`; else empty."""
+        """Return the problem of a login according to its file: `missing`, `expired`, or of another form; else empty."""
         path = self.path((login,))
         if not path.is_file():
             return "missing"
         try:
             state = read_json(path)
         except StoreError:
-            return "unreadable"
-        if not isinstance(state, dict) or not isinstance(state.get("cookies"), list):
-            return "unreadable"
+            return _NO_STATE
+        cookies = state.get("cookies") if isinstance(state, dict) else None
+        if not isinstance(cookies, list) or not all(map(_is_cookie, cookies)):
+            return _NO_STATE
         age, known = time.time() - path.stat().st_mtime, self.sites.get(Login(login).site, SiteSettings())
         is_old = age > known.login_hours * 3600 and not self._given(Login(login))
         return f"expired ({age / 3600:.1f} hours old)" if is_old else ""
@@ -119,6 +125,12 @@ def is_fixture(task: Task) -> bool:
     """Whether a WebArena task starts on the fixture sites, which the running process serves."""
     starts = task.extra.get("start_urls") or [task.start_url]
     return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
+
+
+def _is_cookie(cookie: object) -> bool:
+    if not isinstance(cookie, dict) or cookie.get("sameSite", "Lax") not in _SAME_SITE:
+        return False
+    return all(isinstance(cookie.get(name), str) for name in _COOKIE)
 
 
 def _is_newest(path: Path, parts: Iterable[Path]) -> bool:

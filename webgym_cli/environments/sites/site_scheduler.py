@@ -16,7 +16,14 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import Isolation, SiteSettings
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.sites.accounts import Login, find_account, find_site, list_site_hosts, read_password
+from webgym_cli.environments.sites.accounts import (
+    Login,
+    describe_renewal,
+    find_account,
+    find_site,
+    list_site_hosts,
+    read_password,
+)
 from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
@@ -276,8 +283,7 @@ async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, l
 
 
 def _no_login(settings: Settings, login: Login, why: str) -> MissingStageError:
-    given = find_account(settings, login)[1].storage_state
-    hint = f"save Playwright's storage state of a login in {given}" if given else login.command
+    hint = describe_renewal(login, find_account(settings, login)[1])
     return MissingStageError(f"the login of {login} is of no use: {why}", hint=hint)
 
 

@@ -18,7 +18,7 @@ from webgym_cli.tools.workers import Workers
 from webgym_cli.util.registry import Registry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SetupContext:
     """An episode before its first page, for a set-up function."""
 
