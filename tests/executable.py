@@ -5,11 +5,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -20,18 +18,11 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.errors import VenvError
 
-ARGV = (sys.executable, "-m", "webgym_cli")
 PATIENCE = 900.0
 """Seconds that a command may take on a busy machine."""
 GONE_WITHIN = 40.0
 """Seconds within which nothing of a killed command may be left: vLLM and the trainer get a grace period."""
 MARK = "TEST_MARK_OF_THIS_COMMAND"
-
-
-def environment(**more: str) -> dict[str, str]:
-    """This process's environment without anybody's settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WEBGYM_")}
-    return kept | {name: os.environ[name] for name in ("WEBGYM_HOME",) if name in os.environ} | more
 
 
 class Command:
@@ -43,15 +34,10 @@ class Command:
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
         self._mark = name.encode()
         self._tree: dict[int, psutil.Process] = {}
-        with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*ARGV, *map(str, arguments)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=environment(**more, **{MARK: name}),
-                start_new_session=True,
-            )
+        for file in (self.out, self.err):
+            file.touch()
+        streams = {1: str(self.out), 2: str(self.err)}
+        self.process = forked.begin(*arguments, cwd=folder, streams=streams, **more, **{MARK: name})
 
     def tree(self) -> list[psutil.Process]:
         """All processes below it; they are remembered."""
@@ -64,7 +50,7 @@ class Command:
         """Wait until something is so; it must be so before the command ends."""
         deadline = time.monotonic() + PATIENCE
         while not reached():
-            assert self.process.poll() is None, f"it ended before: {self.err.read_text()[-2000:]}"
+            assert self.process.is_alive(), f"it ended before: {self.err.read_text()[-2000:]}"
             assert time.monotonic() < deadline, self.err.read_text()[-2000:]
             time.sleep(pause)
 
@@ -72,15 +58,13 @@ class Command:
         """Send a signal and return the exit status. Nothing of the command may be left some seconds later."""
         self.tree()
         (os.killpg if group else os.kill)(self.process.pid, number)
-        code = self.process.wait(PATIENCE)
-        assert self.left() == []
-        return code
+        return self.finish()
 
     def finish(self) -> int:
         """Wait for the end and return the exit status. Nothing of the command may be left."""
-        code = self.process.wait(PATIENCE)
+        self.process.join(PATIENCE)
         assert self.left() == []
-        return code
+        return self.process.exitcode
 
     def left(self) -> list[str]:
         """Return what still runs of the command after a while: remembered, or with its mark in the environment."""
@@ -103,34 +87,6 @@ def webgym(folder: Path, *arguments: object, code: int = 0) -> Command:
     command = Command(folder, *arguments)
     assert command.finish() == code, command.err.read_text()[-3000:]
     return command
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended, and the files with what it wrote."""
-
-    out: Path
-    err: Path
-
-
-def forked_webgym(folder: Path, *arguments: object, code: int = 0) -> Ended:
-    """Run a command as `webgym` does, without the second that its start takes; what it leaves is not looked at."""
-    ended = Ended(*(folder / f"{uuid.uuid4().hex}.{name}" for name in ("out", "err")))
-    done = forked.webgym(*arguments, cwd=Path.cwd(), code=None, streams={1: str(ended.out), 2: str(ended.err)})
-    assert done.returncode == code, ended.err.read_text()[-3000:]
-    return ended
-
-
-def refused(command: Command | Ended) -> tuple[str, str]:
-    """Return message and hint of a command that failed: one line each on stderr, and no traceback."""
-    lines = command.err.read_text().splitlines()
-    assert not [line for line in lines if "Traceback" in line], command.err.read_text()
-    numbers = [number for number, line in enumerate(lines) if line.startswith("webgym: ")]
-    assert len(numbers) == 1, command.err.read_text()
-    after = lines[numbers[0] + 1 :]
-    assert len(after) == 1, command.err.read_text()
-    assert after[0].startswith("  next: "), command.err.read_text()
-    return lines[numbers[0]].removeprefix("webgym: "), after[0].removeprefix("  next: ")
 
 
 def parts(run: Path, split: str = "train", iteration: int = 0) -> Path:

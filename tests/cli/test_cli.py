@@ -1,18 +1,15 @@
 """The executable as people and scripts meet it."""
 
 import json
-import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import rest, terminal
+from tests.executable import Command
 from tests.prepare.buffer import fill
 from tests.records.builders import CRASHED, trajectory
 from webgym_cli.store.buffer import append
@@ -61,37 +58,6 @@ def test_json_is_json_lines(webgym, run):
     assert shown["seed"] == {"key": "seed", "value": 5, "source": "-s seed", "meaning": meaning}
 
 
-def test_no_color_is_honoured_on_a_terminal(run):
-    with terminal() as (ours, theirs):
-        command = [*WEBGYM, "inspect-buffer", str(run.root)]
-        child = subprocess.Popen(command, stdout=theirs, env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"})
-        os.close(theirs)
-        shown = rest(ours)
-    assert child.wait(120) == 0
-    assert "click-test" in shown
-    assert not re.search(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m", shown)
-
-
-def reading(pid, timeout=120):
-    """Wait until a process reads from its stdin (x86-64: system call 0)."""
-    deadline = time.monotonic() + timeout
-    while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
-def test_a_signal_has_its_code_and_a_word(run, number, code):
-    child = subprocess.Popen(
-        [*WEBGYM, "export-sharegpt", str(run.root), "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    reading(child.pid)
-    child.send_signal(number)
-    text = child.communicate(timeout=120)[1]
-    assert child.returncode == code
-    assert "  next: the same command again" in text
-
-
 def test_nothing_to_resume_is_no_error(webgym, run):
     result = webgym("resume", run.root)
     assert result.stdout == ""
@@ -114,15 +80,9 @@ def test_resume_knows_the_options_of_a_gateway(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = ("-s", "tasks.test=tasks.jsonl", "--policy", "http://127.0.0.1:9/v1")
-    gateway = subprocess.Popen(
-        [*WEBGYM, "gateway", "run", "--split", "test", "--port", str(port), *settings], cwd=tmp_path
-    )
-    try:
-        while (state := read_running_command(RunDir(tmp_path / "run"))) is None:
-            assert gateway.poll() is None
-            time.sleep(0.1)
-    finally:
-        gateway.kill()
-        gateway.wait()
+    gateway = Command(tmp_path, "gateway", "run", "--split", "test", "--port", port, *settings)
+    gateway.until(lambda: read_running_command(RunDir(tmp_path / "run")))
+    gateway.send(signal.SIGKILL)
+    state = read_running_command(RunDir(tmp_path / "run"))
     kept = {name: state.options[name] for name in ("split", "port", "host")}
     assert (state.command, kept) == ("gateway", {"split": "test", "port": port, "host": "127.0.0.1"})

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from tests import forked
-from tests.cli.runs import WEBGYM, filled
+from tests.cli.runs import filled
+from tests.executable import Command
 from tests.records.test_judgement import judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import EXIT_CODES
@@ -78,12 +79,9 @@ def over_budget(run):
 
 def signalled(number):
     def call(run):
-        words = [*WEBGYM, "label", str(run.root)]
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stdout.readline()
-        child.send_signal(number)
-        text = child.communicate(timeout=60)[1]
-        return subprocess.CompletedProcess([], child.returncode, "", text)
+        command = Command(run.root.parent, "label", run.root)
+        command.until(command.out.read_text)
+        return subprocess.CompletedProcess([], command.send(number), "", command.err.read_text())
 
     return call
 

@@ -20,6 +20,8 @@ GENERATE = ("tasks", "generate", "shop/run", "-o", "new.jsonl")
 PREPARE = ("prepare", "run", "--target")
 LOOP = ("loop", "new", "-c", "demo")
 CURRICULUM = ("curriculum", "new", "-c", "demo-webrl", "-s", "policy_config.base_model=model", "--dry-run")
+HUGE = "9" * 400
+NO_MODEL = ("-s", "policy_config.base_model=./modle", "-n")
 REFUSED = {
     EXPORT: [
         (("nosuch",), "no trajectory 'nosuch'"),
@@ -109,6 +111,10 @@ REFUSED = {
         (("-s", "generate.critic_window=[0.7,0.2]"), "critic_window: the first"),
         (("-s", "generate.base_url=scripted", "-s", "generate.critic=orm"), "orm.base_url and orm.model are empty"),
     ],
+    ("report", "run"): [(("--gpus", HUGE), "--gpus")],
+    ("inspect-buffer", "run"): [((option, HUGE), option) for option in ("--top", "--iteration")],
+    ("eval", "oracle"): [(("-b", ""), "-b")],
+    ("rollout", "new", "-c", "demo"): [(NO_MODEL, "./modle")],
     ("prepare", "run"): [(("-s", 'filters.difficulties=["huge"]'), "filters.difficulties")],
     PREPARE: [
         (("critic",), "--target"),
@@ -119,9 +125,12 @@ REFUSED = {
         (("--phase", "neither"), "--phase"),
         (("--until", "2"), "--until"),
         (("--iterations", "0"), "--iterations"),
+        (("--iterations", HUGE), "--iterations"),
+        (NO_MODEL, "./modle"),
     ],
     CURRICULUM: [
         (("--phases", "0"), "--phases"),
+        (("--phases", HUGE), "curriculum.phases"),
         (("--tasks-per-phase", "0"), "--tasks-per-phase"),
         (("-s", "curriculum.score=nobody"), "curriculum.score"),
         (("-s", "curriculum.score=orm"), "orm.base_url and orm.model are empty"),

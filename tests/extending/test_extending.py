@@ -1,12 +1,9 @@
 """What a user registers from a folder of theirs, editing no file of the package, works through the commands."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-import time
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 
 from tests import forked
 from tests.docs.pages import ROOT
+from tests.executable import Command
 from tests.extending.dial_policy import serve_policy
 from tests.imports.foreign import ANSWER
 from tests.records.builders import png
@@ -23,10 +21,6 @@ PLUGINS = Path(__file__).parent
 
 SETTINGS = ("-s", 'plugins=["dial_plugin.py"]', "-s", "tasks.train=dial:all")
 ROLLOUT = ("rollout", "run", "--policy", "oracle")
-
-
-def command(*arguments: str) -> tuple[str, ...]:
-    return sys.executable, "-m", "webgym_cli", *arguments
 
 
 @pytest.fixture
@@ -68,14 +62,10 @@ def test_a_toy_environment_is_rolled_out_shown_and_reported(webgym, tmp_path):
 
 
 def test_a_toy_environment_is_resumed_where_it_was_killed(webgym, tmp_path):
-    slow = {**os.environ, "DIAL_PAUSE": "0.2"}
-    arguments = command(*ROLLOUT, "--episodes", "40", *SETTINGS, "-s", "rollout.concurrency=2")
-    with subprocess.Popen(
-        arguments, cwd=tmp_path, env=slow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as begun:
-        while not stored(tmp_path) and begun.poll() is None:
-            time.sleep(0.1)
-        begun.kill()
+    arguments = (*ROLLOUT, "--episodes", "40", *SETTINGS, "-s", "rollout.concurrency=2")
+    command = Command(tmp_path, *arguments, DIAL_PAUSE="0.2")
+    command.until(lambda: stored(tmp_path))
+    command.send(signal.SIGKILL)
     assert 0 < len(stored(tmp_path)) < 40
     webgym("resume", "run")
     assert len({trajectory["id"] for trajectory in stored(tmp_path)}) == len(stored(tmp_path)) == 40

@@ -1,14 +1,14 @@
 """Asynchronous loops on the dial of `tests/extending`, as processes that can be killed, and what they leave on disk."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.executable import Command
+from tests.forked import webgym
 
 PLUGINS = (Path(__file__).parent, Path(__file__).parents[1] / "extending")
 
@@ -34,8 +34,8 @@ class AsyncRun:
     def root(self) -> Path:
         return self.folder / "run"
 
-    def command(self, command: str, *assignments: str) -> list[str]:
-        """Return a command line on the run, with the settings of a loop of small batches."""
+    def words(self, command: str, *assignments: str) -> list[str]:
+        """Return a command's words on the run, with the settings of a loop of small batches."""
         settings = (
             'plugins=["dial_plugin.py", "copying_plugin.py"]',
             "tasks.train=dial:all",
@@ -54,24 +54,16 @@ class AsyncRun:
         )
         kept = command == "resume"  # the run keeps its settings
         words = [word for assignment in settings for word in ("-s", assignment) if not kept]
-        return [sys.executable, "-m", "webgym_cli", *command.split(), "run", *words]
+        return [*command.split(), "run", *words]
 
-    def start(self, *assignments: str, command: str = "loop --json", **environ: str) -> subprocess.Popen[str]:
-        """Start a command; its output is piped."""
-        return subprocess.Popen(
-            self.command(command, *assignments),
-            cwd=self.folder,
-            env={**os.environ, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *assignments: str, **environ: str) -> Command:
+        """Start a loop."""
+        return Command(self.folder, *self.words("loop --json", *assignments), **environ)
 
     def finish(self, *assignments: str, command: str = "loop --json", **environ: str) -> tuple[int, str, str]:
         """Run a command to its end and return exit status, stdout and stderr."""
-        with self.start(*assignments, command=command, **environ) as process:
-            out, err = process.communicate()
-        return process.returncode, out, err
+        done = webgym(*self.words(command, *assignments), cwd=self.folder, code=None, **environ)
+        return done.returncode, done.stdout, done.stderr
 
     def read_events(self, name: str) -> list[dict[str, Any]]:
         return [event for event in self._lines(self.root / "metrics.jsonl") if event["event"] == name]

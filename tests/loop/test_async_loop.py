@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.extending.dial_policy import serve_policy
-from tests.forked import webgym
+from tests.forked import refused
 from tests.loop.async_runs import AsyncRun, check_ledger, members
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, UsageError
@@ -53,10 +53,10 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
     loop = (algorithm, ASYNC, "loop.iterations=5")
     slow = {"DIAL_PAUSE": "0.1", "TRAIN_SECONDS": "0.4"}
     for _ in range(2):
-        with run.start(*loop, **slow) as process:
-            process.stdout.readline()
-            time.sleep(when.uniform(0, 4))
-            process.send_signal(signal.SIGKILL)
+        command = run.start(*loop, **slow)
+        command.until(command.out.read_text)
+        time.sleep(when.uniform(0, 4))
+        command.send(signal.SIGKILL)
         begun = {trajectory["episode"] for trajectory in run.read_stored()}
         assert len(begun) <= (len(run.read_versions()) + 1 + 1) * 8, "a restart began more than the bound allows"
     code, _, error = run.finish(*loop, **slow)
@@ -104,10 +104,9 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
     run = new_run("run")
     assert run.finish(BATCHES, ASYNC, "loop.iterations=1")[0] == 0
     for command in ("rollout", "prepare", "loop"):
-        _, _, *words = run.command(command, BATCHES, "loop.mode=sync", "loop.iterations=2")
-        result = webgym(*words[1:], cwd=run.folder, code=2)
-        assert "trains asynchronously" in result.stderr
-        assert "loop.mode=async" in result.stderr
+        words = run.words(command, BATCHES, "loop.mode=sync", "loop.iterations=2")
+        message, hint = refused(*words, cwd=run.folder)
+        assert ("trains asynchronously" in message, "loop.mode=async" in message + hint) == (True, True)
     assert run.finish(BATCHES, ASYNC, "loop.iterations=2")[0] == 0  # it goes on where it was
     assert check_ledger(run, bound=1)["versions"] == 2
 

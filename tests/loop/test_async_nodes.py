@@ -16,6 +16,7 @@ from tests.serve.fakes import fake_python
 
 BESIDE = ('serve.gpus=["0"]', 'train.gpus=["1"]')
 """Servers and trainer have GPUs of their own."""
+QUICK = {"CUDA_VISIBLE_DEVICES": "0,1", "DIAL_PAUSE": "0.2", "TRAIN_SECONDS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,14 @@ class NodesRun(AsyncRun):
 
     usual: tuple[str, ...] = ()
 
-    def start(self, *assignments, command="loop --json", **environ):
-        given = {"CUDA_VISIBLE_DEVICES": "0,1", "DIAL_PAUSE": "0.2", "TRAIN_SECONDS": "1", **environ}
-        return super().start(*self.usual, *assignments, command=command, **given)
+    def words(self, command, *assignments):
+        return super().words(command, *self.usual, *assignments)
+
+    def begin_training(self, *assignments):
+        """Start a loop, and return it when its first training has begun."""
+        command = self.start(*assignments, **QUICK)
+        command.until(lambda: b'"event": "train"' in command.out.read_bytes())
+        return command
 
     def find_servers(self):
         """Return the processes that serve the policy now."""
@@ -94,7 +100,7 @@ def find_actor(server: psutil.Process) -> psutil.Process | None:
 
 def test_every_version_is_answered_by_the_servers_of_all_nodes_and_by_its_weights_alone(run):
     evaluation = ("loop.eval_every=2", "loop.val_before_train=false", "tasks.test=dial:1,2")
-    code, out, error = run.finish(*BESIDE, *evaluation, "loop.iterations=3")
+    code, out, error = run.finish(*BESIDE, *evaluation, "loop.iterations=3", **QUICK)
     assert code == 0, error
     evaluated = [event["iteration"] for event in map(json.loads, out.splitlines()) if event["event"] == "evaluation"]
     assert evaluated == [2, 3]
@@ -108,7 +114,7 @@ def test_every_version_is_answered_by_the_servers_of_all_nodes_and_by_its_weight
 
 
 def test_servers_of_other_nodes_answer_while_a_training_has_the_gpus_of_this_one(run):
-    code, _, error = run.finish("loop.iterations=2", TRAINER_AWAITS="16")  # all that may begin before it ends
+    code, _, error = run.finish("loop.iterations=2", TRAINER_AWAITS="16", **QUICK)  # all that may begin before it ends
     assert code == 0, error
     check_ledger(run, bound=1)
     digests, weights = run.read_answers()[0], run.read_weights()
@@ -116,35 +122,23 @@ def test_servers_of_other_nodes_answer_while_a_training_has_the_gpus_of_this_one
     assert [len(run.read_events(name)) for name in ("sleep", "wake")] == [2, 2]
 
 
-def wait_for_trainings(process, count):
-    for line in process.stdout:
-        if json.loads(line)["event"] == "train":
-            count -= 1
-        if not count:
-            return
-    raise AssertionError(process.stderr.read())
-
-
 def test_a_killed_loop_leaves_no_server_and_a_node_that_is_gone_ends_it_with_its_name_and_it_goes_on(run, cluster):
     loop = (*BESIDE, "loop.iterations=4")
-    with run.start(*loop) as process:
-        wait_for_trainings(process, 1)
-        servers = run.find_servers()
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    command = run.begin_training(*loop)
+    servers = run.find_servers()
+    command.send(signal.SIGKILL)
     assert len(servers) == 3
     assert psutil.wait_procs(servers, 60)[1] == []
     node = cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
-    with run.start(*loop) as process:
-        wait_for_trainings(process, 1)
-        servers = run.find_servers()
-        assert len(servers) == 4
-        cluster.remove_node(node, allow_graceful=False)
-        _, error = process.communicate()
-    assert process.returncode == 4, error
+    command = run.begin_training(*loop)
+    servers = run.find_servers()
+    assert len(servers) == 4
+    cluster.remove_node(node, allow_graceful=False)
+    code, error = command.finish(), command.err.read_text()
+    assert code == 4, error
     assert "serves no policy" in error and "left out" in error
     assert psutil.wait_procs(servers, 30)[1] == []
-    code, _, error = run.finish(*loop)
+    code, _, error = run.finish(*loop, **QUICK)
     assert code == 0, error
     assert check_ledger(run, bound=1)["versions"] == 4
     digests, weights = run.read_answers()[0], run.read_weights()
@@ -152,13 +146,12 @@ def test_a_killed_loop_leaves_no_server_and_a_node_that_is_gone_ends_it_with_its
 
 
 def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_place(run):
-    with run.start(*BESIDE, "loop.iterations=3") as process:
-        wait_for_trainings(process, 1)
-        server, actor = next((server, actor) for server in run.find_servers() if (actor := find_actor(server)))
-        actor.kill()
-        assert psutil.wait_procs([server], 30)[1] == []
-        out, error = process.communicate()
-    assert process.returncode == 0, error
+    command = run.begin_training(*BESIDE, "loop.iterations=3")
+    server, actor = next((server, actor) for server in run.find_servers() if (actor := find_actor(server)))
+    actor.kill()
+    assert psutil.wait_procs([server], 30)[1] == []
+    assert command.finish() == 0, command.err.read_text()
+    out = command.out.read_text()
     # between two versions or at the swap, whichever comes first
     lost = [event for event in map(json.loads, out.splitlines()) if event["event"] in ("replica", "swap_failed")]
     assert ["its policy server is" in event["message"] for event in lost] == [True]
@@ -170,12 +163,10 @@ def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_p
 
 def test_in_turns_the_ranks_of_all_nodes_ask_the_servers_of_all_nodes_and_a_lost_node_is_left_out(run, cluster):
     sync, node = ("loop.mode=sync", "loop.iterations=2"), cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
-    with run.start(*sync, "serve.gpus=[]") as process:
-        wait_for_trainings(process, 1)
-        assert len(run.find_servers()) == 4
-        cluster.remove_node(node, allow_graceful=False)
-        _, error = process.communicate()
-    assert process.returncode == 0, error
+    command = run.begin_training(*sync, "serve.gpus=[]")
+    assert len(run.find_servers()) == 4
+    cluster.remove_node(node, allow_graceful=False)
+    assert command.finish() == 0, command.err.read_text()
     (digests, processes), weights = run.read_answers(), run.read_weights()
     assert {version: {weights[version]} for version in digests} == digests
     assert len(processes[0]) > 1 and len(run.read_versions()) == 2

@@ -11,10 +11,10 @@ from tests.executable import (
     content,
     failures,
     finished,
-    forked_webgym,
     stored,
     trajectories,
 )
+from tests.forked import webgym
 
 pytestmark = pytest.mark.browser
 
@@ -28,20 +28,23 @@ ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rol
 @pytest.fixture(scope="module")
 def uninterrupted(chromium, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("uninterrupted") / "run"
-    forked_webgym(run.parent, "rollout", run, *ORACLE)
+    webgym("rollout", run, *ORACLE, cwd=run.parent)
     return run
 
 
+def read_plan(run: Path) -> dict:
+    again = ("rollout", run, "--episodes", EPISODES, "--dry-run", "--json")
+    return json.loads(webgym(*again, cwd=run.parent).stdout)
+
+
 def nothing_owed(run: Path) -> None:
-    plan = json.loads(
-        forked_webgym(run.parent, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text()
-    )
+    plan = read_plan(run)
     assert (plan["owed"], plan["given_up"]) == (0, 0)
     assert not (run / "state.json").exists()
 
 
 def nothing_was_interrupted(run: Path) -> None:
-    assert "nothing was interrupted" in forked_webgym(run.parent, "resume", run).err.read_text()
+    assert "nothing was interrupted" in webgym("resume", run, cwd=run.parent).stderr
 
 
 def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path):
@@ -57,7 +60,7 @@ def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path
         assert lines <= kept.count(b"\n") < EPISODES
         before = kept
         arguments = ("resume", run)
-    forked_webgym(tmp_path, *arguments)
+    webgym(*arguments, cwd=tmp_path)
     assert stored(run).startswith(before)
     assert sorted(finished(run)) == sorted(finished(uninterrupted))
     assert len(set(finished(run))) == EPISODES
@@ -86,11 +89,8 @@ def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_p
     cancelled = {trajectory["episode"] for trajectory in trajectories(run) if trajectory["outcome"]["failure"]}
     assert cancelled.isdisjoint(finished(run))
     before = stored(run)
-    plan = json.loads(
-        forked_webgym(tmp_path, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text()
-    )
-    assert plan["owed"] == EPISODES - len(finished(run))
-    forked_webgym(tmp_path, "rollout", run, *ORACLE)  # the same command again is `resume`
+    assert read_plan(run)["owed"] == EPISODES - len(finished(run))
+    webgym("rollout", run, *ORACLE, cwd=tmp_path)  # the same command again is `resume`
     assert stored(run).startswith(before)
     assert sorted(finished(run)) == sorted(finished(uninterrupted))
     assert content(run) == content(uninterrupted)

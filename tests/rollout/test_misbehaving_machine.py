@@ -2,27 +2,24 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.executable import (
-    ARGV,
     Command,
-    environment,
     failures,
     file_system,
     fill,
     finished,
-    forked_webgym,
-    refused,
     stored,
     trajectories,
 )
+from tests.forked import begin, read_refusal, refused, webgym
 
 pytestmark = pytest.mark.browser
 
@@ -38,19 +35,15 @@ def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-def fails(folder: Path, code: int, *arguments: object) -> tuple[str, str]:
-    return refused(forked_webgym(folder, *arguments, code=code))
-
-
 def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
     with socket.create_server(("127.0.0.1", 0)) as once:
         port = once.getsockname()[1]
     nobody = f"http://127.0.0.1:{port}/v1"
-    message, _ = fails(tmp_path, 1, "rollout", run, *DEMO, "--policy", nobody, "--episodes", 12)
+    message, _ = refused("rollout", run, *DEMO, "--policy", nobody, "--episodes", 12, cwd=tmp_path, code=1)
     assert f"127.0.0.1:{port}" in message
     assert "policy_unavailable" in message
     assert set(failures(run)) <= {"policy_unavailable", "cancelled"}
-    forked_webgym(tmp_path, "rollout", run, *ORACLE, 12)
+    webgym("rollout", run, *ORACLE, 12, cwd=tmp_path)
     assert len(set(finished(run))) == 12
 
 
@@ -93,7 +86,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     filler = fill(small_disk)
     before = stored(run)
     assert command.finish() == 1
-    message, hint = refused(command)
+    message, hint = read_refusal(command.err.read_text())
     assert str(run) in message
     assert "No space left on device" in message
     assert hint.startswith("free disk space")
@@ -101,7 +94,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     assert all(trajectory["id"] for trajectory in trajectories(run)), "each line is whole"
     kept = stored(run)
     filler.unlink()
-    assert "damaged" not in forked_webgym(tmp_path, "resume", run).err.read_text()
+    assert "damaged" not in webgym("resume", run, cwd=tmp_path).stderr
     assert stored(run).startswith(kept)
     assert len(finished(run)) == len(set(finished(run))) == 24
 
@@ -109,28 +102,28 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
 def test_one_writer_a_run(chromium, tmp_path, run):
     first = Command(tmp_path, "rollout", run, *ORACLE, 12)
     first.until(lambda: stored(run).count(b"\n") >= 2)
-    first.process.send_signal(signal.SIGSTOP)  # on a busy machine it would end before the others have begun
-    message, _ = fails(tmp_path, 75, "rollout", run, *ORACLE, 12)
+    os.kill(first.process.pid, signal.SIGSTOP)  # on a busy machine it would end before the others have begun
+    message, _ = refused("rollout", run, *ORACLE, 12, cwd=tmp_path, code=75)
     assert f"`webgym rollout {run}` (process {first.process.pid} on " in message
-    forked_webgym(tmp_path, "inspect-buffer", run)
-    forked_webgym(tmp_path, "rollout", run, *ORACLE, 12, "--dry-run")
-    first.process.send_signal(signal.SIGCONT)
+    webgym("inspect-buffer", run, cwd=tmp_path)
+    webgym("rollout", run, *ORACLE, 12, "--dry-run", cwd=tmp_path)
+    os.kill(first.process.pid, signal.SIGCONT)
     assert first.finish() == 0
     assert len(finished(run)) == 12
 
 
 def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path, run):
-    with (tmp_path / "err").open("wb") as err:
-        command = [*ARGV, *map(str, ("rollout", run, *ORACLE, 16, "--json"))]
-        writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, env=environment())
-        reader = subprocess.run(["head", "-n", "1"], stdin=writer.stdout, capture_output=True, text=True, check=True)
-        writer.stdout.close()
-        writer.wait(60)
-    assert json.loads(reader.stdout)["event"] == "plan"
+    reading, writing = os.pipe()
+    streams = {1: writing, 2: str(tmp_path / "err")}
+    writer = begin("rollout", run, *ORACLE, 16, "--json", cwd=tmp_path, streams=streams)
+    os.close(writing)
+    with os.fdopen(reading) as reader:
+        assert json.loads(reader.readline())["event"] == "plan"
+    writer.join(60)
     text = (tmp_path / "err").read_text()
     assert "Traceback" not in text
     assert "BrokenPipe" not in text
     assert set(failures(run)) <= {"cancelled"}
     assert len(finished(run)) < 16
-    forked_webgym(tmp_path, "resume", run)
+    webgym("resume", run, cwd=tmp_path)
     assert len(finished(run)) == len(set(finished(run))) == 16

@@ -12,11 +12,10 @@ from tests.executable import (
     Command,
     failures,
     finished,
-    forked_webgym,
-    refused,
     stored,
     trajectories,
 )
+from tests.forked import refused, webgym
 from tests.stack_fixtures import needs
 
 pytestmark = pytest.mark.stack
@@ -40,17 +39,13 @@ def copy(sft_run, tmp_path) -> Path:
     return run
 
 
-def fails(folder: Path, code: int, *arguments: object) -> tuple[str, str]:
-    return refused(forked_webgym(folder, *arguments, code=code))
-
-
 def test_train_needs_a_dataset_that_it_was_not_trained_on(copy, sft_run, tmp_path):
-    message, hint = fails(tmp_path, 3, "train", copy)
+    message, hint = refused("train", copy, cwd=tmp_path, code=3)
     assert "there is no dataset" in message
     assert hint == f"webgym prepare {copy}"
     trained = Path(shutil.copytree(sft_run[0].root, tmp_path / "trained", symlinks=True))
     policy = (trained / "model.pt").resolve()
-    assert "was already trained on it" in fails(tmp_path, 3, "train", trained)[0]
+    assert "was already trained on it" in refused("train", trained, cwd=tmp_path, code=3)[0]
     assert (trained / "model.pt").resolve() == policy
 
 
@@ -59,13 +54,13 @@ def test_images_that_are_gone_are_dropped_by_name(copy, tmp_path):
     sha = row["steps"][0]["observation"]["screenshot"]["sha256"]
     users = [trajectory for trajectory in trajectories(copy) if sha in json.dumps(trajectory)]
     (copy / f"screenshots/{sha[:2]}/{sha}.png").unlink()
-    forked_webgym(tmp_path, "prepare", copy)
+    webgym("prepare", copy, cwd=tmp_path)
     dropped = json.loads((copy / "llamafactory_data/dropped.json").read_text())
     assert dropped["dropped_steps"]["image_missing"] >= len(users)
     before = (copy / "llamafactory_data/finetune_train.json").read_bytes()
     assert sha.encode() not in before
     shutil.rmtree(copy / "screenshots")
-    message, _ = fails(tmp_path, 1, "prepare", copy)
+    message, _ = refused("prepare", copy, cwd=tmp_path, code=1)
     assert "image_missing" in message
     assert (copy / "llamafactory_data/finetune_train.json").read_bytes() == before, "the earlier dataset stays"
 
@@ -73,16 +68,16 @@ def test_images_that_are_gone_are_dropped_by_name(copy, tmp_path):
 def test_a_model_that_is_none(copy, tmp_path, tiny_model_dir):
     needs("serve")
     wrong = ("-s", f"policy_config.base_model={tmp_path / 'no-model'}")
-    message, _ = fails(tmp_path, 2, "rollout", tmp_path / "other", *DEMO, *wrong, "--policy", "vllm")
+    message, _ = refused("rollout", tmp_path / "other", *DEMO, *wrong, "--policy", "vllm", cwd=tmp_path, code=2)
     assert str(tmp_path / "no-model") in message
-    message, _ = fails(tmp_path, 2, "prepare", copy, *wrong)
+    message, _ = refused("prepare", copy, *wrong, cwd=tmp_path, code=2)
     assert "policy_config.base_model" in message
     config = json.loads((copy / "config.json").read_text())
     config["policy_config"]["base_model"] = str(tmp_path / "no-model")
     (copy / "config.json").write_text(json.dumps(config))
-    message, _ = fails(tmp_path, 2, "prepare", copy)
+    message, _ = refused("prepare", copy, cwd=tmp_path, code=2)
     assert str(tmp_path / "no-model") in message
-    message, _ = fails(tmp_path, 2, "init-model", "tiny", copy)
+    message, _ = refused("init-model", "tiny", copy, cwd=tmp_path, code=2)
     assert f"{copy} is in the run" in message
     assert (copy / "config.json").exists()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.executable import Command, events, finished, forked_webgym, needs_chromium, trajectories, webgym
+from tests import forked
+from tests.executable import Command, events, finished, needs_chromium, trajectories, webgym
 from tests.stack_fixtures import needs
 
 pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.timeout(1200)]
@@ -90,7 +91,7 @@ def test_it_ends_as_if_nothing_had_been(killed):
         assert path.read_bytes().startswith(before[: before.rfind(b"\n") + 1]), f"what was stored stays: {path}"
     checked(run)
     assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2]
-    assert "nothing was interrupted" in forked_webgym(run.parent, "resume", run).err.read_text()
+    assert "nothing was interrupted" in forked.webgym("resume", run, cwd=run.parent).stderr
 
 
 def test_a_phase_leaves_a_critic_that_values_the_tasks_of_the_next_one(killed):

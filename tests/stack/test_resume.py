@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.executable import (
     Command,
     events,
     finished,
-    forked_webgym,
     stored,
     webgym,
 )
@@ -40,7 +40,7 @@ def demonstrated(sft_run, tmp_path) -> Path:
 
 
 def nothing_was_interrupted(run: Path) -> None:
-    assert "nothing was interrupted" in forked_webgym(run.parent, "resume", run).err.read_text()
+    assert "nothing was interrupted" in forked.webgym("resume", run, cwd=run.parent).stderr
 
 
 def dataset(run: Path) -> dict[str, bytes]:
@@ -61,7 +61,7 @@ def weights(checkpoint: Path) -> array.array:
 @pytest.mark.parametrize("moment", ["drawing", "writing"])
 def test_prepare_killed_half_way_is_the_uninterrupted_one(demonstrated, tmp_path, moment):
     run = demonstrated
-    forked_webgym(tmp_path, "prepare", run)
+    forked.webgym("prepare", run, cwd=tmp_path)
     reference, whole = dataset(run), raw(run)
     if moment == "writing":
         shutil.rmtree(run / "llamafactory_data")
@@ -73,7 +73,7 @@ def test_prepare_killed_half_way_is_the_uninterrupted_one(demonstrated, tmp_path
         command.until((run / ".llamafactory_data.new").exists, pause=0)
     assert command.send(signal.SIGKILL) == -signal.SIGKILL
     assert (raw(run) if whole else {}) == whole, "an earlier dataset stays whole"
-    forked_webgym(tmp_path, "resume", run)
+    forked.webgym("resume", run, cwd=tmp_path)
     assert dataset(run) == reference
     assert [path.name for path in run.glob(".*")] == []
     nothing_was_interrupted(run)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.executable import environment, needs_chromium
+from tests.executable import needs_chromium
 from tests.stack_fixtures import needs
 
 pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.timeout(1200)]
@@ -34,7 +35,7 @@ def test_episodes_become_a_trained_policy(installed, tiny_model_dir, tmp_path):
     needs("train")
 
     def webgym(*words: str) -> list[dict]:
-        clean = environment(PYTHONPATH="", PATH=f"{installed}:/usr/bin:/bin")
+        clean = os.environ | {"PYTHONPATH": "", "PATH": f"{installed}:/usr/bin:/bin"}
         done = subprocess.run(
             ["webgym", *words], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=900, check=False
         )

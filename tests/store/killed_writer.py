@@ -1,4 +1,4 @@
-"""Forks writers and kills each somewhere in its work: warm, so that 200 deaths take seconds.
+"""Forks writers and kills each somewhere in its work: warm, so that a hundred deaths take seconds.
 
 A line `<number> <run>` on stdin is one death. What the writer was told is stored comes on stdout, a line each; `dead`
 follows when it is gone.

@@ -326,7 +326,7 @@ def by_the_index(run):
     return rows, tables
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(operations=st.lists(OPERATIONS, max_size=25))
 def test_in_any_order_the_index_is_what_a_plain_reading_gives(operations, tmp_path_factory):
     run = RunDir(tmp_path_factory.mktemp("run"))

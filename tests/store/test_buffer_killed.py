@@ -1,4 +1,4 @@
-"""Two hundred writers are killed, each at another point of its work: nothing that they were told is stored is lost."""
+"""A hundred writers are killed, each at another point of its work: nothing that they were told is stored is lost."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from webgym_cli.store.buffer import read, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 
-KILLS, ROUND = 200, 10
+KILLS, ROUND = 100, 10
 """Deaths, and how many of them one run sees before a fresh one begins: each is checked against all of its run."""
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,14 +1,12 @@
 """`webgym eval` as people meet it: experts on generated questions, which need neither browser nor server."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
+from tests.executable import Command
 from tests.forked import webgym
 from tests.records.builders import store_images
 from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
@@ -40,12 +38,10 @@ def without_times(record):
 
 def test_a_killed_evaluation_goes_on_to_the_same_record(tmp_path):
     arguments = [*QUESTIONS, "--episodes", "12", "--repeats", "3", "-s", "rollout.concurrency=1", "-o", "killed"]
-    process = subprocess.Popen([sys.executable, "-m", "webgym_cli", *arguments], cwd=tmp_path)
     part = RunDir(tmp_path / "killed").part(Split.TEST, 0)
-    while process.poll() is None and not (part.is_file() and part.read_bytes().count(b"\n") >= 6):
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    command = Command(tmp_path, *arguments)
+    command.until(lambda: part.is_file() and part.read_bytes().count(b"\n") >= 6)
+    command.send(signal.SIGKILL)
     assert not list((tmp_path / "killed").glob("evaluation-*"))
     assert 6 <= part.read_bytes().count(b"\n") < 36
 

@@ -2,9 +2,8 @@
 
 import fcntl
 import json
+import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -24,8 +23,6 @@ from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.state import begin, read_running_command
 from webgym_cli.util.files import write_lines
-
-WEBGYM = [sys.executable, "-m", "webgym_cli"]
 
 
 @pytest.fixture
@@ -117,18 +114,19 @@ def test_an_interrupted_import_is_resumed(webgym, tmp_path):
 def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     for seed in range(40):
         webrl_episode(tmp_path / "results", str(seed), ['do(action="Click", element="3")'])
-    child = subprocess.Popen(
-        [*WEBGYM, "import", "webrl", "results", "run", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, bufsize=0
-    )
-    fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader and the signal
-    while json.loads(child.stdout.readline())["event"] != "imported":
-        pass
-    child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=60)
-    assert child.returncode == 143
+    reading, writing = os.pipe()
+    fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader and the signal
+    child = forked.begin("import", "webrl", "results", "run", "--json", cwd=tmp_path, streams={1: writing})
+    os.close(writing)
+    with os.fdopen(reading) as events:
+        while json.loads(events.readline())["event"] != "imported":
+            pass
+        os.kill(child.pid, signal.SIGTERM)
+        events.read()
+    child.join(60)
+    assert child.exitcode == 143
     run = RunDir(tmp_path / "run")
     assert read_running_command(run).command == "import"
     assert 0 < len(list(scan_stored(run, Split.TEST, 0))) < 40
-    done = subprocess.run([*WEBGYM, "resume", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    forked.webgym("resume", "run", cwd=tmp_path)
     assert len({one.id for one in scan_stored(run, Split.TEST, 0)}) == len(list(scan_stored(run, Split.TEST, 0))) == 40

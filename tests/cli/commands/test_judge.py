@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
 
 import pytest
 
 from tests import forked
+from tests.executable import Command
 from tests.records.builders import png
 from tests.rewards.cases import GARBAGE, NO, answered
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
@@ -16,7 +15,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.screenshots import ScreenshotStore
 
-WEBGYM = [sys.executable, "-m", "webgym_cli"]
 WRONG = "It was painted by Rembrandt in 1632."
 FIRST, SECOND = "train-0000-00000", "train-0000-00001"
 
@@ -38,30 +36,17 @@ def run(made_run):
 
 
 @pytest.fixture
-def start(server, tmp_path):
-    """Start webgym with a judge to ask."""
-
-    async def begin(*arguments):
-        return await asyncio.create_subprocess_exec(
-            *WEBGYM,
-            *map(str, arguments),
-            cwd=tmp_path,
-            env={**os.environ, "WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-
-    return begin
+def asking(server):
+    """The variables of a judge to ask."""
+    return {"WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"}
 
 
 @pytest.fixture
-def webgym(server, tmp_path):
+def webgym(asking, tmp_path):
     """Run webgym to its end and return its code, the values on stdout, and stderr."""
 
     async def call(*arguments, stdin=""):
-        environment = {"WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"}
-        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, code=None, stdin=stdin, **environment)
+        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, code=None, stdin=stdin, **asking)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
@@ -105,13 +90,13 @@ async def test_no_ids_on_stdin_judge_nothing(webgym, run):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
-async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(start, webgym, run, server, number, status):
+async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(asking, webgym, run, server, number, status):
     server.script(NO, ScriptedReply(silent=True), job="blocking")
-    child = await start("judge", run.root, "--iteration", "0", "-s", "judge.concurrency=1")
+    words = ("judge", run.root, "--iteration", "0", "-s", "judge.concurrency=1")
+    command = await asyncio.to_thread(Command, run.root.parent, *words, **asking)
     await asyncio.wait_for(server.arrived(2, "blocking"), 60)
-    child.send_signal(number)
-    await asyncio.wait_for(child.communicate(), 60)
-    assert (child.returncode, verdicts(run)) == (status, {FIRST: [True]})
+    assert await asyncio.to_thread(command.send, number) == status
+    assert verdicts(run) == {FIRST: [True]}
     code, events, result = await webgym("resume", run.root)
     assert (code, events[-1]["judged"], verdicts(run)) == (0, 1, {FIRST: [True], SECOND: [False]})
     assert "resuming `webgym judge`" in result

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import signal
 
 import pytest
 
-from tests.cli.runs import WEBGYM, tree
+from tests.cli.runs import tree
+from tests.executable import Command
+from tests.forked import refused, webgym
 from tests.prepare.actor_server import ActorServer
 from tests.prepare.rl_builders import build_model, line_of
 from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
@@ -21,19 +24,10 @@ def run(tmp_path, tmp_path_factory):
     return run
 
 
-async def started(run, *arguments):
-    """Start the command."""
-    command = [*WEBGYM, "prepare", str(run.root), "--json", *arguments]
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
-
-
 async def test_a_dry_run_tells_what_can_be_known_and_writes_nothing(run):
     before = tree(run.root.parent)
-    process = await started(run, "--dry-run")
-    message, output = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    (plan,) = [json.loads(line) for line in message.splitlines()]
+    done = await asyncio.to_thread(webgym, "prepare", run.root, "--json", "--dry-run", cwd=run.root.parent)
+    (plan,) = map(json.loads, done.stdout.splitlines())
     assert plan["replay"]["actions_to_score"] == 7
     assert plan["replay"]["dropped_trajectories"] == {"failure": 1, "repeated_task": 1, "unsuccessful": 1}
     assert tree(run.root.parent) == before
@@ -42,27 +36,23 @@ async def test_a_dry_run_tells_what_can_be_known_and_writes_nothing(run):
 async def test_what_was_scored_before_a_kill_is_not_asked_again(run):
     async with ActorServer() as server:
         server.usual, server.answers = -0.3, 3
-        where = ("-s", f"rl.replay.base_url={server.base_url}", "-s", "rl.replay.concurrency=1")
-        process = await started(run, *where)
+        prepare = ("prepare", run.root, "--json", "-s", f"rl.replay.base_url={server.base_url}")
+        prepare += ("-s", "rl.replay.concurrency=1")
+        command = await asyncio.to_thread(Command, run.root.parent, *prepare)
         await server.waiting.wait()
-        process.kill()
-        await process.communicate()
+        await asyncio.to_thread(command.send, signal.SIGKILL)
         assert len(line_of(run.action_logprobs)) == 3
         assert not run.rl_data.exists()
         server.answers = None
-        process = await started(run, *where)
-        message, output = await process.communicate()
-    assert process.returncode == 0, output.decode()
+        done = await asyncio.to_thread(webgym, *prepare, cwd=run.root.parent)
     assert len({str(tokens) for tokens in server.requests}) == len(server.requests) == 7
-    records = [json.loads(line) for line in message.splitlines()]
+    records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [
         (one["policy"], one["current_rows"], one["replayed_rows"]) for one in records if one["event"] == "rl_data"
     ] == [(POLICY, 4, 7)]
 
 
-async def test_a_server_that_is_gone_ends_it_with_the_next_command(run):
-    process = await started(run, "-s", "rl.replay.base_url=http://127.0.0.1:9/v1", "-s", "rl.replay.retries=0")
-    _, output = await process.communicate()
-    assert process.returncode == 1
-    assert b"http://127.0.0.1:9/v1: no log-probabilities of a prompt: Connection error." in output
-    assert b"Traceback" not in output
+def test_a_server_that_is_gone_ends_it_with_the_next_command(run):
+    nowhere = ("-s", "rl.replay.base_url=http://127.0.0.1:9/v1", "-s", "rl.replay.retries=0")
+    message, _ = refused("prepare", run.root, *nowhere, cwd=run.root.parent, code=1)
+    assert message.startswith("http://127.0.0.1:9/v1: no log-probabilities of a prompt: Connection error.")

@@ -7,11 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
 
+from tests import forked
 from tests.cli.made_rollout import plain, rollout
 from tests.cli.terminal import rest, terminal
 from tests.records.builders import CRASHED, published, trajectory
@@ -26,7 +28,6 @@ from webgym_cli.store.run import create_or_open
 from webgym_cli.store.status import RolloutState, write_status
 from webgym_cli.util.files import write_json
 
-WEBGYM = [sys.executable, "-m", "webgym_cli"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
 LIVE = """
 import sys
@@ -213,33 +214,49 @@ def test_a_status_of_another_version_is_none(webgym, run):
     assert record["rollout"] is None
 
 
+XTERM = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+
+
+def begin_status(run, streams, *more, **environment):
+    """Begin to tell a run's status into these streams, whose descriptors are its own from then on."""
+    child = forked.begin("status", run.root, *more, cwd=run.root.parent, streams=streams, **environment)
+    os.close(streams[1])
+    return child
+
+
+def exit_code(child):
+    child.join(30)
+    return child.exitcode
+
+
+@contextmanager
+def watched(run, *more):
+    """Watch a run, and give the lines that are told of it; it must end by itself."""
+    reading, writing = os.pipe()
+    child = begin_status(run, {1: writing}, "--watch", *more)
+    with os.fdopen(reading) as lines:
+        yield map(json.loads, lines)
+    assert exit_code(child) == 0
+
+
 def test_a_person_sees_the_board(run):
     append(run, trajectory(0))
     write_status(run, rollout().snapshot(), RolloutState.FINISHED)
     with terminal() as (ours, theirs):
-        child = subprocess.Popen(
-            [*WEBGYM, "status", str(run.root)], stdout=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-        )
-        os.close(theirs)
+        child = begin_status(run, {1: theirs}, **XTERM)
         shown = "\n".join(plain(rest(ours).split("\r\n")))
-        assert child.wait(30) == 0
+        assert exit_code(child) == 0
     assert "train 0  vllm  finished  10/100" in shown
     assert "stored trajectories" in shown
-
-
-def watching(run, *more, **options):
-    return subprocess.Popen([*WEBGYM, "status", str(run.root), "--watch", *more], text=True, **options)
 
 
 def test_watch_ends_with_the_rollout(run):
     monitor = rollout()
     write_status(run, monitor.snapshot())
-    child = watching(run, stdout=subprocess.PIPE)
-    seen = [json.loads(child.stdout.readline())]
-    write_status(run, monitor.snapshot(), RolloutState.FINISHED)
-    seen += map(json.loads, child.stdout)
-    child.stdout.close()
-    assert child.wait(30) == 0
+    with watched(run) as records:
+        seen = [next(records)]
+        write_status(run, monitor.snapshot(), RolloutState.FINISHED)
+        seen += records
     states = [item["rollout"]["state"] for item in seen]
     assert states[0] == "running"
     assert states.count("finished") == 1
@@ -252,42 +269,35 @@ def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
     write_json(run.status(), {**value, "updated_at": (datetime.now(UTC) - timedelta(hours=1)).isoformat()})
     with lock_run(run, "rollout"):
         state.begin(run, "rollout", {})
-        child = watching(run, "--json", stdout=subprocess.PIPE)
-        assert json.loads(child.stdout.readline())["rollout"]["state"] == "finished"
-        assert json.loads(child.stdout.readline())["command"]["at_work"] is True
-        write_status(run, rollout().snapshot(), RolloutState.FAILED)
-        last = [json.loads(line)["rollout"]["state"] for line in child.stdout][-1]
-        child.stdout.close()
-        assert child.wait(30) == 0
+        with watched(run, "--json") as records:
+            assert next(records)["rollout"]["state"] == "finished"
+            assert next(records)["command"]["at_work"] is True
+            write_status(run, rollout().snapshot(), RolloutState.FAILED)
+            last = [one["rollout"]["state"] for one in records][-1]
     assert last == "failed"
 
 
 def test_ctrl_c_ends_the_watch_with_130(run):
     write_status(run, rollout().snapshot())
     with terminal() as (ours, theirs):
-        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-        child = watching(run, stdout=theirs, stderr=subprocess.PIPE, env=environment)
-        os.close(theirs)
+        errors = run.root.parent / "errors"
+        child = begin_status(run, {1: theirs, 2: str(errors)}, "--watch", **XTERM)
         assert "slots busy" in until(ours, "a.com/b")
-        child.send_signal(signal.SIGINT)
+        os.kill(child.pid, signal.SIGINT)
         assert "\x1b[?25h" in rest(ours)  # the cursor is back
-        errors = child.stderr.read()
-        child.stderr.close()
-        assert child.wait(30) == 130
-    assert "interrupted" in errors
-    assert "Traceback" not in errors
+        assert exit_code(child) == 130
+    assert "interrupted" in errors.read_text()
+    assert "Traceback" not in errors.read_text()
 
 
 def test_watch_redraws_while_the_rollout_goes_on(run):
     write_status(run, rollout(url="https://first.com").snapshot())
     with terminal() as (ours, theirs):
-        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-        child = watching(run, stdout=theirs, env=environment)
-        os.close(theirs)
+        child = begin_status(run, {1: theirs}, "--watch", **XTERM)
         until(ours, "first.com")
         write_status(run, rollout(url="https://second.com").snapshot())
         until(ours, "second.com")
         write_status(run, rollout().snapshot(), RolloutState.FINISHED)
         shown = rest(ours)
-        assert child.wait(30) == 0
+        assert exit_code(child) == 0
     assert "finished" in shown

@@ -1,8 +1,8 @@
 import pytest
 import pytest_asyncio
 
-from tests.environments.fixture_sites.driving import launch
 from tests.environments.fixture_sites.visiting import Visitor
+from tests.executable import needs_chromium
 from webgym_cli.environments.fixture_sites.server import SiteServer
 
 
@@ -18,8 +18,9 @@ async def chromium(sites):
     """A Chromium in which the hosts of the sites exist."""
     from playwright.async_api import async_playwright
 
+    names = f"--host-resolver-rules=MAP *.test {sites.address}"
     async with async_playwright() as playwright:
-        browser = await launch(playwright, sites)
+        browser = await playwright.chromium.launch(executable_path=needs_chromium(), args=["--no-sandbox", names])
         yield browser
         await browser.close()
 

@@ -1,17 +1,10 @@
-import asyncio
-import random
-from dataclasses import replace
-
 import pytest
 
-from tests.environments.fixture_sites.driving import drive, launch, visitor
-from webgym_cli.config.rollout import MaxSteps
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.expert import make_site_expert
-from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import Action
 from webgym_cli.records.trajectory import Element
 
 TASKS = [task.task for task in load_site_tasks().values()]
@@ -19,35 +12,6 @@ TASKS = [task.task for task in load_site_tasks().values()]
 
 def test_every_task_has_its_expert():
     assert all(find_task(task.id).expert for task in TASKS)
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
-async def test_the_expert_solves_its_task_on_any_seed(sites, chromium, task):
-    limit = getattr(MaxSteps(), task.band.value)
-    await asyncio.gather(*(solve(sites, chromium, task, seed, limit) for seed in (0, 1)))
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("task", ["shop-order", "mail-reply"])
-async def test_the_expert_gets_over_pages_that_come_blank(task):
-    from playwright.async_api import async_playwright
-
-    async with BlankingServer() as server, async_playwright() as playwright:
-        browser = await launch(playwright, server)
-        driven = await solve(server, browser, find_task(task).task, 0, 60)
-        await browser.close()
-    assert ActionName.NAVIGATE in {action.name for action in driven.actions}  # a page that stayed blank
-
-
-class BlankingServer(SiteServer):
-    """Answers about a third of the visits with an empty document."""
-
-    luck = random.Random(0)
-
-    def _answer(self, episode, host, visit):
-        reply = super()._answer(episode, host, visit)
-        return reply if reply.location or self.luck.random() > 0.35 else replace(reply, body="")
 
 
 def scene(*names: str, role: str = "link") -> list[Element]:
@@ -96,16 +60,3 @@ def test_an_unknown_task_and_a_foreign_instruction_are_refused():
 
 def site_instruction(task: str) -> str:
     return SiteEpisode(find_task(task), 0).instruction
-
-
-async def solve(sites, chromium, task, seed, limit):
-    token = sites.start_episode(task, seed)
-    page = await visitor(chromium, token)
-    episode = sites.episodes[token]
-    driven = await drive(page, task.start_url, make_site_expert(task.id, episode.instruction), limit)
-    await page.context.close()
-    assert driven.errors == []
-    assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)
-    assert episode.score(driven.answer) == (1.0, "all facts hold"), seed
-    del sites.episodes[token]
-    return driven
