@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from tests.imports.foreign import pickled, thing, torch_archive
 from webgym_cli.imports import pickled as machine
 from webgym_cli.imports.containers import TORCH_MAGIC, read_pickle
-from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused, Stub
+from webgym_cli.imports.pickle_stubs import PickleRefused, Stub
 from webgym_cli.imports.pickled import load
 
-RECORDS = AllowedNames(records=frozenset({"webgym.data.components.Task", "webgym.data.components.Reward"}))
+RECORDS = frozenset({"webgym.data.components.Task", "webgym.data.components.Reward"})
 TASK = "webgym.data.components.Task"
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 ATOMS = st.one_of(

@@ -11,7 +11,8 @@ import typer
 import webgym_cli
 from webgym_cli.cli.manual import ManualGroup, command
 
-# The modules of `commands`, in the order of the pipeline: each has a command of its name, or an `app` of several.
+# The modules of `commands`, in the order of the pipeline: each has a command of its name, or an `app` of several. Those
+# without a panel are earlier names, which no help page lists.
 _PANELS = {
     "Pipeline": (
         "rollout",
@@ -30,10 +31,8 @@ _PANELS = {
     "Look": ("status", "inspect_buffer", "show", "view", "label", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "env", "track", "gc"),
     "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "config"),
+    "": ("diff",),
 }
-# Earlier names of commands.
-_HIDDEN = ("diff",)
-_MODULES = (*chain.from_iterable(_PANELS.values()), *_HIDDEN)
 
 
 def _spell(module: str) -> str:
@@ -52,23 +51,16 @@ def build_app(named: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root)
-    only = next((name for name in _MODULES if _spell(name) == named), None)
-    for name in _HIDDEN:
-        if only in (None, name):
-            command(app, name, hidden=True)(getattr(import_module(f"webgym_cli.cli.commands.{name}"), name))
+    only = next((name for name in chain(*_PANELS.values()) if _spell(name) == named), None)
     for panel, names in _PANELS.items():
         for name in names:
             if only in (None, name):
-                _register(app, name, panel)
+                module = import_module(f"webgym_cli.cli.commands.{name}")
+                if hasattr(module, "app"):
+                    app.add_typer(module.app, name=name, rich_help_panel=panel)
+                else:
+                    command(app, _spell(name), panel, hidden=not panel)(getattr(module, name))
     return app
-
-
-def _register(app: typer.Typer, name: str, panel: str) -> None:
-    module = import_module(f"webgym_cli.cli.commands.{name}")
-    if hasattr(module, "app"):
-        app.add_typer(module.app, name=name, rich_help_panel=panel)
-    else:
-        command(app, _spell(name), panel)(getattr(module, name))
 
 
 def _version(value: bool) -> None:

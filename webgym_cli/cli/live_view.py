@@ -40,7 +40,11 @@ class LiveView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the head, the stages, and as many episodes as fit, the oldest."""
         head = [line for one in (self.snapshot, self.beside) if one for line in _head(one, options.max_width)]
-        stages = _stages(self.snapshot)
+        stages = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"), ("count", "right"))
+        for name, stage in self.snapshot["stages"].items():
+            if stage["count"] or stage["now"]:
+                latencies = (format_duration(stage["p50"]), format_duration(stage["p95"]))
+                _row(stages, name, *latencies, str(stage["now"]), str(stage["count"]))
         yield Group(*head, Text(), stages)
         # Rich crops overlong output at the bottom, where the newest lines are: two empty lines, and two of names.
         room = console.size.height - self.below - 1 - len(head) - stages.row_count - 4
@@ -90,15 +94,6 @@ def _counts(snapshot: dict[str, Any], state: str) -> Text:
         (when(shut, f"{shut} of {len(servers)} policy servers left alone"), "yellow"),
         *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
     )
-
-
-def _stages(snapshot: dict[str, Any]) -> Table:
-    table = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"), ("count", "right"))
-    for name, stage in snapshot["stages"].items():
-        if stage["count"] or stage["now"]:
-            latencies = (format_duration(stage["p50"]), format_duration(stage["p95"]))
-            _row(table, name, *latencies, str(stage["now"]), str(stage["count"]))
-    return table
 
 
 def _episodes(episodes: list[dict[str, Any]]) -> Table:

@@ -49,8 +49,6 @@ def advantage_estimator(name: str, **needs: bool) -> Callable[[Estimate], Advant
 ESTIMATORS: Registry[AdvantageEstimator] = Registry(
     noun="advantage estimator",
     setting="train.algorithm",
-    entry_point_group="webgym.advantage_estimators",
-    package="webgym_cli.config.estimators",
     item_type=AdvantageEstimator,
     builtin={
         name.lower(): f"webgym_cli.trainer.ppo.estimators:{name}"

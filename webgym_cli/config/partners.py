@@ -10,10 +10,17 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import find_section
 
 # By setting or section, separated by spaces: the settings that decide whether they have an effect, and whether these
-# values let them have one. An algorithm of a plug-in may read all.
+# values let them have one.
 _Partners = dict[str, tuple[str, Callable[..., object]]]
 _GROUPS = {"grpo", "rloo", "remax"}
 _ESTIMATORS = _GROUPS | {"reinforce_plus_plus", "gae", "gigpo"}
+
+
+def _needs(*names: str) -> Callable[[str], bool]:
+    """Return whether an estimator is one of these, or an algorithm of a plug-in, which may read all."""
+    return lambda name: name in names or name not in _ESTIMATORS
+
+
 _IMITATION = (
     "learning_rate max_grad_norm weight_decay num_train_epochs warmup_steps lr_scheduler_type "
     "per_device_train_batch_size gradient_accumulation_steps finetuning_type lora_rank freeze_vision_tower bf16 "
@@ -67,19 +74,10 @@ _PARTNERS: _Partners = {
         "none".__ne__,
     ),
     "rl.algorithm.gamma": ("train.algorithm", lambda name: name not in _GROUPS),
-    "rl.algorithm.lam": ("train.algorithm", lambda name: name not in _ESTIMATORS - {"gae"}),
-    "rl.algorithm.norm_adv_by_std_in_grpo": (
-        "train.algorithm",
-        lambda name: name not in _ESTIMATORS - {"grpo", "gigpo"},
-    ),
-    "rl.algorithm.step_advantage_w": (
-        "train.algorithm",
-        lambda name: name not in _ESTIMATORS - {"gigpo"},
-    ),
-    "rl.critic rl.trainer.critic_warmup": (
-        "train.algorithm",
-        lambda name: name not in _ESTIMATORS - {"gae"},
-    ),
+    "rl.algorithm.lam": ("train.algorithm", _needs("gae")),
+    "rl.algorithm.norm_adv_by_std_in_grpo": ("train.algorithm", _needs("grpo", "gigpo")),
+    "rl.algorithm.step_advantage_w": ("train.algorithm", _needs("gigpo")),
+    "rl.critic rl.trainer.critic_warmup": ("train.algorithm", _needs("gae")),
     "rl.ref": (
         "train.algorithm rl.actor.use_kl_loss rl.algorithm.use_kl_in_reward",
         lambda name, loss, reward: name == "webrl" or loss or reward,

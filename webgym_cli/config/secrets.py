@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from webgym_cli.config.model import Settings
@@ -63,8 +64,8 @@ def add_settings_secrets(settings: Settings) -> None:
 
 def check_secrets(settings: Settings) -> None:
     """Raise `SettingsError` for a variable whose key no HTTP header or form can carry, before anything is started."""
-    passwords = [variable for site in settings.sites.values() for variable in site.password_variables]
-    typed = {*passwords, *settings.browser.http_credentials.values()}
+    accounts = chain.from_iterable(site.accounts.values() for site in settings.sites.values())
+    typed = {*(known.password_env_var for known in accounts), *settings.browser.http_credentials.values()}
     for variable in list_variables(settings):
         if variable not in typed:
             require_header_value(variable)

@@ -108,11 +108,6 @@ class SiteSettings(ConfigSection):
         """Whether any number of episodes may use it at once."""
         return self.isolation in ("parallel", "tenant")
 
-    @property
-    def password_variables(self) -> tuple[str, ...]:
-        """The environment variables that hold its passwords."""
-        return tuple(known.password_env_var for known in self.accounts.values() if known.password_env_var)
-
 
 def list_site_keys(key: str) -> list[str]:
     """Return the keys of settings that may be meant by a key below `sites`: those of its site, and of its role."""

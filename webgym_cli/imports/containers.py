@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.pickled import load
 from webgym_cli.util.files import open_regular
 
@@ -41,15 +41,18 @@ class _Bounded:
         return data
 
 
-def read_pickle(path: Path, known: AllowedNames) -> Any:
-    """Load the pickled value in a file. Raises `PickleRefused`, whose message begins with the file's name."""
+def read_pickle(path: Path, records: Collection[str] = ()) -> Any:
+    """Load the pickled value in a file. `records`: classes whose objects it may hold, which become stubs.
+
+    Raises `PickleRefused`, whose message begins with the file's name.
+    """
     try:
         with _open_stream(path) as stream:
-            value = load(stream, known, str(path))
+            value = load(stream, records, str(path))
             if value == TORCH_MAGIC and isinstance(value, int):
-                load(stream, known, str(path))  # the protocol's version
-                load(stream, known, str(path))  # the machine that wrote it
-                value = load(stream, known, str(path))
+                load(stream, records, str(path))  # the protocol's version
+                load(stream, records, str(path))  # the machine that wrote it
+                value = load(stream, records, str(path))
             return value
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
         raise PickleRefused(f"{path}: can't be read: {error}") from None

@@ -73,7 +73,13 @@ class Importer:
             try:
                 self._iteration = self.plan.iteration_of(source)
                 for count, one in enumerate(self.plan.format.read(source, self.plan.images)):
-                    self._import_episode(one)
+                    if isinstance(one, SkippedEpisode):
+                        self.report.skip(one)
+                    # Identified by content, not by file name, because copies of a run contain the same episode.
+                    elif (digest := one.digest[:_ID_DIGITS]) in self._known:
+                        self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
+                    elif self._take_stored(one) if isinstance(one, StoredEpisode) else self._convert(one):
+                        self._known.add(digest)
                     if count % _PROGRESS_EVERY == 0:
                         self.sink(make_event(**self._progress_event(str(source), number - 1), transient=True))
             # One bad file does not end the import of the others; the command fails at its end.
@@ -102,15 +108,6 @@ class Importer:
             )
             identities = {digest[:_ID_DIGITS] for digest in list_identities(index)}
             return identities | {match[1] for match in matches if match}
-
-    def _import_episode(self, one: ImportedEpisode | StoredEpisode | SkippedEpisode) -> None:
-        if isinstance(one, SkippedEpisode):
-            self.report.skip(one)
-        # Identified by content, not by file name, because copies of a run contain the same episode.
-        elif (digest := one.digest[:_ID_DIGITS]) in self._known:
-            self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
-        elif self._take_stored(one) if isinstance(one, StoredEpisode) else self._convert(one):
-            self._known.add(digest)
 
     def _take_stored(self, one: StoredEpisode) -> bool:
         """Import an episode of another run; return whether it was imported."""
@@ -161,7 +158,9 @@ class Importer:
 
     def _name(self, split: Split, iteration: int, digest: str) -> str:
         """Return the id of an imported episode."""
-        return f"{split}-{iteration:04d}-{_short_name(self.plan.name)}-{digest[:_ID_DIGITS]}"
+        # The format's name as letters and hyphens, as `_ID` matches it; without the location of its code.
+        form = re.sub(r"[^a-z]+", "-", self.plan.name.rpartition(":")[2].lower()).strip("-") or "import"
+        return f"{split}-{iteration:04d}-{form}-{digest[:_ID_DIGITS]}"
 
     def _build_trajectory(
         self, one: ImportedEpisode, pictures: Mapping[Picture, bytes]
@@ -255,8 +254,3 @@ def _build_step(number: int, steps: Sequence[ImportedStep], shots: Mapping[Pictu
         policy_seconds=step.policy_seconds,
         environment_seconds=step.environment_seconds,
     )
-
-
-def _short_name(name: str) -> str:
-    """Return a format's name as letters and hyphens, as `_ID` matches it; without the location of its code."""
-    return re.sub(r"[^a-z]+", "-", name.rpartition(":")[2].lower()).strip("-") or "import"

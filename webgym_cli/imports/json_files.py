@@ -24,7 +24,7 @@ def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
     """
     with open_regular(source) as file:
         if (start := file.read(_START).lstrip())[:1] == b"[" and isinstance(
-            values := _parse(start + file.read()), list
+            values := parse_json(start + file.read()), list
         ):
             yield from ((f"{source}, item {number}", value) for number, value in enumerate(values, 1))
             return
@@ -32,10 +32,11 @@ def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
         for number, raw in enumerate(file, 1):
             if not raw.strip():
                 continue
-            yield f"{source}, line {number}", _parse(raw)
+            yield f"{source}, line {number}", parse_json(raw)
 
 
-def _parse(raw: bytes) -> Any:
+def parse_json(raw: bytes | str) -> Any:
+    """Return the value of a JSON text; None for another text."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -63,17 +63,10 @@ class Name:
         return self.make(*arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedNames:
-    """The names that a file may use."""
-
-    records: frozenset[str] = frozenset()
-    """Classes whose objects become `Stub`."""
-
-    def find(self, dotted: str) -> Name | None:
-        """Look up a name; None if a file may not use it."""
-        maker = PLAIN.get(dotted)
-        return Name(dotted, maker or _make_stub(dotted)) if maker or dotted in self.records else None
+def find_name(dotted: str, records: Collection[str]) -> Name | None:
+    """Look up a name; None if a file may not use it. `records`: classes whose objects become `Stub`."""
+    maker = PLAIN.get(dotted)
+    return Name(dotted, maker or _make_stub(dotted)) if maker or dotted in records else None
 
 
 def _make_reconstructed(of: Any, base: Any, state: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import IO, Any, cast
 
-from webgym_cli.imports.pickle_stubs import AllowedNames, Name, PickleRefused, Stub, build_dict
+from webgym_cli.imports.pickle_stubs import Name, PickleRefused, Stub, build_dict, find_name
 
 # Maximum number of opcodes in one pickle: a WebGym iteration of 20,000 steps has three million.
 MAX_OPERATIONS = 100_000_000
@@ -29,13 +29,13 @@ _DAMAGE = (
 )
 
 
-def load(stream: IO[bytes], allowed: AllowedNames, origin: str) -> Any:
-    """Load the pickle at the stream's position; the stream is left after its end.
+def load(stream: IO[bytes], records: Collection[str], origin: str) -> Any:
+    """Load the pickle at the stream's position; the stream is left after its end. `records`: classes it may name.
 
     Raises `PickleRefused`, whose message begins with `origin`, the file's name.
     """
     try:
-        return _StubUnpickler(stream, allowed).load()
+        return _StubUnpickler(stream, records).load()
     except PickleRefused as error:
         raise PickleRefused(f"{origin}: {error}") from None
     except _DAMAGE as error:
@@ -51,15 +51,15 @@ class _StubUnpickler(pickle._Unpickler):
     pop_mark: Callable[[], list[Any]]
     read: Callable[[int], bytes]
 
-    def __init__(self, stream: IO[bytes], allowed: AllowedNames) -> None:
+    def __init__(self, stream: IO[bytes], records: Collection[str]) -> None:
         super().__init__(stream, encoding="latin1")
-        self._allowed = allowed
+        self._records = records
         self.dispatch = _Limited(_OPERATIONS)  # type: ignore[assignment,misc]  # its own, for it counts
 
     def find_class(self, module: str, name: str) -> Name:
         """Return the `Name`, without importing it. Raises `PickleRefused` if it is not allowed."""
         dotted = f"{_PYTHON2_MODULES.get(module, module)}.{name}"
-        if (known := self._allowed.find(dotted)) is None:
+        if (known := find_name(dotted, self._records)) is None:
             raise PickleRefused(
                 f"it asks for {dotted[:200]!r}, which is no record of this format: nothing of it was run"
             )

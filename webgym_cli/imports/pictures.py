@@ -89,7 +89,9 @@ def _to_png(data: bytes, pixels: range | None = None) -> bytes:
         # Unchanged, because the digest of the bytes is the image's name in the store.
         if data.startswith(PNG_SIGNATURE):
             return data
-        return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
+        out = io.BytesIO()
+        (image if image.mode in PNG_MODES else image.convert("RGB")).save(out, "PNG")
+        return out.getvalue()
 
 
 def load_size(picture: Path) -> tuple[int, int]:
@@ -106,12 +108,6 @@ def _open_file(picture: Path) -> Iterator[IO[bytes]]:
             yield file
     except _BROKEN as error:
         raise UnreadableImage(f"{picture}: {_describe_error(error)}") from None
-
-
-def _encode(image: Image.Image) -> bytes:
-    out = io.BytesIO()
-    image.save(out, "PNG")
-    return out.getvalue()
 
 
 def _describe_error(error: BaseException) -> str:

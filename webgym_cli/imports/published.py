@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import ArrowException
 
 from webgym_cli.imports.calls import read_single_call
-from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
+from webgym_cli.imports.json_files import find_lines, parse_json, read_json_lines, read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
 from webgym_cli.util.json_values import as_list, as_object
@@ -97,14 +97,6 @@ def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
     return parts
 
 
-def _find_fara(path: Path) -> list[Path]:
-    return sorted(log.parent for log in path.rglob(_LOG))
-
-
-def _read_fara(source: Path) -> Records:
-    yield str(source), partial(_convert_fara, source)
-
-
 def _convert_fara(source: Path) -> ChatRecord:
     """Return the episode of a folder: actions in web_surfer.log, and a screenshot before each of them."""
     task = read_object(source / _TASK) if (source / _TASK).is_file() else {}
@@ -157,7 +149,7 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     """Return an episode of MolmoWeb: demonstrations, which are successes."""
     contents = ((image or {}).get("bytes") for image in row["images"] or ())
     pictures = {to_text(name): content for name, content in zip(row["image_paths"] or (), contents, strict=False)}
-    levels, steps = _parse(row["instruction"]), _parse(row["trajectory"])
+    levels, steps = (as_object(parse_json(to_text(row[name]))) for name in ("instruction", "trajectory"))
     named = (to_text(levels.get(level)) for level in ("high_level", "mid_level", "low_level"))
     instruction = next(filter(None, named), "") or to_text(row["instruction"])
     messages: list[dict[str, Any]] = []
@@ -190,14 +182,6 @@ def _convert_step(key: str, step: dict[str, Any]) -> tuple[list[dict[str, Any]],
     return [_image(picture)], _call(to_text(action.get("action_description")), call.name, given)
 
 
-def _parse(text: Any) -> dict[str, Any]:
-    try:
-        value = json.loads(to_text(text))
-    except (ValueError, RecursionError):
-        return {}
-    return as_object(value)
-
-
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
@@ -218,7 +202,11 @@ def _call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 OPENWEBRL = make_chat_format(
     _find_openwebrl, _read_openwebrl, "OpenWebRL_SFT_trajectories.jsonl, a turn a line", suffixes=(".jsonl",)
 )
-FARA = make_chat_format(_find_fara, _read_fara, "folders with web_surfer.log and screenshots")
+FARA = make_chat_format(
+    lambda path: sorted(log.parent for log in path.rglob(_LOG)),
+    lambda source: iter([(str(source), partial(_convert_fara, source))]),
+    "folders with web_surfer.log and screenshots",
+)
 MOLMOWEB = make_chat_format(
     _find_molmoweb, _read_molmoweb, "parquet files with `trajectory` and `images`", suffixes=(".parquet",)
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webgym_cli.imports.source import ImportFormat
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, list_constants
 
 _PACKAGE = "webgym_cli.imports"
 # In the order of detection: the formats before `webgym` are known by content; a WebRL rollout is a VisualAgentBench
@@ -11,19 +11,14 @@ _PACKAGE = "webgym_cli.imports"
 IMPORT_FORMATS: Registry[ImportFormat] = Registry(
     noun="import format",
     setting="FORMAT",
-    entry_point_group="webgym.import_formats",
-    package=f"{_PACKAGE}.source",
     item_type=ImportFormat,
     usage=f"from {_PACKAGE}.source import ImportFormat, and make one of your functions",
     builtin={
-        "run": f"{_PACKAGE}.stored_run:RUN",
-        "messages": f"{_PACKAGE}.messages:MESSAGES",
-        "openwebrl": f"{_PACKAGE}.published:OPENWEBRL",
-        "fara": f"{_PACKAGE}.published:FARA",
-        "molmoweb": f"{_PACKAGE}.published:MOLMOWEB",
-        "webgym": f"{_PACKAGE}.webgym:WEBGYM",
-        "webrl": f"{_PACKAGE}.visualagentbench:WEBRL",
-        "visualagentbench": f"{_PACKAGE}.visualagentbench:VISUALAGENTBENCH",
-        "webrl-data": f"{_PACKAGE}.webrl_data:WEBRL_DATA",
+        **list_constants(f"{_PACKAGE}.stored_run", "run"),
+        **list_constants(f"{_PACKAGE}.messages", "messages"),
+        **list_constants(f"{_PACKAGE}.published", "openwebrl", "fara", "molmoweb"),
+        **list_constants(f"{_PACKAGE}.webgym", "webgym"),
+        **list_constants(f"{_PACKAGE}.visualagentbench", "webrl", "visualagentbench"),
+        **list_constants(f"{_PACKAGE}.webrl_data", "webrl-data"),
     },
 )

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from webgym_cli.agent.forms.web_actions import WEBGYM as WEBGYM_ACTIONS
 from webgym_cli.imports.chat import ChatMessage, convert_parts
 from webgym_cli.imports.containers import read_pickle
-from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.pictures import find_picture
 from webgym_cli.imports.source import (
     Conversation,
@@ -41,16 +41,14 @@ from webgym_cli.imports.webgym_outcome import read_error, read_outcome
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import Message
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tasks.format import read_task
 from webgym_cli.util.json_values import as_object
 
 # WebGym's classes in its files.
-RECORDS = AllowedNames(
-    records=frozenset(
-        f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
-    )
+RECORDS = frozenset(
+    f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
 )
 _NAME = re.compile(r"\.pt\.iteration(\d+)(?:_rank_\d+)?(?:\.checkpoint)?$")
 _TASK_FIELDS = (
@@ -118,7 +116,10 @@ class _File:
         if not steps:
             raise NotUnderstood("no list of steps")
         record = _find_task(steps)
-        task = _convert_task(record)
+        line = {name: to_plain(record[name]) for name in _TASK_FIELDS if record.get(name) is not None}
+        if isinstance(number := line.get("difficulty"), float) and number.is_integer():
+            line["difficulty"] = int(number)
+        task = read_task(line)
         answered = _select_answered(steps)
         prompt = _detect_prompt(answered)
         self._pictures = {_picture_name(step): find_picture(_image_path(step), self._roots) for step in answered}
@@ -171,13 +172,6 @@ def _find_task(steps: list[dict[str, Any]]) -> dict[str, Any]:
         if step.get("observation") is not None:
             return to_fields(to_fields(step["observation"], "an observation").get("task"), "a task")
     raise NotUnderstood("no step has an observation")
-
-
-def _convert_task(record: dict[str, Any]) -> Task:
-    line = {name: to_plain(record[name]) for name in _TASK_FIELDS if record.get(name) is not None}
-    if isinstance(number := line.get("difficulty"), float) and number.is_integer():
-        line["difficulty"] = int(number)
-    return read_task(line)
 
 
 def _image_path(step: dict[str, Any]) -> str:

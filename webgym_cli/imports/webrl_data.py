@@ -14,7 +14,7 @@ from typing import Any
 from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError
 from webgym_cli.imports.containers import read_pickle
-from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
@@ -76,7 +76,7 @@ def parse_prompt(text: str) -> tuple[str, tuple[str, ...], str]:
 
 
 def _read_trajectories(source: Path) -> Iterator[tuple[Score, list[tuple[Any, Any]]]]:
-    value = read_pickle(source, AllowedNames())
+    value = read_pickle(source)
     if not isinstance(value, list) or not all(isinstance(steps, list) for steps in value):
         raise PickleRefused(f"{source}: no list of trajectories (X_filter.pt holds single steps: take X.pt)")
     for steps in value:

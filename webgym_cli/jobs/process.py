@@ -82,7 +82,9 @@ class Job:
         """Return the command's exit status, or None while it runs; 128 + n after signal n."""
         code = self._process.poll()
         if code is not None:
-            self._release()
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
         self._note_family()
         return None
@@ -124,11 +126,6 @@ class Job:
                 if (began := guard.start_time(pid)) is not None:
                     self._family.setdefault(pid, began)
         return guard.same_processes(self._family.items())
-
-    def _release(self) -> None:
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
 
 
 def last_line(log: Path, default: str = "") -> str:

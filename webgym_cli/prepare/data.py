@@ -123,7 +123,6 @@ PREPARED_DATA: Registry[PreparedData[Any]] = Registry(
     noun="kind of training data",
     setting="train.algorithm",
     entry_point_group="webgym.prepared_data",
-    package="webgym_cli.prepare.data",
     item_type=PreparedData,  # type: ignore[type-abstract]  # mypy refuses an abstract class as a value
     builtin={
         "dataset": "webgym_cli.prepare.sft.data:DATASET",

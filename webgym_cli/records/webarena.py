@@ -135,14 +135,10 @@ class Evaluation(Record):
             if not value:
                 raise ValueError(f"{kind} needs {field}, which is empty: every episode would do")
         if EvalType.URL_MATCH in self.eval_types:
-            self._require_addresses()
+            addresses = (self.reference_url or "").split(OR)
+            if AND in (self.reference_url or "") or not all(address.strip() for address in addresses):
+                raise ValueError(f"reference_url: addresses with {OR} between them are needed")
         return self
-
-    def _require_addresses(self) -> None:
-        """Raise `ValueError` for alternatives with an empty one, and for two URLs at once."""
-        addresses = (self.reference_url or "").split(OR)
-        if AND in (self.reference_url or "") or not all(address.strip() for address in addresses):
-            raise ValueError(f"reference_url: addresses with {OR} between them are needed")
 
     @property
     def targets(self) -> tuple[HtmlTarget, ...]:

@@ -115,8 +115,6 @@ class TaskCheck(UserFunction):
 CHECKS: Registry[TaskCheck] = Registry(
     noun="check",
     setting="check",
-    entry_point_group="webgym.checks",
-    package="webgym_cli.scoring",
     item_type=TaskCheck,
     usage='from webgym_cli.scoring import check, and put @check("name") over it',
     builtin={},

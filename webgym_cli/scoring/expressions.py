@@ -109,7 +109,9 @@ def _is_equal(ours: Any, theirs: Any) -> bool:
     if verify(theirs, ours, numeric_precision=_PRECISION, allow_set_relation_comp=True, timeout_seconds=None):
         return True
     if is_relation(ours) and is_relation(theirs):
-        return _is_same_range(ours, theirs)
+        # of the same variable, with the same solutions: `1<x<3` and `3>x>1`
+        same = len(ours.free_symbols) == 1 and ours.free_symbols == theirs.free_symbols
+        return same and bool(ours.as_set() == theirs.as_set())
     both = isinstance(ours, sympy.Expr) and isinstance(theirs, sympy.Expr)
     return both and sympy.simplify(ours - theirs) == 0
 
@@ -141,12 +143,6 @@ def _is_same_equation(ours: Any, theirs: Any) -> bool:
     (a, b), (c, d) = sides
     ratio = sympy.simplify((a - b) / (c - d))
     return bool(ratio.is_number and ratio.is_finite and ratio != 0)
-
-
-def _is_same_range(ours: Any, theirs: Any) -> bool:
-    """Whether two inequalities of the same variable have the same solutions (`1<x<3` and `3>x>1`)."""
-    same = len(ours.free_symbols) == 1 and ours.free_symbols == theirs.free_symbols
-    return same and bool(ours.as_set() == theirs.as_set())
 
 
 def _rounds_to(decimal: str, exact: Any) -> bool:

@@ -13,7 +13,6 @@ from webgym_cli.util.registry import Registry
 REWARDS: Registry[Reward] = Registry(
     noun="reward",
     setting="agent.reward_name",
-    entry_point_group="webgym.rewards",
     package="webgym_cli.scoring",
     item_type=Reward,
     builtin={

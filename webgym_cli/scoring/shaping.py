@@ -40,7 +40,6 @@ class Shaping(UserFunction):
 SHAPINGS: Registry[Shaping] = Registry(
     noun="shaping",
     setting="rl.data.shaping",
-    entry_point_group="webgym.shapings",
     package="webgym_cli.scoring",
     item_type=Shaping,
     builtin={},

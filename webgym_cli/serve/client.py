@@ -6,8 +6,8 @@ import base64
 import io
 import re
 from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import httpx
@@ -84,8 +84,8 @@ class EngineLoad:
     """Values that change while it works: tokens so far, and the use of the KV cache, which a long prompt fills."""
 
 
-class ServerClient:
-    """Async context manager for calls to one server."""
+class ServerClient(AbstractAsyncContextManager["ServerClient", None]):
+    """Calls to one server; its connections are closed at the end of the block."""
 
     def __init__(self, root: str, model: str) -> None:
         """`root` is the server's URL without `/v1`."""
@@ -93,13 +93,7 @@ class ServerClient:
         self._http = BoundedClient(base_url=root, timeout=CALL_TIMEOUT, trust_env=False)
         self._model = model
 
-    async def __aenter__(self) -> ServerClient:
-        """Open nothing yet."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Close the connections."""
         await self._http.aclose()
 

@@ -55,7 +55,8 @@ class PolicyServer:
         self._nvml = nvml
         self._job: Job | None = None
         self._port = plan.port
-        self._model = plan.model
+        self.model = plan.model
+        """Served weights: a folder or hub id."""
         self._asleep = False
         self._adapters: dict[str, str] = {}
         self._engine = VllmEngine(plan, self._connect)
@@ -67,11 +68,6 @@ class PolicyServer:
     def base_url(self) -> str:
         """OpenAI-compatible base URL."""
         return base_url(self.plan.host, self._port)
-
-    @property
-    def model(self) -> str:
-        """Served weights: a folder or hub id."""
-        return self._model
 
     @property
     def is_serving(self) -> bool:
@@ -89,10 +85,10 @@ class PolicyServer:
         `adapters`: folders of LoRA adapters by name. Raises the errors of `start`; on an error the server is stopped.
         """
         if self._job is None:
-            self._model, self._adapters = model, dict(adapters)
+            self.model, self._adapters = model, dict(adapters)
             await self.start()
             return
-        if self._asleep or model != self._model:
+        if self._asleep or model != self.model:
             await self.swap(model)
         for name, folder in adapters.items():
             if name not in self._adapters and await self.add_adapter(name, folder):
@@ -135,19 +131,22 @@ class PolicyServer:
         Raises `UsageError` if the port is in use, `SettingsError` for an invalid model, and `JobError` if vLLM exits
         or is not healthy in time. On an error the server is stopped.
         """
-        self._model = check_model(self._model)
+        self.model = check_model(self.model)
         self._adapters = await asyncio.to_thread(_keep_present, self._adapters)
         self._port = await ports.claim_port(self.plan.host, self.plan.port, self._port)
         began = time.monotonic()
         self._job = Job.spawn(
-            self.plan.argv(self._model, self._port, self._adapters),
-            env=venv_environ(Path(self.plan.python)) | self.plan.env_for(self._model),
+            self.plan.argv(self.model, self._port, self._adapters),
+            env=venv_environ(Path(self.plan.python)) | self.plan.env_for(self.model),
             log=self.log,
             grace=STOP_GRACE,
         )
         try:
             await self._until_healthy(self._job, began)
-            await self._remember()
+            # Without a fingerprint of its weights a server can't prove later that it has loaded others.
+            if why := await find_failure(self._engine.remember(self.model, await self._digests.of(self.model))):
+                message = f"vLLM did not answer the known prompts, new weights will need a restart: {why}"
+                self._sink(ServerEvent(event="no_fingerprint", reason=why, message=message))
             for name, folder in self._adapters.items():
                 if why := await find_failure(self._engine.check_adapter(name, folder)):
                     raise AdapterError(f"the adapter {name} can't be served: {why}")
@@ -157,7 +156,7 @@ class PolicyServer:
             raise
         seconds = round(time.monotonic() - began, 1)
         message = f"vLLM is up at {self.base_url} after {seconds:.0f} s"
-        self._sink(ServerEvent(event="serve", seconds=seconds, url=self.base_url, model=self._model, message=message))
+        self._sink(ServerEvent(event="serve", seconds=seconds, url=self.base_url, model=self.model, message=message))
 
     async def swap(self, model: str) -> None:
         """Serve other weights of the same architecture and tokenizer, or wake up from sleep.
@@ -174,7 +173,7 @@ class PolicyServer:
         if why := await self._change(change, model, wanted):
             self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
-        self._model, self._asleep = model, False
+        self.model, self._asleep = model, False
         how, words = ("restart", "by a restart") if why else ("in_place", done)
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
@@ -204,7 +203,11 @@ class PolicyServer:
         live = self._liveness = self._liveness or Liveness(self._connect, guard)
         silent = live.observe()
         if silent > self.plan.stall_timeout and silent > live.limit(self.plan.stall_timeout):
-            raise failure.server_hangs_error(silent, self.log)
+            last = failure.last_line(self.log)
+            raise JobError(
+                f"vLLM has answered no request for {silent:.0f} s (serve.stall_timeout): {last}; log: {self.log}",
+                hint=f"read {self.log}, then run the same command again: what is stored stays",
+            )
         if silent > SILENCE and not self._reported:
             message = f"vLLM at {self.base_url} has answered no request for {silent:.0f} s; log: {self.log}"
             self._sink(ServerEvent(event="silent", seconds=round(silent, 1), url=self.base_url, message=message))
@@ -237,7 +240,7 @@ class PolicyServer:
 
     async def _restart(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
         await self.stop()
-        self._model, self._adapters = model, dict(adapters)
+        self.model, self._adapters = model, dict(adapters)
         await self.start()
 
     async def _until_healthy(self, job: Job, began: float) -> None:
@@ -257,12 +260,6 @@ class PolicyServer:
                     {"event": "serve", "bar": "vllm", "done": round(done), "total": round(total), "facts": facts}
                 )
                 await asyncio.sleep(POLL_SECONDS)
-
-    async def _remember(self) -> None:
-        """Record the fingerprint of a newly started server's weights."""
-        if why := await find_failure(self._engine.remember(self._model, await self._digests.of(self._model))):
-            message = f"vLLM did not answer the known prompts, new weights will need a restart: {why}"
-            self._sink(ServerEvent(event="no_fingerprint", reason=why, message=message))
 
     async def _sleeps(self, began: float) -> bool:
         """Put the server to sleep; return whether its GPU memory is free."""

@@ -45,14 +45,6 @@ def reason(log: Path) -> str:
     return next(reversed(lines), "it wrote nothing")
 
 
-def server_hangs_error(seconds: float, log: Path) -> JobError:
-    """Return the error for a server that runs and gives no sign of life."""
-    return JobError(
-        f"vLLM has answered no request for {seconds:.0f} s (serve.stall_timeout): {last_line(log)}; log: {log}",
-        hint=f"read {log}, then run the same command again: what is stored stays",
-    )
-
-
 def server_died_error(code: int | None, log: Path, when: str) -> JobError:
     """Return the error for a server that exited by itself. `code`: exit status, None if not known yet."""
     killed = f" (killed by signal {code - SIGNALLED})" if code and code > SIGNALLED else ""

@@ -141,6 +141,9 @@ def plan_servers(
     # Named adapters need servers that keep running, on loopback: the endpoint lets any client load adapters.
     by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)
     served = when(by_name, round_rank(lora_rank))
+    # In-place weight updates need the developer endpoints, which let any client run engine methods.
+    dev_mode = is_loopback(serve.host)
+    env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_SERVER_DEV_MODE": str(int(dev_mode))}
     plan = ServerPlan(
         python=str(python),
         model=model,
@@ -151,13 +154,13 @@ def plan_servers(
         args=(
             *_common_args(settings),
             *_template_args(model, settings),
-            *(_cpu_args if device == "cpu" else _cuda_args)(settings),
+            *_device_args(serve, device),
             *when(action == "sleep", ("--enable-sleep-mode",)),
             *when(served, lora_args(served)),
         ),
         extra_args=serve.extra_args,
-        env=_common_env(settings) | when(device == "cpu", _cpu_env(settings, len(split))),
-        dev_mode=is_loopback(serve.host),
+        env=env | when(device == "cpu", _cpu_env(settings, len(split))),
+        dev_mode=dev_mode,
         startup_timeout=serve.startup_timeout,
         stall_timeout=serve.stall_timeout,
         sleep=SleepPolicy(action),
@@ -185,15 +188,6 @@ def _choose_sleep(settings: Settings, device: str) -> SleepAction:
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
         raise SettingsError(f"serve.during_training: sleep is not possible here: {why}", hint="leave it auto")
     return how
-
-
-def _common_env(settings: Settings) -> dict[str, str]:
-    return {
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        # in-place weight updates need the developer endpoints, which let any client run engine methods
-        "VLLM_SERVER_DEV_MODE": "1" if is_loopback(settings.serve.host) else "0",
-    }
 
 
 def _common_args(settings: Settings) -> list[str]:
@@ -236,8 +230,9 @@ def _images(settings: Settings) -> str:
     return json.dumps({"image": {"count": count, "width": side, "height": side}, "video": 0}, separators=(",", ":"))
 
 
-def _cpu_args(settings: Settings) -> list[str]:
-    serve = settings.serve
+def _device_args(serve: ServeSettings, device: str) -> list[str]:
+    if device != "cpu":
+        return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
     return [
         "--enforce-eager",
         # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
@@ -261,11 +256,6 @@ def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
         # else the first request with logprobs compiles a helper in C++: up to a minute, and fatal without a compiler
         "TORCHDYNAMO_DISABLE": "1",
     }
-
-
-def _cuda_args(settings: Settings) -> list[str]:
-    serve = settings.serve
-    return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
 
 
 def local_address(host: str) -> str:

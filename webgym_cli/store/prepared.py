@@ -85,20 +85,15 @@ def read_data_digest(run: RunDir, prepared: Prepared) -> str:
             raise MissingStageError(f"{file}: can't be read: {error.strerror}", hint=hint) from None
         digest.update(contents[file])
     if digest.hexdigest() == prepared.data_digest:
-        for file, content in contents.items():
-            _refuse_foreign_images(run, file, content, hint)
+        place = str(run.screenshots.resolve())
+        for file, content in contents.items():  # samples of an older version have absolute paths
+            for named in _ABSOLUTE_IMAGE.findall(content):
+                image = json.loads(named)
+                if not image.startswith(place):
+                    raise MissingStageError(
+                        f"{file}: names {image}, which is not of this run: it was moved or copied", hint=hint
+                    )
     return digest.hexdigest()
-
-
-def _refuse_foreign_images(run: RunDir, file: Path, content: bytes, hint: str) -> None:
-    """Raise `MissingStageError` where samples of an older version, with absolute paths, were made in another folder."""
-    place = str(run.screenshots.resolve())
-    for named in _ABSOLUTE_IMAGE.findall(content):
-        image = json.loads(named)
-        if not image.startswith(place):
-            raise MissingStageError(
-                f"{file}: names {image}, which is not of this run: it was moved or copied", hint=hint
-            )
 
 
 def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.util.registry import Registry, suggest_name
+from webgym_cli.util.registry import Registry, list_constants, suggest_name
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -102,8 +102,6 @@ class TaskSource:
 ENVIRONMENTS: Registry[TaskSource] = Registry(
     noun="environment",
     setting="environment",
-    entry_point_group="webgym.environments",
-    package="webgym_cli.environments.registry",
     item_type=TaskSource,
     # Names instead of imports: environments are above this package and loaded only when needed.
     builtin={
@@ -125,25 +123,19 @@ class TaskFormat:
     """Converts the files at a path; gets the settings and the `--site NAME=URL` options."""
 
 
-_WEB = "webgym_cli.environments.web.benchmarks"
 # Formats of `webgym tasks convert`.
 TASK_FORMATS: Registry[TaskFormat] = Registry(
     noun="task format",
     setting="--format",
-    entry_point_group="webgym.task_formats",
-    package="webgym_cli.tasks.registry",
     item_type=TaskFormat,
     builtin={
         "webarena": "webgym_cli.environments.webarena.tasks:WEBARENA",
         "gsm8k": "webgym_cli.environments.tools.question_answer:GSM8K",
-        "webvoyager": f"{_WEB}:WEBVOYAGER",
-        "online-mind2web": f"{_WEB}:OM2W",
-        "deepshop": f"{_WEB}:DEEPSHOP",
-        "webtailbench": f"{_WEB}:WEBTAILBENCH",
-        "odysseys": f"{_WEB}:ODYSSEYS",
-        "assistantbench": f"{_WEB}:ASSISTANTBENCH",
-        "browsecomp": f"{_WEB}:BROWSECOMP",
-        "bu-bench": f"{_WEB}:BU_BENCH",
+        "online-mind2web": "webgym_cli.environments.web.benchmarks:OM2W",
+        **list_constants(
+            "webgym_cli.environments.web.benchmarks",
+            *("webvoyager", "deepshop", "webtailbench", "odysseys", "assistantbench", "browsecomp", "bu-bench"),
+        ),
     },
     usage="from webgym_cli.tasks.registry import TaskFormat, and make one of your function",
 )

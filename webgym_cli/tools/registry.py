@@ -12,7 +12,6 @@ from webgym_cli.util.registry import Registry
 TOOLS: Registry[Tool] = Registry(
     noun="tool",
     setting="agent.tools",
-    entry_point_group="webgym.tools",
     package="webgym_cli.tools",
     item_type=Tool,
     builtin={

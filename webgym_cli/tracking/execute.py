@@ -102,19 +102,16 @@ class Tracker:
                     self._start()
                     await self._finish()
         except TimeoutError:
-            await self._give_up()
+            if self._job is not None:
+                await self._job.stop()
+                self._job = None
+                self._fail(f"no answer within {self.settings.log_config.wait_seconds:g} s")
 
     async def _finish(self) -> None:
         """Wait for the running uploader."""
         if self._job is not None:
             await self._job.wait()
             self._has_ended()
-
-    async def _give_up(self) -> None:
-        if self._job is not None:
-            await self._job.stop()
-            self._job = None
-            self._fail(f"no answer within {self.settings.log_config.wait_seconds:g} s")
 
     def _start(self) -> None:
         argv = [sys.executable, "-P", "-m", "webgym_cli.tracking.worker", self.plan.model_dump_json()]

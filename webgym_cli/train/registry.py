@@ -14,8 +14,6 @@ from webgym_cli.util.registry import Registry, suggest_name
 BACKENDS: Registry[TrainingBackend] = Registry(
     noun="training backend",
     setting="train.algorithm",
-    entry_point_group="webgym.training_backends",
-    package="webgym_cli.train.registry",
     item_type=TrainingBackend,
     builtin={
         "sft": "webgym_cli.train.llamafactory.backend:LLAMAFACTORY",

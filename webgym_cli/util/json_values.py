@@ -21,14 +21,10 @@ def encode_json(value: Any, *, ensure_ascii: bool = False, **options: Any) -> st
 
 def _to_finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_key(key): _to_finite(item) for key, item in value.items()}
+        return {str(key) if isinstance(key, float) else key: _to_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_to_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _key(key: Any) -> Any:
-    return str(key) if isinstance(key, float) else key
 
 
 def as_object(value: Any) -> dict[str, Any]:

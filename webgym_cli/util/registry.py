@@ -56,17 +56,16 @@ class Registry(Generic[Item]):
     """Name of an item's kind in messages, such as `tool`."""
     setting: str
     """The settings key that refers to an item, for messages."""
-    entry_point_group: str
-    """Entry point group by which packages add items, such as `webgym.tools`."""
-    package: str
-    """Module of the decorator or class, for hints."""
     item_type: type[Item]
     builtin: Mapping[str, str]
     """Name -> `module:attribute` of the built-in items."""
     registered: dict[str, Item] = field(default_factory=dict)
     """Items registered by code, by name."""
     usage: str = ""
-    """How to make an item, for hints. Default: with the decorator named like the noun."""
+    """How to make an item, for hints. Default: with the decorator named like the noun, of the module `package`."""
+    package: str = ""
+    entry_point_group: str = ""
+    """Entry point group by which packages add items. Default: the plural of the noun, such as `webgym.tools`."""
 
     def register(self, name: str, item: Item) -> Item:
         """Register an item under a name and return it. Raises `UsageError` for a taken name, or another kind."""
@@ -126,7 +125,8 @@ class Registry(Generic[Item]):
                 yield RegisteredItem(name, origin, None, str(error))
 
     def _points(self) -> list[EntryPoint]:
-        return sorted(_read_entry_points().select(group=self.entry_point_group), key=lambda point: point.name)
+        group = self.entry_point_group or f"webgym.{self.noun.replace(' ', '_')}s"
+        return sorted(_read_entry_points().select(group=group), key=lambda point: point.name)
 
     def _load(self, name: str, place: str) -> Item:
         where, _, attribute = place.rpartition(":")
@@ -153,6 +153,11 @@ class Registry(Generic[Item]):
                 hint=self.usage or f"from {self.package} import {self.noun}, and put @{self.noun} over it",
             )
         return value
+
+
+def list_constants(module: str, *names: str) -> dict[str, str]:
+    """Return built-in items that are a module's constants, whose names are the items' in capital letters."""
+    return {name: f"{module}:{name.upper().replace('-', '_')}" for name in names}
 
 
 def lazy(place: str) -> Callable[..., Any]:

@@ -17,7 +17,9 @@ from webgym_cli.venvs.locate import role_home
 # Returns the Chromium that episodes will use; raises `VenvError` when there is none.
 Finder = Callable[[], Path]
 
+# Takes one line for a person.
 Report = Callable[[str], None]
+# Runs a command with its output appended to a log and returns its exit status; nothing of it outlives us.
 Runner = Callable[[Sequence[str], Path], int]
 # Whether the user allows commands that run as root.
 Consent = Callable[[Sequence[Sequence[str]]], bool]

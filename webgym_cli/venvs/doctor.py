@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,10 +44,6 @@ class DoctorCheck:
     path: str = ""
     fix: str = ""
     """The command or change that repairs it; empty if nothing is wrong."""
-
-    def to_json(self) -> dict[str, str]:
-        """Return the part as plain data."""
-        return asdict(self)
 
 
 def diagnose(

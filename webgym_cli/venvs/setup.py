@@ -6,11 +6,10 @@ that a run is using. The marker file is written last: what an interrupted set-up
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,17 +19,12 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import JobError, UsageError, VenvError
-from webgym_cli.util.files import file_size
+from webgym_cli.util.files import file_size, write_json
 from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs import installer as installer_script
+from webgym_cli.venvs.browser import Report, Runner
 from webgym_cli.venvs.inspect import installed_packages
 from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, find_configured, role_environment, role_home
-
-# Takes one line for a person.
-Report = Callable[[str], None]
-
-# Runs a command with its output appended to a log and returns its exit status; nothing of it outlives us.
-Runner = Callable[[Sequence[str], Path], int]
 
 # Messages of uv, pip and Playwright without a network.
 _OFFLINE = re.compile(
@@ -81,14 +75,9 @@ def execute_setup(plan: Sequence[RoleSetup], report: Report, run: Runner) -> Non
                 report(f"{role.environment.role}: already there ({role.environment.path})")
             else:
                 _make(role, report, run)
-        for path in _of_other_versions(role.environment):
+        beside = role.environment.path.parent.glob(f"{role.environment.role}-{role.environment.device}-*")
+        for path in sorted(path for path in beside if path.is_dir() and path != role.environment.path):  # gigabytes
             report(f"{role.environment.role}: {path} is of another webgym version; delete it if no run uses it")
-
-
-def _of_other_versions(environment: RoleEnvironment) -> list[Path]:
-    """Return the environments of the same role and device that other versions of webgym made: gigabytes each."""
-    beside = environment.path.parent.glob(f"{environment.role}-{environment.device}-*")
-    return sorted(path for path in beside if path.is_dir() and path != environment.path)
 
 
 def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
@@ -123,7 +112,14 @@ def _make(role: RoleSetup, report: Report, run: Runner) -> None:
     if environment.device == "cpu":
         cpu_fixes.apply(environment.path)
     _step(role, check, "checking that it can be imported", report, run)
-    _finish(environment)
+    marker = {
+        "role": environment.role,
+        "device": environment.device,
+        "python": str(environment.python),
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "packages": installed_packages(environment.path),
+    }
+    write_json(environment.marker, marker)
     report(f"{environment.role}: ready ({environment.path})")
 
 
@@ -138,19 +134,6 @@ def _step(role: RoleSetup, command: Sequence[str], what: str, report: Report, ru
             hint=f"read {role.log}, then: webgym setup --role {name}",
             returncode=code,
         )
-
-
-def _finish(environment: RoleEnvironment) -> None:
-    marker = {
-        "role": environment.role,
-        "device": environment.device,
-        "python": str(environment.python),
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "packages": installed_packages(environment.path),
-    }
-    half = environment.marker.with_suffix(".part")
-    half.write_text(json.dumps(marker, indent=1, sort_keys=True), encoding="utf-8")
-    half.replace(environment.marker)
 
 
 def reason(log: Path, start: int = 0) -> str:

@@ -20,7 +20,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, list_constants
 
 # A screenshot, or the page as text.
 ObservationKind = Literal["picture", "text"]
@@ -74,20 +74,14 @@ class ActionSet:
 ACTION_SETS: Registry[ActionSet] = Registry(
     noun="action set",
     setting="context_config.prompt_version",
-    entry_point_group="webgym.action_sets",
-    package="webgym_cli.agent.actions.action_sets",
     item_type=ActionSet,
     builtin={
-        "vanilla": "webgym_cli.agent.actions.builtin_action_sets:VANILLA",
-        "complete": "webgym_cli.agent.actions.builtin_action_sets:COMPLETE",
-        "full": "webgym_cli.agent.actions.builtin_action_sets:FULL",
-        "full_vanilla": "webgym_cli.agent.actions.builtin_action_sets:FULL_VANILLA",
-        "webgym": "webgym_cli.agent.actions.builtin_action_sets:WEBGYM",
-        "webgym_vanilla": "webgym_cli.agent.actions.builtin_action_sets:WEBGYM_VANILLA",
-        "computer_use": "webgym_cli.agent.actions.builtin_action_sets:COMPUTER_USE",
-        "ui_tars": "webgym_cli.agent.actions.ui_tars:UI_TARS",
-        "webrl": "webgym_cli.agent.actions.builtin_action_sets:WEBRL",
-        "webrl_released": "webgym_cli.agent.actions.builtin_action_sets:WEBRL_RELEASED",
+        **list_constants(
+            "webgym_cli.agent.actions.builtin_action_sets",
+            *("vanilla", "complete", "full", "full_vanilla", "webgym", "webgym_vanilla", "computer_use"),
+            *("webrl", "webrl_released"),
+        ),
+        **list_constants("webgym_cli.agent.actions.ui_tars", "ui_tars"),
     },
     usage="from webgym_cli.agent.actions.action_sets import make_action_set, and make one",
 )
@@ -95,14 +89,10 @@ ACTION_SETS: Registry[ActionSet] = Registry(
 CALL_FORMATS: Registry[ActionSet] = Registry(
     noun="call format",
     setting="agent.call_format",
-    entry_point_group="webgym.call_formats",
-    package="webgym_cli.agent.actions.call_formats",
     item_type=ActionSet,
     builtin={
-        "hermes": "webgym_cli.agent.actions.tool_calls:HERMES",
-        "qwen": "webgym_cli.agent.actions.tool_calls:QWEN",
-        "react": "webgym_cli.agent.actions.text_calls:REACT",
-        "code": "webgym_cli.agent.actions.text_calls:CODE",
+        **list_constants("webgym_cli.agent.actions.tool_calls", "hermes", "qwen"),
+        **list_constants("webgym_cli.agent.actions.text_calls", "react", "code"),
     },
     usage="from webgym_cli.agent.actions.call_formats import make_call_format, and make one",
 )

@@ -164,19 +164,16 @@ class BalancedPolicy:
             return home
         return least
 
-    def _remember_server(self, episode: str, server: _Server) -> None:
-        if episode:
-            self._server_of_episode[episode] = server
-            self._server_of_episode.move_to_end(episode)
-            if len(self._server_of_episode) > _MAX_REMEMBERED_EPISODES:
-                self._server_of_episode.popitem(last=False)
-
     async def _query(self, server: _Server, prompt: Prompt) -> PolicyReply:
         """Send a request to a server and record its result."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._sent += 1
-        self._remember_server(prompt.episode, server)
+        if prompt.episode:
+            self._server_of_episode[prompt.episode] = server
+            self._server_of_episode.move_to_end(prompt.episode)
+            if len(self._server_of_episode) > _MAX_REMEMBERED_EPISODES:
+                self._server_of_episode.popitem(last=False)
         server.used, server.requests, server.outstanding = self._sent, server.requests + 1, server.outstanding + 1
         try:
             reply = await server.policy.reply(prompt)

@@ -145,7 +145,14 @@ class ChatPolicy:
         return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
 
     async def _parameters(self, prompt: Prompt) -> dict[str, Any]:
-        is_vllm = await self._knows_vllm()
+        if self._is_vllm is None:  # other servers reject unknown parameters
+            root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
+            try:
+                async with BoundedClient(timeout=PROBE_TIMEOUT, trust_env=self._proxied) as client:
+                    answer = await client.get(f"{root}/version", params=self._query)
+                self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
+            except httpx.HTTPError as error:
+                raise self._to_boundary_error(FailureKind.POLICY_UNAVAILABLE, error) from error
         sampling = self.sampling(greedy=prompt.greedy)
         parameters: dict[str, Any] = {
             **prompt.fields,
@@ -154,7 +161,7 @@ class ChatPolicy:
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
         }
-        if is_vllm:
+        if self._is_vllm:
             parameters |= {
                 "logprobs": True,
                 "top_k": sampling.top_k,
@@ -164,18 +171,6 @@ class ChatPolicy:
             if prompt.seed is not None and sampling.temperature:
                 parameters["seed"] = prompt.seed
         return parameters
-
-    async def _knows_vllm(self) -> bool:
-        """Whether the server is vLLM, probed once: other servers reject unknown parameters. Raises `BoundaryError`."""
-        if self._is_vllm is None:
-            root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
-            try:
-                async with BoundedClient(timeout=PROBE_TIMEOUT, trust_env=self._proxied) as client:
-                    answer = await client.get(f"{root}/version", params=self._query)
-                self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
-            except httpx.HTTPError as error:
-                raise self._to_boundary_error(FailureKind.POLICY_UNAVAILABLE, error) from error
-        return self._is_vllm
 
 
 def digest_tokens(ids: Sequence[int]) -> str:

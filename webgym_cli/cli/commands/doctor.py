@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,7 +48,7 @@ def doctor(
     output = Output(as_json=options.json)
     if options.json:
         for part in parts:
-            output.data(part.to_json())
+            output.data(asdict(part))
     else:
         output.table(
             "",

@@ -177,8 +177,6 @@ class SiteExpert(UserFunction):
 EXPERTS: Registry[SiteExpert] = Registry(
     noun="expert",
     setting="site",
-    entry_point_group="webgym.experts",
-    package="webgym_cli.environments.sites",
     item_type=SiteExpert,
     usage='from webgym_cli.environments.sites import expert, and put @expert("SITE") over it',
     builtin={},

@@ -45,8 +45,6 @@ class SiteSetup(UserFunction):
 SETUPS: Registry[SiteSetup] = Registry(
     noun="setup",
     setting="site",
-    entry_point_group="webgym.setups",
-    package="webgym_cli.environments.sites",
     item_type=SiteSetup,
     usage='from webgym_cli.environments.sites import setup, and put @setup("SITE") over it',
     builtin={},

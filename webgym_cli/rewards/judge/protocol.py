@@ -8,7 +8,7 @@ from typing import Any
 
 from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.util.json_values import digest_json
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, list_constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,12 @@ class JudgeProtocol:
 PROTOCOLS: Registry[JudgeProtocol] = Registry(
     noun="judge protocol",
     setting="judge.protocol",
-    entry_point_group="webgym.judge_protocols",
-    package="webgym_cli.rewards.judge.protocol",
     item_type=JudgeProtocol,
     builtin={
-        "webgym": "webgym_cli.rewards.judge.webgym:WEBGYM",
-        "webvoyager": "webgym_cli.rewards.judge.published:WEBVOYAGER",
-        "webjudge": "webgym_cli.rewards.judge.published:WEBJUDGE",
-        "agenttrek": "webgym_cli.rewards.judge.published:AGENTTREK",
-        "agentrewardbench": "webgym_cli.rewards.judge.published:AGENTREWARDBENCH",
+        **list_constants("webgym_cli.rewards.judge.webgym", "webgym"),
+        **list_constants(
+            "webgym_cli.rewards.judge.published", "webvoyager", "webjudge", "agenttrek", "agentrewardbench"
+        ),
     },
     usage="from webgym_cli.rewards.judge.protocol import JudgeProtocol, and make one of your function",
 )
