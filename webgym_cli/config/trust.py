@@ -21,11 +21,6 @@ from webgym_cli.util.json_values import as_object
 from webgym_cli.util.urls import is_loopback
 
 
-def _names_place(value: Any) -> bool:
-    """Whether a registered name, or one of several, is a location (`file.py:attribute`)."""
-    return ":" in str(value)
-
-
 def _is_command(value: Any) -> bool:
     return bool(str(value).strip()) and not str(value).strip().startswith(("http://", "https://"))
 
@@ -33,11 +28,6 @@ def _is_command(value: Any) -> bool:
 def _is_elsewhere(value: Any) -> bool:
     """Whether an address is on another machine: keys and passwords of this user are sent there."""
     return bool(value) and value != SCRIPTED and not is_loopback(urlsplit(str(value)).hostname or "")
-
-
-def _has_server_elsewhere(policy: Any) -> bool:
-    """Whether a policy is a server on another machine, or one of several is."""
-    return any(map(_names_server_elsewhere, str(policy).split(",")))
 
 
 def _names_server_elsewhere(value: Any) -> bool:
@@ -56,7 +46,7 @@ PLACES = (
 )
 # Settings that execute code that the writer chose, or send keys to an address of the writer's -> whether a value does.
 _EXECUTED: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(PLACES, _names_place),
+    **dict.fromkeys(PLACES, lambda value: ":" in str(value)),  # a location (`file.py:attribute`), or one of several
     **dict.fromkeys(
         ("plugins", "venvs.serve", "venvs.train", "browser.executable", "browser.args", "rollout.agent"), bool
     ),
@@ -65,7 +55,7 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("browser.cdp_urls", "browser.http_credentials", "browser.private_hosts", "rollout.file_folders"), bool
     ),
-    POLICY: _has_server_elsewhere,
+    POLICY: lambda policy: any(map(_names_server_elsewhere, str(policy).split(","))),
     # LLaMA-Factory and vLLM load code that their arguments name; Ray's client unpickles what the cluster sends
     **dict.fromkeys(
         ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool

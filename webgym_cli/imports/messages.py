@@ -34,6 +34,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec
+from webgym_cli.util.files import digest_content
 
 _NAME = "messages.json"
 _DIGEST = "sha256:"
@@ -217,7 +218,7 @@ class _Images(dict[str, Picture]):
         files = [self._folder / name for name in names]
         file = next(filter(is_file, files), files[0])
         # A WebP is named by the PNG that it was made from.
-        if file.suffix == ".png" and is_file(file) and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        if file.suffix == ".png" and is_file(file) and digest_content(file) != digest:
             raise UnreadableImage(f"{file}: its content has another digest than its name")
         return file
 

@@ -105,11 +105,6 @@ class _StubUnpickler(pickle._Unpickler):
         value, key = self.stack.pop(), self.stack.pop()
         self.update([key, value])
 
-    def push_bytearray(self) -> None:
-        """BYTEARRAY8, as bytes: memory is allocated only for existing data, whatever the stated length."""
-        (length,) = struct.unpack("<Q", self.read(8))
-        self.stack.append(self.read(length))
-
 
 def _pair_up(flat: list[Any]) -> dict[Any, Any]:
     return build_dict(zip(flat[::2], flat[1::2], strict=True))
@@ -132,7 +127,8 @@ _OPERATIONS: dict[int, _Operation] = {
     pickle.NEWOBJ[0]: _STANDARD["REDUCE"],
     pickle.NEWOBJ_EX[0]: _StubUnpickler.new_with_keywords,
     pickle.BUILD[0]: _StubUnpickler.build,
-    pickle.BYTEARRAY8[0]: _StubUnpickler.push_bytearray,
+    # as bytes: memory is allocated only for existing data, whatever the stated length
+    pickle.BYTEARRAY8[0]: lambda self: self.push(self.read(*struct.unpack("<Q", self.read(8)))),
 }
 
 

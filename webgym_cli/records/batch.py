@@ -90,11 +90,6 @@ class TrainingBatch(StoredRecord):
             episodes=self.episodes,
         )
 
-    def same_content(self, other: TrainingBatch | None) -> bool:
-        """Whether another line would lead to the same training."""
-        kept = {"created_at", "config_digest"}
-        return other is not None and self.model_dump(exclude=kept) == other.model_dump(exclude=kept)
-
 
 def _trajectories(groups: Iterable[BatchGroup]) -> frozenset[str]:
     return frozenset(name for group in groups for name in group.trajectories)

@@ -20,7 +20,9 @@ def math_reward_string_equal(final_response: str, answer: Any, trajectory: Messa
     if not count_tool_results(trajectory):
         return 0.0
     digits = _DIGITS.findall(final_response)
-    return 1.0 if digits and digits[-1] == _final_text(answer) else 0.1
+    # A number, a text, or the end of a worked answer in GSM8K's format.
+    text = str(int(answer) if isinstance(answer, float) and answer.is_integer() else answer)
+    return 1.0 if digits and digits[-1] == (extract_reference(text) or text).replace(",", "") else 0.1
 
 
 @reward
@@ -62,12 +64,6 @@ def _is_right(final_response: str, answer: Any) -> bool:
     wanted = [extract_reference(item) or item for item in answers]
     given = find_answers(final_response)
     return any(answers_equal(ours, theirs) for ours in dict.fromkeys(given) for theirs in wanted)
-
-
-def _final_text(answer: Any) -> str:
-    """Return a record's answer as digits: a number, a text, or the end of a worked answer in GSM8K's format."""
-    text = str(int(answer) if isinstance(answer, float) and answer.is_integer() else answer)
-    return (extract_reference(text) or text).replace(",", "")
 
 
 def _responses(trajectory: Messages) -> list[str]:

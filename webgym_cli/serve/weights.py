@@ -12,6 +12,7 @@ from pathlib import Path
 from webgym_cli.config.model_families import HUB_ADDRESS, find_model_folder
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.weights import read_header
+from webgym_cli.util.files import digest_content
 from webgym_cli.util.proxies import describe_proxy
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
@@ -111,7 +112,7 @@ def digest(model: str) -> str:
     with ThreadPoolExecutor(READERS) as readers:
         parts = [
             f"{file.name} {digest_of_file}"
-            for file, digest_of_file in zip(files, readers.map(_sha256, files), strict=True)
+            for file, digest_of_file in zip(files, readers.map(digest_content, files), strict=True)
         ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -145,8 +146,3 @@ def _stamp(model: str) -> tuple[str, ...]:
     """Return a cache key of a model that changes whenever its weights are rewritten."""
     stats = ((file.name, file.stat()) for file in weight_files(Path(model)))
     return (model, *(f"{name} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats))
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

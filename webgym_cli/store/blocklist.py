@@ -40,7 +40,7 @@ class Blocklist:
     def __post_init__(self) -> None:
         """Read the file; unreadable lines are ignored."""
         for block in read_valid_lines(self.run.blocklist, Block.model_validate_json):
-            self._learn(block)
+            self._blocks[block.site, block.trajectory] = block
 
     def sites(self) -> frozenset[str]:
         """Return the sites that are blocked now."""
@@ -74,7 +74,4 @@ class Blocklist:
 
     def _append(self, block: Block) -> None:
         append_lines(self.run.blocklist, block.model_dump_json())
-        self._learn(block)
-
-    def _learn(self, block: Block) -> None:
         self._blocks[block.site, block.trajectory] = block

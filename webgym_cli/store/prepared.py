@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, UsageError
-from webgym_cli.records.base import Record
+from webgym_cli.records.base import Record, describe_invalid
 from webgym_cli.records.dataset import DEEPSPEED, PREPARED, SUMMARY, TRAIN_FILE, VALIDATION_FILE, Prepared, RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir, require_run
-from webgym_cli.util.files import read_json
+from webgym_cli.util.files import digest_content, read_json
 
 R = TypeVar("R", bound=Record)
 # The first image of a sample, where it is an absolute path.
@@ -67,7 +67,7 @@ def find_edited_deepspeed(dataset: Path, prepared: Prepared) -> Path | None:
     """Return `deepspeed.json` if it was edited by hand; unknown, thus None, in a dataset of an older version."""
     file = dataset / DEEPSPEED
     is_known = prepared.deepspeed_digest and file.is_file()
-    return file if is_known and hashlib.sha256(file.read_bytes()).hexdigest() != prepared.deepspeed_digest else None
+    return file if is_known and digest_content(file) != prepared.deepspeed_digest else None
 
 
 def read_data_digest(run: RunDir, prepared: Prepared) -> str:
@@ -125,5 +125,4 @@ def read_record(file: Path, kind: type[R], hint: str) -> R:
     try:
         return kind.model_validate(read_json(file))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None
+        raise UsageError(f"{file}: {describe_invalid(error)}", hint=hint) from None

@@ -138,14 +138,15 @@ class ScreenshotStore:
         """Return the names of the folders with images, sorted."""
         if not self.root.is_dir():
             return []
-        return sorted(entry.name for entry in self.root.iterdir() if len(entry.name) == 2 and _is_hex(entry.name))
+        names = (entry.name for entry in self.root.iterdir())
+        return sorted(name for name in names if len(name) == 2 and _DIGITS.issuperset(name))
 
     def images(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Yield digest and file of each image in a folder; an image in both formats appears twice."""
         with os.scandir(self.root / folder) as entries:
             for entry in entries:
                 name, _, suffix = entry.name.partition(".")
-                if suffix in ("png", "webp") and len(name) == 64 and _is_hex(name):
+                if suffix in ("png", "webp") and len(name) == 64 and _DIGITS.issuperset(name):
                     yield name, entry
 
     def _ledger(self, folder: str) -> Path:
@@ -180,10 +181,6 @@ def _renew(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_hex(name: str) -> bool:
-    return _DIGITS.issuperset(name)
 
 
 def _report_altered(path: Path, record: str) -> StoreError:

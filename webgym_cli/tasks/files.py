@@ -35,7 +35,9 @@ def require_files(settings: Settings, tasks: Iterable[Task], field: str) -> None
     They may use what is in the folder of their task file, after resolving links, and in `rollout.file_folders`: a task
     file of someone else must not send this user's files to a page or a server.
     """
-    folders: list[str | Path] = [*_list_task_folders(settings), *settings.rollout.file_folders]
+    sources = filter(None, (settings.tasks.train, settings.tasks.test))
+    own = (Path(source).parent for source in sources if find_prefix(source.partition(":")[0]) is None)
+    folders: list[str | Path] = [*own, *settings.rollout.file_folders]
     for task in tasks:
         for place in _list_paths(task, field):
             if not place.exists():
@@ -51,12 +53,6 @@ def require_files(settings: Settings, tasks: Iterable[Task], field: str) -> None
                     f"task {task.id}: {field}: {place} is not in the task file's folder",
                     hint=f"if the tasks may use its files: -s rollout.file_folders='{given}'",
                 )
-
-
-def _list_task_folders(settings: Settings) -> list[Path]:
-    """Return the folders of the task files."""
-    sources = filter(None, (settings.tasks.train, settings.tasks.test))
-    return [Path(source).parent for source in sources if find_prefix(source.partition(":")[0]) is None]
 
 
 def _list_paths(task: Task, field: str) -> list[Path]:

@@ -40,18 +40,13 @@ def read_pending(run: RunDir, destination: str) -> PendingEvents:
 
 def mark_sent(run: RunDir, destination: str, end: int) -> None:
     """Record that everything up to offset `end` is uploaded. Raises `StoreError`."""
-    write_json(run.tracking, {**_marks(run), destination: end})
+    write_json(run.tracking, {**read_optional_object(run.tracking), destination: end})
 
 
 def _count_sent(run: RunDir, destination: str, size: int) -> int:
     """Return the number of uploaded bytes; 0 if unknown, or if the file is shorter than that."""
-    end = _marks(run).get(destination)
+    end = read_optional_object(run.tracking).get(destination)
     return end if isinstance(end, int) and 0 <= end <= size else 0
-
-
-def _marks(run: RunDir) -> dict[str, Any]:
-    """Return the uploaded bytes of `metrics.jsonl` by destination; empty if the file can't be read."""
-    return read_optional_object(run.tracking)
 
 
 def _events(lines: bytes) -> list[dict[str, Any]]:

@@ -78,10 +78,17 @@ def network_memory(
 
 
 def sft_memory(
-    model: Iterable[Tensor], config: dict[str, Any], deepspeed: dict[str, Any] | None, processes: int
+    model: Iterable[Tensor],
+    config: dict[str, Any],
+    deepspeed: dict[str, Any] | None,
+    processes: int,
+    *,
+    reference: bool = False,
 ) -> TrainingMemory:
-    """Return the memory of LLaMA-Factory's training under its `train_config.yaml`."""
-    return _of(model, config, deepspeed, processes)
+    """Return the memory of LLaMA-Factory's training by its `train_config.yaml`. `reference`: see `network_memory`."""
+    parameters, trained, _ = measure(model, config)
+    adapter = when(config.get("finetuning_type") == "lora", trained)
+    return network_memory(parameters + adapter, trained, deepspeed, processes, reference=reference)
 
 
 def rl_memory(
@@ -94,18 +101,5 @@ def rl_memory(
     network = (list(model), rl_layout(config), deepspeed, processes)
     compared = bool(config["actor"]["use_kl_loss"] or config["algorithm"]["use_kl_in_reward"] or "webrl" in config)
     # With LoRA the reference is the network with the adapter disabled, so there is no second copy.
-    policy = _of(*network, reference=compared and not config["model"]["lora_rank"])
-    return policy + _of(*network) if critic else policy
-
-
-def _of(
-    model: Iterable[Tensor],
-    config: dict[str, Any],
-    deepspeed: dict[str, Any] | None,
-    processes: int,
-    *,
-    reference: bool = False,
-) -> TrainingMemory:
-    parameters, trained, _ = measure(model, config)
-    adapter = when(config.get("finetuning_type") == "lora", trained)
-    return network_memory(parameters + adapter, trained, deepspeed, processes, reference=reference)
+    policy = sft_memory(*network, reference=compared and not config["model"]["lora_rank"])
+    return policy + sft_memory(*network) if critic else policy

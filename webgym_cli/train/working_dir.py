@@ -59,11 +59,6 @@ def partial_folder(run: RunDir, name: str) -> Path:
     return run.checkpoints / f"{name}.partial"
 
 
-def start_folder(run: RunDir, name: str) -> Path:
-    """Return the folder for a training's starting state."""
-    return run.checkpoints / f"{name}.start"
-
-
 def read_training(folder: Path) -> TrainingIdentity | None:
     """Return a folder's record, or None if it is missing or damaged."""
     try:

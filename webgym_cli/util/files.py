@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -96,6 +97,12 @@ def file_size(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
+
+
+def digest_content(path: Path) -> str:
+    """Return the SHA-256 of a file's content. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def append_lines(path: Path, *lines: str) -> None:

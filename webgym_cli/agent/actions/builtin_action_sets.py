@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from webgym_cli.agent.actions.action_sets import ActionSet, Conversation
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
@@ -19,7 +18,6 @@ from webgym_cli.agent.prompts import webrl_prompt
 from webgym_cli.agent.prompts.memory_prompt import make_memory_template
 from webgym_cli.agent.prompts.prompt_template import PromptTemplate
 from webgym_cli.agent.prompts.vanilla import make_plain_template
-from webgym_cli.config.model import Settings
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
@@ -85,22 +83,17 @@ WEBGYM_VANILLA = _make_web_set(web_actions.WEBGYM, make_plain_template)
 COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template, web_actions.COMPUTER_USE_WITH_DIALOGS)
 
 
-def _webrl_options(settings: Settings) -> dict[str, Any]:
-    context = settings.context_config
-    return {
-        "system_prompt": settings.agent.system_prompt,
-        "explained": context.explain_actions,
-        "lenient": context.lenient_actions,
-        "max_characters": context.max_characters,
-    }
-
-
 # WebRL's calls like `do(action="Click", element="12")`.
 WEBRL = ActionSet(
     parse=_parse_webrl,
     format_action=lambda action, mode: render_webrl_action(action),
     observes="text",
-    prompt_options=_webrl_options,
+    prompt_options=lambda settings: {
+        "system_prompt": settings.agent.system_prompt,
+        "explained": settings.context_config.explain_actions,
+        "lenient": settings.context_config.lenient_actions,
+        "max_characters": settings.context_config.max_characters,
+    },
     render=_render_webrl,
 )
 # As `WEBRL`, in the single text on which WebRL's published models were trained.

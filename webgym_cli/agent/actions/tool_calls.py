@@ -56,9 +56,6 @@ def _format_schemas(tools: Schemas) -> str:
     return "\n".join(json.dumps(schema, ensure_ascii=False) for schema in tools)
 
 
-def _write_result(text: str) -> str:
-    return f"<tool_response>\n{text}\n</tool_response>"
-
-
-HERMES = make_call_format(describe_tools, read_tool_calls, write_tool_calls, _write_result)
-QWEN = make_call_format(describe_as_qwen, read_tool_calls, write_tool_calls, _write_result)
+_FUNCTIONS = (read_tool_calls, write_tool_calls, lambda text: f"<tool_response>\n{text}\n</tool_response>")
+HERMES = make_call_format(describe_tools, *_FUNCTIONS)
+QWEN = make_call_format(describe_as_qwen, *_FUNCTIONS)

@@ -193,12 +193,8 @@ def _read_integer(name: str, value: Value) -> int:
     return int(_match_number(_WHOLE, name, value, "a whole number"))
 
 
-def _read_seconds(name: str, value: Value) -> float:
-    return float(_match_number(_DECIMAL, name, value, "a number of seconds"))
-
-
 _READ: dict[str, Callable[[str, Value], str | int | float]] = {
     "text": _read_text,
     "tab": _read_integer,
-    "seconds": _read_seconds,
+    "seconds": lambda name, value: float(_match_number(_DECIMAL, name, value, "a number of seconds")),
 }

@@ -109,13 +109,7 @@ class ChatPolicy:
             return await asyncio.to_thread(_read_reply, answer, model)
         except openai.APIError as error:
             raise self._to_boundary_error(_classify_failure(error), error) from error
-        except (
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-            RecursionError,
-        ) as error:  # no chat server
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:  # no chat server
             raise self._to_boundary_error(
                 FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: "
             ) from error
@@ -162,12 +156,8 @@ class ChatPolicy:
             "top_p": sampling.top_p,
         }
         if self._is_vllm:
-            parameters |= {
-                "logprobs": True,
-                "top_k": sampling.top_k,
-                "min_p": sampling.min_p,
-                "return_token_ids": True,
-            }
+            parameters |= {"logprobs": True, "return_token_ids": True}
+            parameters |= {"top_k": sampling.top_k, "min_p": sampling.min_p}
             if prompt.seed is not None and sampling.temperature:
                 parameters["seed"] = prompt.seed
         return parameters

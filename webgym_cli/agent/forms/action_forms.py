@@ -82,8 +82,7 @@ class WebActions:
     arguments: Mapping[str, Argument]
     """All arguments of the forms, in the order of the schema."""
     rules: str = ""
-    """Rules that the schema lacks, for prompts without `typing_rule`; empty for `BASIC`, whose prompt is fixed."""
-    typing_rule: str = "Typing replaces what the field holds; a line break at the end of the text presses Enter."
+    """Rules that the schema lacks; empty for `BASIC`, whose plain prompt is fixed."""
 
     def has(self, name: ActionName) -> bool:
         """Whether the set has an action."""
@@ -97,7 +96,7 @@ class WebActions:
             needing = [called for called, form in forms.items() if form.takes(name)]
             allowing = [called for called, form in forms.items() if form.takes(name) is False]
             groups = (("for", needing), ("optional for", allowing))
-            if uses := [f"{word} {_enumerate(forms_of)}" for word, forms_of in groups if forms_of]:
+            if uses := [f"{word} {_enumerate(names)}" for word, names in groups if names]:
                 text = "; ".join(uses)
                 described = f"{argument.schema['description']} {text[0].upper()}{text[1:]}."
                 properties[name] = {**argument.schema, "description": described}

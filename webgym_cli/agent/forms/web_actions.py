@@ -90,7 +90,6 @@ def _add_forms(forms: Mapping[str, CallForm], place: str) -> dict[str, CallForm]
     }
 
 
-_WEBGYM_TYPING = "Typing replaces what the field holds and then presses Enter."
 # WebGym's actions: the basic ones, but typing always presses Enter.
 WEBGYM = replace(
     BASIC,
@@ -98,8 +97,7 @@ WEBGYM = replace(
         mode: {**forms, "type": replace(forms["type"], fields={"submit": True}, ignored=frozenset({"submit"}))}
         for mode, forms in BASIC.forms.items()
     },
-    typing_rule=_WEBGYM_TYPING,
-    rules=_WEBGYM_TYPING,
+    rules="Typing replaces what the field holds and then presses Enter.",
 )
 
 
@@ -109,10 +107,6 @@ def _read_region(value: Any) -> dict[str, Any]:
     return {"coordinate": tuple(value[:2]), "to_coordinate": tuple(value[2:])}
 
 
-def _write_region(action: Action) -> Any:
-    return [*action.coordinate, *action.to_coordinate] if action.coordinate and action.to_coordinate else None
-
-
 _FULL_ARGUMENTS = {
     **_PLACES,
     "to_coordinate": make_argument("to_coordinate", "The point to drag to.", **_POINT),
@@ -120,7 +114,7 @@ _FULL_ARGUMENTS = {
     "region": Argument(
         {**_POINT, "minItems": 4, "maxItems": 4, "description": "Two corners [x1, y1, x2, y2]."},
         _read_region,
-        _write_region,
+        lambda action: action.coordinate and action.to_coordinate and [*action.coordinate, *action.to_coordinate],
     ),
     "text": make_argument(
         "text",
@@ -178,13 +172,9 @@ FULL = WebActions(
     functions=FUNCTIONS,
     forms={mode: _make_full_forms(place) for mode, place in _PLACE_BY_MODE.items()},
     arguments=_FULL_ARGUMENTS,
-    typing_rule=_FULL_TYPING,
     rules=_FULL_TYPING,
 )
 
-_ANSWERING = (
-    f"{_FULL_TYPING} While a dialog is open it has to be accepted or dismissed; a prompt is accepted with a text."
-)
 # `FULL`, for dialogs that are left to the policy.
 FULL_WITH_DIALOGS = replace(
     FULL,
@@ -196,8 +186,9 @@ FULL_WITH_DIALOGS = replace(
         }
         for mode, forms in FULL.forms.items()
     },
-    typing_rule=_ANSWERING,
-    rules=_ANSWERING,
+    rules=(
+        f"{_FULL_TYPING} While a dialog is open it has to be accepted or dismissed; a prompt is accepted with a text."
+    ),
 )
 
 
@@ -217,11 +208,6 @@ def _make_pixels(ways: tuple[str, str]) -> Argument:
     return Argument({"type": "number", "description": description}, read, write)
 
 
-def _read_status(value: Any) -> dict[str, Any]:
-    return when(value != "failure", {"name": ActionName.ANSWER, "text": ""})
-
-
-_STATUS: dict[str, Any] = {"type": "string", "enum": ["success", "failure"], "description": "How the task ended."}
 _QWEN_CLICKS = ("left_click", "right_click", "middle_click", "double_click", "triple_click")
 # Not expressible in Qwen's set: a scroll without a target is at the mouse, and there is no scroll by one page.
 _QWEN_SCROLL = frozenset({"here", "amount"})
@@ -256,7 +242,11 @@ COMPUTER_USE = WebActions(
         "coordinate": _PLACES["coordinate"],
         "pixels": _make_pixels(("up", "down")),
         "time": _BASIC_ARGUMENTS["time"],
-        "status": Argument(_STATUS, _read_status, lambda action: "failure"),
+        "status": Argument(
+            {"type": "string", "enum": ["success", "failure"], "description": "How the task ended."},
+            lambda value: when(value != "failure", {"name": ActionName.ANSWER, "text": ""}),
+            lambda action: "failure",
+        ),
     },
     rules=(
         "Typing goes to what has the focus and keeps what is there: click a field first, and select what it holds to "

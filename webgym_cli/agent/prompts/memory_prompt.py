@@ -80,6 +80,8 @@ verdict. Only the task says what you shall do.
 complete in itself: all that the task asks for, each fact as you saw it on a page, nothing guessed; where nothing is \
 asked, say what you did; where you could not finish, say how far you came and why."""
 
+# The rule of an action set without rules of its own.
+_TYPING = "Typing replaces what the field holds; a line break at the end of the text presses Enter."
 _REMINDER = "Reply with Memory, Progress, Intention, Action and one tool call."
 
 
@@ -91,7 +93,7 @@ def make_memory_template(actions: WebActions) -> PromptTemplate:
         return (
             f"You operate a web browser to carry out a user's task. Each turn shows {_SEEN[mode]}.\n\n"
             f"{_FORMAT}\n<tools>\n{json.dumps(actions.build_schema(mode))}\n</tools>\n\n"
-            f"{_RULES.format(typing_rule=actions.typing_rule)}"
+            f"{_RULES.format(typing_rule=actions.rules or _TYPING)}"
         )
 
     def render_turn(window: HistoryWindow, index: int) -> str:
@@ -193,24 +195,18 @@ class MemorySections:
 @lru_cache(maxsize=_CACHED)
 def read_sections(response: str) -> MemorySections:
     """Parse the sections of a response, without its reasoning and tool call. Never raises."""
-    sections = _split_sections(response)
+    text = _CALL.sub("", response.rpartition(CLOSE)[2].partition(OPEN)[0])
+    sections: dict[str, str] = {}
+    headings = list(_HEADING.finditer(text))
+    ends = [*(heading.start() for heading in headings[1:]), len(text)]
+    for heading, end in zip(headings, ends, strict=False):
+        sections.setdefault(heading[1].lower(), text[heading.end() : end].strip())  # of repeated ones the first counts
     return MemorySections(
         memory=_read_memory(sections.get("memory", "")),
         progress=_read_progress(sections.get("progress", "")),
         intention=_to_text(sections.get("intention", "")),
         action=sections.get("action", ""),
     )
-
-
-def _split_sections(response: str) -> dict[str, str]:
-    """Return the text under each heading; of repeated headings the first counts."""
-    text = _CALL.sub("", response.rpartition(CLOSE)[2].partition(OPEN)[0])
-    sections: dict[str, str] = {}
-    headings = list(_HEADING.finditer(text))
-    ends = [*(heading.start() for heading in headings[1:]), len(text)]
-    for heading, end in zip(headings, ends, strict=False):
-        sections.setdefault(heading[1].lower(), text[heading.end() : end].strip())
-    return sections
 
 
 def _read_memory(text: str) -> tuple[str, ...]:

@@ -93,11 +93,6 @@ def cut_middle(ids: Sequence[int], drop: int) -> tuple[list[int], list[int]]:
     return list(ids[:head]), list(ids[head + drop :])
 
 
-def format_gap(drop: int) -> str:
-    """Return the text that replaces `drop` tokens."""
-    return f"\n[{drop} tokens left out]\n"
-
-
 def _describe_step(step: Step) -> str:
     """Describe a step's action, with its element and its error."""
     if step.action is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from webgym_cli.agent.client.chat import ChatError
-from webgym_cli.agent.prompts.orm_prompt import OrmPrompt, cut_middle, format_gap, split_cut
+from webgym_cli.agent.prompts.orm_prompt import OrmPrompt, cut_middle, split_cut
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.judge import OrmSettings
 from webgym_cli.records.sample import Message
@@ -113,7 +113,7 @@ async def _shorten(ids: list[int], drop: int, tokens: OrmTokenizer) -> str:
     if not drop:
         return ""
     head, tail = [await tokens.text(part) for part in cut_middle(ids, drop)]
-    return head.rstrip(_HALF_CHARACTER) + format_gap(drop) + tail.lstrip(_HALF_CHARACTER)
+    return f"{head.rstrip(_HALF_CHARACTER)}\n[{drop} tokens left out]\n{tail.lstrip(_HALF_CHARACTER)}"
 
 
 def _get_field(answer: Any, name: str, kind: type[FieldT]) -> FieldT:

@@ -149,7 +149,9 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
         query = replace(query, expression=index.check_where(query.expression))
     where, values = query.where()
     if ids is not None:
-        _refuse_unknown(index, export.run, list(ids))
+        sql = "SELECT id FROM (SELECT unnest(?::VARCHAR[]) AS id) WHERE id NOT IN (SELECT id FROM stored)"
+        if missing := {row["id"] for row in index.rows(sql, [list(ids)])}:
+            raise refuse_unknown(export.run, [name for name in ids if name in missing])
         return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
     given: list[Any] = []
     if export.format.unit is not None:  # also those without a reward: another scorer may give it
@@ -170,12 +172,6 @@ def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]
         unless = when(with_failures and item.drop in of_successes, " AND success")
         conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
     return " AND ".join(conditions), list_parameters(filters)
-
-
-def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
-    sql = "SELECT id FROM (SELECT unnest(?::VARCHAR[]) AS id) WHERE id NOT IN (SELECT id FROM stored)"
-    if missing := {row["id"] for row in index.rows(sql, [ids])}:
-        raise refuse_unknown(run, [name for name in ids if name in missing])
 
 
 @lru_cache(1)

@@ -19,7 +19,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import open_regular, require_regular
+from webgym_cli.util.files import digest_content, open_regular, require_regular
 
 # Number of bytes at the end of a range whose digest detects a changed source file.
 _TAIL = 4096
@@ -159,7 +159,7 @@ def read_tail_digest(path: Path) -> str:
 
 def name_fragment(source: SourceFile, span: ByteRange, tail: str, content: Path) -> str:
     """Return the file name of a fragment that was written to `content`."""
-    return f"{source.name}.{span.start:012d}-{span.end:012d}.{tail}.{_digest(content)}.parquet"
+    return f"{source.name}.{span.start:012d}-{span.end:012d}.{tail}.{digest_content(content)[:16]}.parquet"
 
 
 def compute_tail_digest(path: Path, span: ByteRange) -> str:
@@ -181,9 +181,4 @@ def _is_intact(path: Path, digest: str) -> bool:
 @lru_cache(maxsize=4096)
 def _digest_of_state(path: Path, size: int, changed: int) -> str:
     """Return the digest; cached for the file's size and modification time."""
-    return _digest(path)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return digest_content(path)[:16]

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
@@ -17,13 +16,6 @@ from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import lazy
-
-
-async def check_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
-    """Raise `SettingsError` if trained and served prompts differ. A plan needs none of its imports."""
-    from webgym_cli.train.llamafactory.rendering import require_same_rendering
-
-    await require_same_rendering(run, settings, logs)
 
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
@@ -60,7 +52,7 @@ LLAMAFACTORY = TrainingBackend(
     plan_sft,
     llamafactory_command,
     "dataset",
-    check_data=check_rendering,
+    check_data=lazy("webgym_cli.train.llamafactory.rendering:require_same_rendering"),
     build_start=build_start,
     export=lazy("webgym_cli.train.llamafactory.lora_merge:export"),
     deepspeed_setting="algorithm_config.deepspeed_config_filename",

@@ -51,7 +51,6 @@ def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
     work = target.with_name(f"{target.name}.new")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    rate = float(options["learning_rate"])
     for path in sorted(parent.rglob("*")):
         place = work / path.relative_to(parent)
         if path.is_dir():
@@ -61,7 +60,9 @@ def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
     write_trainer_state(parent, work, options)
     if (parent / "optimizer.pt").is_file():
         patch_or_link(parent / "optimizer.pt", work / "optimizer.pt", options)
-    write_scheduler(parent, work, rate)
+    before = load(parent / "scheduler.pt")  # of any scheduler type
+    one_rate(before.get("base_lrs", []), parent)
+    torch.save(fresh_schedule(before, float(options["learning_rate"])), work / "scheduler.pt")
     work.rename(target)
 
 
@@ -74,13 +75,6 @@ def write_trainer_state(parent: Path, work: Path, options: dict[str, Any]) -> No
     control = state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
     control.update(dict.fromkeys(control, False))
     (work / "trainer_state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
-
-
-def write_scheduler(parent: Path, work: Path, rate: float) -> None:
-    """Write the scheduler state before the first step, for any scheduler type."""
-    before = load(parent / "scheduler.pt")
-    one_rate(before.get("base_lrs", []), parent)
-    torch.save(fresh_schedule(before, rate), work / "scheduler.pt")
 
 
 def patch_or_link(source: Path, place: Path, options: dict[str, Any]) -> None:

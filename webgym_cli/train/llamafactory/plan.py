@@ -150,7 +150,7 @@ def _carry(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
         reason = why_not_carried(source, plan.training)
     if reason:
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
-    start = working_dir.start_folder(run, plan.data.name)
+    start = run.checkpoints / f"{plan.data.name}.start"
     training = plan.training.model_copy(update={"carried": True})
     overrides = plan.launch.overrides | {"resume_from_checkpoint": str(start), "warmup_steps": 0}
     launch = replace(plan.launch, overrides=overrides)

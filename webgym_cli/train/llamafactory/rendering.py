@@ -42,11 +42,11 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
     if folder is None or not (folder / "config.json").is_file() or config.get("template") is None:
         return
     python = role_python(settings, "train")
-    thinking = when(run.orm_of, NO_THINKING)
+    thinking, samples = when(run.orm_of, NO_THINKING), read_json(run.dataset / TRAIN_FILE)
     question = {
         "model": str(folder),
         "config": config,
-        "samples": _choose_samples(run.dataset / TRAIN_FILE),
+        "samples": samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES],
         # raw texts need no chat template, and base models have none
         "system_prefix": "" if config["template"] == "empty" else ModelTokens(str(folder)).date_block,
         "chat_template_kwargs": chat_template_kwargs(str(folder)) | thinking,
@@ -57,14 +57,15 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
         return
     difference = await _compare(python, settings, question, logs)
     if difference is not None:
-        raise _to_refusal(difference, str(config["template"]))
+        raise SettingsError(
+            f"policy_config.template: LLaMA-Factory's {config['template']} renders other prompts than the model was "
+            f"served; sample {difference['sample']} of those compared, token {difference['token']}:\n"
+            f"  served:  {difference['served']!r}\n"
+            f"  trained: {difference['trained']!r}",
+            hint="-s policy_config.template=NAME takes another of LLaMA-Factory's; "
+            "-s train.check_template=false trains so",
+        )
     write_json(known, {"model": model, "template": config["template"]})
-
-
-def _choose_samples(file: Path) -> list[dict[str, Any]]:
-    samples = read_json(file)
-    step = max(1, len(samples) // SAMPLES)
-    return list(samples[::step][:SAMPLES])
 
 
 def _digest(question: dict[str, Any], folder: Path, python: Path) -> str:
@@ -106,13 +107,3 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     question_file.unlink()
     answer.unlink()
     return difference
-
-
-def _to_refusal(difference: dict[str, Any], template: str) -> SettingsError:
-    return SettingsError(
-        f"policy_config.template: LLaMA-Factory's {template} renders other prompts than the model was served; sample "
-        f"{difference['sample']} of those compared, token {difference['token']}:\n"
-        f"  served:  {difference['served']!r}\n"
-        f"  trained: {difference['trained']!r}",
-        hint="-s policy_config.template=NAME takes another of LLaMA-Factory's; -s train.check_template=false trains so",
-    )

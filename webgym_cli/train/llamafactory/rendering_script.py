@@ -23,12 +23,9 @@ PROCESSOR = SimpleNamespace(
 )
 ROLES = {"human": "user", "gpt": "assistant"}
 DATA_ARGS = {
-    "train_on_prompt": False,
-    "mask_history": False,
-    "tool_format": None,
-    "default_system": None,
+    **dict.fromkeys(("train_on_prompt", "mask_history", "preserve_thinking"), False),
+    **dict.fromkeys(("tool_format", "default_system"), None),
     "enable_thinking": True,
-    "preserve_thinking": False,
 }
 # Tokens of both texts that are shown before and after the first difference.
 AROUND = 40

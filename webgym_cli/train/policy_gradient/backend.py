@@ -190,10 +190,7 @@ def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
 
 def _before_gradients(run: RunDir) -> Checkpoint | None:
     """Return the newest policy of another backend, from which the policy gradients started; None: the base model."""
-    return next(
-        (one for one in reversed(checkpoints.checkpoints(run)) if not _is_ours(one.algorithm)),
-        None,
-    )
+    return next((one for one in reversed(checkpoints.checkpoints(run)) if not _is_ours(one.algorithm)), None)
 
 
 def _is_ours(name: str) -> bool:
