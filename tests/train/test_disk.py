@@ -128,9 +128,15 @@ def test_refuses_with_what_it_needs_and_what_to_set(tmp_path, monkeypatch):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: usage(80_000_000_000))
     disk.require_space(tmp_path / "not/there/yet", 80_000_000_000)
-    with pytest.raises(StoreError, match=r"needs about 131\.2 GB of disk, 80\.0 GB are free") as caught:
+    with pytest.raises(StoreError, match=r"needs about 131\.2 GB of disk, 80 GB are free") as caught:
         disk.require_space(tmp_path / "not/there/yet", 131_200_000_000)
-    for setting in ("train.keep_checkpoints", "train.keep_weights", "save_only_model", "train.check_disk_space=false"):
+    for setting in (
+        "train.keep_checkpoints",
+        "train.keep_weights",
+        "save_only_model",
+        "rl.trainer.save_freq=0",
+        "train.check_disk_space=false",
+    ):
         assert setting in caught.value.hint
 
 

@@ -123,16 +123,12 @@ def _require(run: RunDir, settings: Settings) -> None:
         require_orm(settings.orm)
     elif how.score == "judge":
         require_judge(settings.judge)
-    _refuse_begun(run, settings)
-
-
-def _refuse_begun(run: RunDir, settings: Settings) -> None:
-    """Raise `UsageError` if the next phase was started on the original tasks: it would mix them with new ones."""
     iteration = version(run)
+    phase = phase_of(settings, iteration)
     begun = run.plan(Split.TRAIN, iteration).is_file() and not run.new_tasks(iteration).is_file()
-    if settings.curriculum.generate and phase_of(settings, iteration) and begun:
+    if how.generate and phase and begun:  # it would mix the original tasks with new ones
         raise UsageError(
-            f"{run.root}: iteration {iteration} was rolled out on {settings.tasks.train} already, and as phase "
-            f"{phase_of(settings, iteration)} it would be on new tasks",
+            f"{run.root}: iteration {iteration} was rolled out on {source} already, and as phase {phase} it would be "
+            "on new tasks",
             hint="start another run in another folder, or go on with -s curriculum.generate=false",
         )

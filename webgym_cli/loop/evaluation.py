@@ -136,7 +136,9 @@ def _read_conditions(run: RunDir) -> dict[str, Any]:
 def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: Sequence[Episode]) -> dict[str, Any]:
     """Return everything that changes the numbers of an evaluation, except for its judge."""
     rollout, policy = settings.rollout, apply_test_sampling(settings, Split.TEST).policy_config
-    keys = {episode.task.key: None for episode in episodes}
+    keys, visited = {episode.task.key: None for episode in episodes}, {episode.task.site for episode in episodes}
+    # the isolation: what an episode left on a site changes the next one
+    sites = {name: _dump_changed(site, "isolation") for name, site in settings.sites.items() if name in visited}
     return {
         "tasks": {
             "source": source,
@@ -158,7 +160,7 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
             **settings.image.model_dump(),
             **_dump_changed(settings.browser, "args", "action_timeout", "navigation_timeout", "screenshots"),
         },
-        **_describe_sites(settings, {episode.task.site for episode in episodes}),
+        **when(any(sites.values()), {"sites": sites}),
         "prompt": {
             **settings.context_config.model_dump(mode="json"),
             **settings.agent.model_dump(mode="json", include={"tools", "call_format", "system_prompt"}),
@@ -185,12 +187,6 @@ def _describe_access(settings: Settings) -> dict[str, Any]:
     if proxy := find_proxy("https://example.com"):
         return {"access": "proxy", "via": [urlsplit(proxy.url).hostname or ""], **zone}
     return {"access": "local", "via": [], **zone}
-
-
-def _describe_sites(settings: Settings, names: Collection[str]) -> dict[str, Any]:
-    """Return the isolation of the sites: what an episode left there changes the next one."""
-    changed = {name: _dump_changed(site, "isolation") for name, site in settings.sites.items() if name in names}
-    return when(any(changed.values()), {"sites": changed})
 
 
 def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:

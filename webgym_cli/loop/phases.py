@@ -54,12 +54,6 @@ def phase_episodes(run: RunDir, settings: Settings, iteration: int) -> int:
     return settings.curriculum.tasks_per_phase * settings.agent.group_size
 
 
-def survey_settings(run: RunDir, settings: Settings) -> Settings:
-    """Return the settings of the survey run, in which the current policy attempts the original tasks."""
-    policy, loop = {"base_model": str(policy_path(run, settings))}, {"demonstration_iterations": 0}
-    return settings.with_changes(policy_config=policy, log_config={"tracking": "disabled"}, loop=loop)
-
-
 @dataclass(slots=True)
 class Phases:
     """Execution of a run's phases."""
@@ -95,8 +89,12 @@ class Phases:
         for checkpoint in checkpoints(run):
             number = phase_of(settings, checkpoint.version - 1)
             if number and number not in noted:
-                summary = _summarize(run, checkpoint, number, settings.curriculum.phases)
-                self.context.record(summary, format_phase_summary(summary))
+                facts = _summarize(run, checkpoint, number, settings.curriculum.phases)
+                new = facts["new_tasks"]
+                tasks = "the original tasks" if new is None else f"{new} new tasks"
+                solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"
+                done = f"phase {number} of {facts['phases']} is done: {tasks}, {solved}"
+                self.context.record(facts, f"{done}, policy version {facts['version']}")
 
     async def _generate_tasks(self, iteration: int, out: Path) -> None:
         """Generate a phase's tasks from those that failed in earlier phases, or, for the first phase, in a survey."""
@@ -110,12 +108,13 @@ class Phases:
     async def _survey(self, iteration: int, out: Path) -> None:
         """Attempt the original tasks in a nested run and generate new tasks from those that failed."""
         run, settings = self.context.run, self.context.settings
-        surveyed, budget = survey_settings(run, settings), self.context.budget
+        policy, loop = {"base_model": str(policy_path(run, settings))}, {"demonstration_iterations": 0}
+        surveyed = settings.with_changes(policy_config=policy, log_config={"tracking": "disabled"}, loop=loop)
         with lock_run(run.survey, f"curriculum {run.root}"):
             create_or_open(run.survey, surveyed)
             # the survey uses the same policy and its running servers
             outer = self.context
-            survey = StageContext(run.survey, surveyed, outer.logs, outer.sink, outer.serving, budget)
+            survey = StageContext(run.survey, surveyed, outer.logs, outer.sink, outer.serving, outer.budget)
             self.emit_step(iteration, "survey")
             summary = await rollouts.rollout(survey, Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
             append_event(run, rename_event(summary, "survey", iteration=iteration))
@@ -170,10 +169,3 @@ def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> P
 def _lines(path: Path) -> int | None:
     """Return the number of lines of a file, None if it does not exist."""
     return sum(1 for _ in read_lines(path)) if path.is_file() else None
-
-
-def format_phase_summary(facts: PhaseSummary) -> str:
-    """Return a one-line summary of a phase."""
-    tasks = f"{facts['new_tasks']} new tasks" if facts["new_tasks"] is not None else "the original tasks"
-    solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"
-    return f"phase {facts['phase']} of {facts['phases']} is done: {tasks}, {solved}, policy version {facts['version']}"

@@ -84,27 +84,23 @@ async def reachable_orm(context: StageContext, *, needed: bool) -> AsyncIterator
     python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
     logs = context.logs / "orm"  # a running policy server has a log of the same name
     logs.mkdir(parents=True, exist_ok=True)
-    plans, restarts = plan_servers(orm_serve_settings(settings), orm.model, python, device), settings.serve.restarts
-    fleet = Fleet(plans, logs, context.sink, restarts=restarts)
+    served = {
+        "port": ANY_PORT,
+        "replicas": 1,
+        "served_model_name": orm.model,
+        "max_model_len": orm.max_tokens + 1,  # plus one generated token
+        "reasoning_parser": NONE,
+    }
+    # ORM requests are chats, independent of the policy's prompt version
+    own = settings.with_changes(serve=served, context_config={"prompt_version": PromptVersion.WEBRL})
+    plans = plan_servers(own, orm.model, python, device)
+    fleet = Fleet(plans, logs, context.sink, restarts=settings.serve.restarts)
     try:
         await fleet.serve(orm.model)
         async with fleet.watched():
             yield orm.model_copy(update={"base_url": fleet.base_urls[0]})
     finally:
         await fleet.stop()
-
-
-def orm_serve_settings(settings: Settings) -> Settings:
-    """Return the settings of webgym's ORM server: one replica, sized for ORM prompts."""
-    served = {
-        "port": ANY_PORT,
-        "replicas": 1,
-        "served_model_name": settings.orm.model,
-        "max_model_len": settings.orm.max_tokens + 1,  # plus one generated token
-        "reasoning_parser": NONE,
-    }
-    # ORM requests are chats, independent of the policy's prompt version
-    return settings.with_changes(serve=served, context_config={"prompt_version": PromptVersion.WEBRL})
 
 
 def resolve_orm_model(settings: Settings) -> Settings:

@@ -103,9 +103,10 @@ def require_space(place: Path, wanted: int) -> None:
     free = shutil.disk_usage(existing).free
     if free < wanted:
         raise StoreError(
-            f"{place}: the training needs about {wanted / GB:.1f} GB of disk, {free / GB:.1f} GB are free",
+            f"{place}: the training needs about {wanted / GB:.4g} GB of disk, {free / GB:.4g} GB are free",
             hint="free disk space, keep less (-s train.keep_checkpoints=1 -s train.keep_weights=1) or write less "
-            "(-s algorithm_config.save_only_model=true); -s train.check_disk_space=false starts it all the same",
+            "(-s algorithm_config.save_only_model=true for imitation, else -s rl.trainer.save_freq=0); "
+            "-s train.check_disk_space=false starts it all the same",
         )
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+# `reason`: why a trajectory is masked, by `MaskReason`; null if it is not.
 _ATTEMPTS = """
 ambiguous AS (
     SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1
 ), last_attempts AS (
-    SELECT {rewarded} WHERE split = 'train' AND {where}
-    QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
+    SELECT *, CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
+        WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
+    FROM (
+        SELECT {rewarded} WHERE split = 'train' AND {where}
+        QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
+    )
 )
 """
-# Why a trajectory of `last_attempts` is masked, by `MaskReason`; null if it is not.
-REASON_COLUMN = """
-CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
-    WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
-"""
-
-
 _SHAPED = """
 trajectories.* REPLACE (coalesce(shaped, reward) AS reward) FROM trajectories LEFT JOIN rl_shaped USING (id)
 """

@@ -9,7 +9,7 @@ import math
 
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
-from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.attempts import attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.shaped_rewards import shape_rewards
 from webgym_cli.store.index.query import Index
@@ -26,7 +26,7 @@ UPDATE rl_batch SET reason = '{MaskReason.NO_VARIANCE}' WHERE reason IS NULL AND
 # A group that awaits a judge may still have a gradient, so it is not replaced.
 _WITH_GRADIENT = """
 WITH {attempts}, known AS (
-    SELECT team, reward, {reason} FROM last_attempts JOIN rl_planned USING (episode) WHERE NOT baseline
+    SELECT team, reward, reason FROM last_attempts JOIN rl_planned USING (episode) WHERE NOT baseline
 )
 SELECT count(*) AS count FROM (
     SELECT team FROM known GROUP BY team
@@ -58,8 +58,7 @@ def count_missing_episodes(run: RunDir, settings: Settings, index: Index, iterat
     load_planned_groups(index, run, [iteration], "chain", size)
     of_iteration = f"iteration = {iteration}"
     shape_rewards(run, settings, index, of_iteration)
-    attempts = attempts_sql(of_iteration, shaped=True)
-    usable: int = index.one(_WITH_GRADIENT.format(attempts=attempts, reason=REASON_COLUMN))["count"]
+    usable: int = index.one(_WITH_GRADIENT.format(attempts=attempts_sql(of_iteration, shaped=True)))["count"]
     groups: int = index.one("SELECT count(DISTINCT team) AS count FROM rl_planned")["count"]
     target = math.ceil(wanted / size)
     missing = target - usable

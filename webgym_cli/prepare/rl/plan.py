@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
-from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.attempts import attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
@@ -34,8 +34,7 @@ WITH {attempts}
 SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() OVER (ORDER BY team) - 1 AS team, turn,
     group_id, id, episode, iteration, task, policy, reward, success, failure, steps, sampling,
     coalesce(baseline AND sampling.temperature = 0, false) AS greedy,
-    file, start, size, verdict_file, verdict_start, verdict_size,
-    {reason}
+    file, start, size, verdict_file, verdict_start, verdict_size, reason
 FROM last_attempts LEFT JOIN rl_planned USING (episode)
 """
 _SELECTED = """
@@ -51,6 +50,7 @@ SELECT {LINE_REF} AS place, number, team AS "group", task, policy, CASE WHEN rea
     success, greedy, reason AS masked
 FROM rl_batch ORDER BY number
 """
+# Steps without token ids: what a server does not return is missing in the whole rollout.
 _MISSING_TOKENS = """
 SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
 FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
@@ -202,7 +202,7 @@ def plan_batch(
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
         where += " AND id IN (SELECT id FROM rl_selected)"
     shape_rewards(run, settings, index, where)
-    index.one(_BATCH.format(attempts=attempts_sql(where, shaped=True), reason=REASON_COLUMN))
+    index.one(_BATCH.format(attempts=attempts_sql(where, shaped=True)))
     if selection is not None:
         index.one(_MASK_STALE)
     if filters_groups(settings, group_relative=group_relative):
@@ -211,7 +211,8 @@ def plan_batch(
     _refuse_unplanned(index, run)
     counts = _count(index)
     _refuse_empty(counts, run)
-    _refuse_missing_tokens(index)
+    if (missing := index.one(_MISSING_TOKENS))["count"]:
+        raise missing_tokens_error(f"{missing['first']}{and_more(missing['count'])}", "token ids", missing["policy"])
     sampling = require_one_sampling(run, index)
     damaged = tuple(index.damaged_lines(f"split = 'train' AND {of_iterations}"))
     replay = None
@@ -252,13 +253,6 @@ def _count(index: Index) -> BatchCounts:
     row = index.one(_COUNTS)
     by_name = {name: dict(sorted((row[name] or {}).items())) for name in ("masked", "failures", "policies")}
     return BatchCounts(**row | by_name)
-
-
-def _refuse_missing_tokens(index: Index) -> None:
-    """Raise if the server returned no token ids, which the index shows for all steps at once."""
-    missing = index.one(_MISSING_TOKENS)
-    if missing["count"]:
-        raise missing_tokens_error(f"{missing['first']}{and_more(missing['count'])}", "token ids", missing["policy"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:

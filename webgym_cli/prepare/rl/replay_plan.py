@@ -12,7 +12,7 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.attempts import attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import policy_name
@@ -22,7 +22,7 @@ from webgym_cli.store.run import RunDir
 
 _STORED = """
 WITH {attempts}
-SELECT site, instruction, {reason}, {place} AS place, task, policy, reward, success, steps
+SELECT site, instruction, reason, {place} AS place, task, policy, reward, success, steps
 FROM last_attempts ORDER BY iteration, id
 """
 # Tolerance for rounding errors of products that should be whole numbers.
@@ -111,8 +111,12 @@ def plan_replay(
         # Other runs first: with one_per_task, demonstrations take precedence over the policy's own successes.
         stored = chain(*map(_read_other, others), _read_stored(run, index, f"iteration < {min(read)}"))
     candidates, dropped, tasks = list[ReplayCandidate](), Counter[str](), set[tuple[str, str]]()
-    for candidate, task, known in stored:
-        if reason := known or _find_drop_reason(candidate, how, repeated=task in tasks):
+    for candidate, task, reason in stored:
+        if not candidate.success:
+            reason = reason or MaskReason.UNSUCCESSFUL
+        elif how.one_per_task and task in tasks:
+            reason = reason or MaskReason.REPEATED_TASK
+        if reason:
             dropped[str(reason)] += 1
         else:
             tasks.add(task)
@@ -151,12 +155,6 @@ def _read_other(run: RunDir) -> Iterator[_Stored]:
 
 def _read_stored(run: RunDir, index: Index, where: str) -> Iterator[_Stored]:
     """Yield the training trajectories of a run whose iteration matches a condition. Raises `StoreError`."""
-    for row in index.rows(_STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF)):
+    for row in index.rows(_STORED.format(attempts=attempts_sql(where), place=LINE_REF)):
         task, reason = (row.pop("site"), row.pop("instruction")), row.pop("reason")
         yield ReplayCandidate(run, LineRef(**row.pop("place")), **row), task, reason
-
-
-def _find_drop_reason(candidate: ReplayCandidate, how: ReplaySettings, *, repeated: bool) -> MaskReason | None:
-    if not candidate.success:
-        return MaskReason.UNSUCCESSFUL
-    return MaskReason.REPEATED_TASK if how.one_per_task and repeated else None

@@ -7,16 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError, SettingsError, StoreError
-from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.attempts import attempts_sql
 from webgym_cli.scoring.shaping import SHAPINGS, Shaping
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
 from webgym_cli.tools.workers import Workers
 
-_REWARDED = """
-WITH {attempts} SELECT {place} AS place FROM (SELECT *, {reason} FROM last_attempts) WHERE reason IS NULL
-"""
+_REWARDED = "WITH {attempts} SELECT {place} AS place FROM last_attempts WHERE reason IS NULL"
 _SHAPED = """
 CREATE OR REPLACE TABLE rl_shaped AS SELECT unnest(?::VARCHAR[]) AS id, unnest(?::DOUBLE[]) AS shaped
 """
@@ -29,7 +27,7 @@ def shape_rewards(run: RunDir, settings: Settings, index: Index, where: str) -> 
     """
     rewards: dict[str, float] = {}
     if name := settings.rl.data.shaping:
-        sql = _REWARDED.format(attempts=attempts_sql(where), place=LINE_REF, reason=REASON_COLUMN)
+        sql = _REWARDED.format(attempts=attempts_sql(where), place=LINE_REF)
         places = [LineRef(**row["place"]) for row in index.rows(sql)]
         shaping = _shape_all(SHAPINGS.find(name), run, places, settings.agent.reward_timeout)
         with ThreadPoolExecutor(1) as thread:  # a plan is made within an event loop, which can't run another one

@@ -12,7 +12,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.plan import PreparePlan
-from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
+from webgym_cli.prepare.sft.sampler import StepSampler
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
 from webgym_cli.prepare.sft.training_files import write_training_files
@@ -48,7 +48,23 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
-    left_out = {**_summarize_drops(plan, drawn), "over_cutoff_len": over_long}
+    counts = plan.counts
+    left_out = {
+        "trajectories_read": counts.trajectories,
+        "steps_read": counts.steps,
+        "eligible_steps": plan.eligible,
+        "samples": len(drawn.samples),
+        "samples_by_iteration": {
+            str(iteration): sum(sample.iteration == iteration for sample in drawn.samples) for iteration in plan.read
+        },
+        "dropped_trajectories": counts.dropped_trajectories,
+        "steps_of_dropped_trajectories": counts.steps_of_dropped_trajectories,
+        "failures": counts.failures,
+        "dropped_steps": {**counts.dropped_steps, **drawn.dropped},
+        "not_drawn_steps": plan.eligible - len(drawn.samples) - sum(drawn.dropped.values()),
+        "damaged_lines": [*plan.damaged, *drawn.damaged],
+        "over_cutoff_len": over_long,
+    }
     prepared = write_dataset(run, settings, train, validation, left_out, plan.digest())
     sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_steps=drawn.dropped))
     return prepared
@@ -97,26 +113,6 @@ def write_dataset(
         write_json(folder / "dropped.json", left_out)
         # prepared.json is written last and the folder renamed afterwards, so a dataset is complete or absent.
         return write_training_files(folder, run, settings, prepared)
-
-
-def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
-    """Return the content of `dropped.json` from plan and sampling: all filters in order."""
-    counts = plan.counts
-    return {
-        "trajectories_read": counts.trajectories,
-        "steps_read": counts.steps,
-        "eligible_steps": plan.eligible,
-        "samples": len(drawn.samples),
-        "samples_by_iteration": {
-            str(iteration): sum(sample.iteration == iteration for sample in drawn.samples) for iteration in plan.read
-        },
-        "dropped_trajectories": counts.dropped_trajectories,
-        "steps_of_dropped_trajectories": counts.steps_of_dropped_trajectories,
-        "failures": counts.failures,
-        "dropped_steps": {**counts.dropped_steps, **drawn.dropped},
-        "not_drawn_steps": plan.eligible - len(drawn.samples) - sum(drawn.dropped.values()),
-        "damaged_lines": [*plan.damaged, *drawn.damaged],
-    }
 
 
 def _report_over_long(converter: Converter, limit: int, sink: EventSink) -> dict[str, int]:

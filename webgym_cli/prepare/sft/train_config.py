@@ -50,6 +50,7 @@ def build_train_config(
     """
     algorithm = settings.algorithm_config
     _refuse_slow_bf16(algorithm, device)
+    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
     config: dict[str, Any] = {
         "model_name_or_path": model,
         "stage": "sft",
@@ -57,7 +58,7 @@ def build_train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": _find_template(settings),
+        "template": RAW if is_raw else require_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),
@@ -68,8 +69,8 @@ def build_train_config(
     config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
     config |= _evaluation(algorithm, validation) | _copy(algorithm, _SAVING)
     for name in ("eval_steps", "save_steps"):
-        if name in config:
-            config[name] = _share_of_training(config[name], algorithm)
+        if config.get(name, 1) < 1:  # of an epoch; the trainer's is a fraction of all steps, still below 1
+            config[name] = min(config[name] / algorithm.num_train_epochs, math.nextafter(1, 0))
     config |= _loading(device, samples)
     config |= {
         "seed": settings.seed,
@@ -107,11 +108,6 @@ def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def _find_template(settings: Settings) -> str:
-    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
-    return RAW if is_raw else require_template(settings)
-
-
 def _copy(algorithm: AlgorithmSettings, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(algorithm, name) for name in names}
 
@@ -144,11 +140,6 @@ def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any
         "per_device_eval_batch_size": algorithm.per_device_train_batch_size,
     }
     return options if algorithm.eval_steps is None else options | {"eval_steps": algorithm.eval_steps}
-
-
-def _share_of_training(steps: float, algorithm: AlgorithmSettings) -> float:
-    """Return an interval with a fraction of an epoch as the trainer's fraction of all steps; still below 1."""
-    return steps if steps >= 1 else min(steps / algorithm.num_train_epochs, math.nextafter(1, 0))
 
 
 def _loading(device: str, samples: int | None) -> dict[str, Any]:

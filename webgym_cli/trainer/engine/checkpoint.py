@@ -99,11 +99,14 @@ def write_weights(
     folder: Path, module: Any, weights: dict[str, torch.Tensor], options: ModelConfig, source: Path
 ) -> None:
     """Write a network in HuggingFace's format, in the dtype of the source model and with the source's other files."""
+    import transformers
+
     folder.mkdir(exist_ok=True)
     own = {name.removeprefix("network."): value for name, value in weights.items() if name.startswith("network.")}
     stored = module.network.state_dict().keys()
     own |= {name: value.cpu() for name, value in module.network.named_buffers() if name in stored}
-    kind = stored_type(source, trusted=options.trust_remote_code)
+    config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code)
+    kind = config.dtype or config.get_text_config().dtype or torch.float32
     whole = {
         name: value.to(kind if value.is_floating_point() else value.dtype).contiguous()
         for name, value in merge_adapter(own, options).items()
@@ -115,14 +118,6 @@ def write_weights(
         for path in source.glob(pattern):
             if path.name not in NOT_COPIED:
                 shutil.copyfile(path, folder / path.name)
-
-
-def stored_type(source: Path, *, trusted: bool = False) -> Any:
-    """Return the dtype of a model's stored weights; float32 if its configuration names none."""
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=trusted)
-    return config.dtype or config.get_text_config().dtype or torch.float32
 
 
 def make_empty(folder: Path, world: DistributedContext) -> Path:

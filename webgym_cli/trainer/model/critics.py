@@ -41,7 +41,11 @@ class OutcomeCritic(nn.Module):  # type: ignore[misc]
     def __init__(self, network: Any, heads: int) -> None:
         super().__init__()
         self.network = network.base_model
-        self.outcome_heads = nn.ModuleList(_outcome_head(_width(network)) for _ in range(heads))
+        width = _width(network)
+        self.outcome_heads = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+            for _ in range(heads)
+        )
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return logits [k, heads, 2] float32 of failure and success, before each marked token."""
@@ -53,10 +57,6 @@ class OutcomeCritic(nn.Module):  # type: ignore[misc]
 def _width(network: Any) -> int:
     """Return the size of a model's hidden states."""
     return int(network.get_output_embeddings().weight.shape[1])
-
-
-def _outcome_head(width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
 
 
 def save_head(module: Any, weights: dict[str, torch.Tensor], folder: Path) -> bool:

@@ -104,7 +104,13 @@ class Collator:
             arguments = self._arguments(packed)
             line, position = torch.zeros_like(line), packed.cu_seqlens.long()[line] + position
         else:
-            arguments = _pad(rows, positions)
+            # position axes, if any, come before the batch dimension
+            places = pad_sequence([place.movedim(-1, 0) for place in positions], batch_first=True)
+            arguments = {
+                "input_ids": pad_sequence([row.input_ids for row in rows], batch_first=True),
+                "attention_mask": pad_sequence([torch.ones_like(row.input_ids) for row in rows], batch_first=True),
+                "position_ids": places if places.dim() == 2 else places.movedim(-1, 0),
+            }
         seen = [picture for picture in pictures if picture is not None]
         if seen:
             arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
@@ -189,16 +195,6 @@ def pack(sequences: Sequence[torch.Tensor], positions: Sequence[torch.Tensor] | 
         position_ids=torch.cat(list(positions), dim=-1).unsqueeze(-2),
         cu_seqlens=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(ids.device, torch.int32),
     )
-
-
-def _pad(rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]) -> dict[str, Any]:
-    # position axes, if any, come before the batch dimension
-    places = pad_sequence([place.movedim(-1, 0) for place in positions], batch_first=True)
-    return {
-        "input_ids": pad_sequence([row.input_ids for row in rows], batch_first=True),
-        "attention_mask": pad_sequence([torch.ones_like(row.input_ids) for row in rows], batch_first=True),
-        "position_ids": places if places.dim() == 2 else places.movedim(-1, 0),
-    }
 
 
 def _open_image(picture: Picture, place: str) -> Any:
