@@ -79,14 +79,17 @@ async def test_a_stage_that_is_longer_than_a_job_starts_first_in_it(looped, tmp_
     assert (await looped(30.0))[0] == ("train", 1)
 
 
-def test_the_last_duration_of_each_part_counts(tmp_path):
+def test_the_longer_one_of_the_last_two_durations_of_each_part_counts(tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load(["demo"]))
     for seconds in (5.0, 7.0):
         append_event(run, {"event": "prepare", "seconds": seconds})
     append_event(run, {"event": "train", "seconds": 20.0})
     append_event(run, {"event": "train", "seconds": None})
-    assert (measure_last(run, "update"), measure_last(run, "rollout")) == (7.0, 0.0)
+    assert (measure_last(run, "update"), measure_last(run, "rollout")) == (27.0, 0.0)
+    for seconds, collected in ((90.0, 8), (60.0, 8), (50.0, 8), (0.1, 0), (0.2, 0)):
+        append_event(run, {"event": "rollout", "seconds": seconds, "collected": collected})
+    assert measure_last(run, "rollout") == 60.0  # the last two commands found the rollout complete
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("3m", 180), ("90s", 90), ("90", 90), ("1.5h", 5400)])

@@ -41,14 +41,14 @@ class Deadline:
         self._whole = self.at - self.clock()
 
     def require_time(self, stage: str) -> None:
-        """Raise `OutOfTimeError` unless a stage ends in time if it takes as long as the last one of its kind.
+        """Raise `OutOfTimeError` unless a stage ends in time if it takes as long as the last ones of its kind.
 
         One that is longer than a whole command starts nevertheless: it would never start otherwise, and goes on in the
         next job.
         """
         seconds = measure_last(self.run, stage)
         if self.at - self.clock() < seconds <= _MOST * self._whole:
-            raise self._error(f"the next {stage} takes about {seconds / 60:.1f} minutes, as the last one did")
+            raise self._error(f"the next {stage} takes about {seconds / 60:.1f} minutes, as the last ones did")
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
@@ -78,9 +78,15 @@ class Deadline:
 
 
 def measure_last(run: RunDir, stage: str) -> float:
-    """Return the seconds of the last stage of a kind that the run has recorded; 0 if there was none."""
-    last = {event["event"]: event.get("seconds") or 0.0 for event in read_events(run, *_PARTS[stage])}
-    return float(sum(last.values()))
+    """Return the seconds of the longer one of the last two stages of a kind that the run has recorded; 0 without any.
+
+    Of two, because one that went on in another job is recorded with the seconds of its rest.
+    """
+    seconds = {name: [0.0] for name in _PARTS[stage]}
+    for event in read_events(run, *_PARTS[stage]):
+        if event.get("collected") != 0:  # a complete rollout is recorded again by the job that goes on after it
+            seconds[event["event"]].append(event.get("seconds") or 0.0)
+    return sum(max(of_kind[-2:]) for of_kind in seconds.values())
 
 
 def find_deadline(run: RunDir, stop_before: str | None, environ: Mapping[str, str]) -> Deadline | None:

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from tests.cli.runs import model as word_model
-from tests.prepare.buffer import fill, settings
-from tests.records.builders import CRASHED, UNSOLVED, trajectory
+from tests.prepare.buffer import fill, planned, settings
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
@@ -94,6 +94,15 @@ def test_what_was_left_out_adds_up(run, model):
     }
     assert [event for event in events if event["event"] == "over_cutoff_len"] == []
     assert events[-1]["dropped_steps"]["too_long"] == 0
+
+
+@pytest.mark.parametrize(("outcome", "notes"), [(CRASHED, 1), (SOLVED, 0)])
+def test_an_iteration_that_adds_nothing_to_the_dataset_is_noted(run, model, outcome, notes):
+    fill(run, *MADE, trajectory(14, iteration=1, outcome=outcome))
+    events = []
+    with planned(run, chosen(model), [0, 1]) as plan:
+        execute(plan, run, chosen(model), events.append)
+    assert sum("iteration 1" in event["message"] for event in events if event["event"] == "note") == notes
 
 
 def test_over_long_samples_are_reported(run, model):

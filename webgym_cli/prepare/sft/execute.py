@@ -48,7 +48,10 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
-    counts = plan.counts
+    counts, newest = plan.counts, plan.read[-1]
+    if not counts.eligible[newest]:
+        message = f"no step of iteration {newest} is fit for training: the dataset has steps of older iterations only"
+        sink(make_event("note", message=message))
     left_out = {
         "trajectories_read": counts.trajectories,
         "steps_read": counts.steps,
