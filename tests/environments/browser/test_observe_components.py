@@ -17,6 +17,82 @@ UNSEEN = "position:absolute;opacity:0;width:13px;height:13px"
 ICON = "display:inline-block;width:16px;height:16px"
 BOX = "display:inline-block;width:160px;height:30px;border:1px solid"
 CASES = {
+    "a transparent list over its picture": (
+        "<label for=r>Range</label><div style='position:relative;height:30px'><select id=r style='opacity:0;"
+        "position:absolute;inset:0;z-index:2;width:160px'><option>Today<option>Week</select><div>Today</div></div>",
+        [("combobox", "Range", "Today", ("options: Today, Week",))],
+    ),
+    "handles beside the hidden fields of a range": (
+        "<div tabindex=-1 onclick=1 style='display:flex;gap:90px;height:24px'>"
+        + "".join(
+            f"<div style='width:1px'><input type=range aria-label={name} value={n} style='{UNSEEN};width:1px'>"
+            "<div style='cursor:col-resize;width:12px;height:12px'></div></div>"
+            for name, n in (("From", 2), ("To", 6))
+        )
+        + "</div>",
+        [("slider", "From", "2", ()), ("slider", "To", "6", ())],
+    ),
+    "a date that its field's title repeats": (
+        "<div><div><label>Born</label></div><div><input title=2026-05-17 value=2026-05-17></div></div>",
+        [("textbox", "Born", "2026-05-17", ())],
+    ),
+    "a label behind its field, and around a field with its button": (
+        "<div style='position:relative'><div><input readonly value=Rome></div><label>City</label></div>"
+        "<label>Accent <button>v</button><input></label>",
+        [("textbox", "City", "Rome", ("readonly",)), ("button", "Accent v", "", ()), ("textbox", "Accent", "", ())],
+    ),
+    "a slider beside a button with a label of its own": (
+        "<div><button><span class=label--pressed>Pause</span></button><div><input type=range aria-label=Seek></div>",
+        [("button", "Pause", "", ()), ("slider", "Seek", "50", ())],
+    ),
+    "boxes of rows under the box for all": (
+        "<table><tr><th><input type=checkbox aria-label='Select all'></th><th>Name</th></tr>"
+        "<tr><td><input type=checkbox></td><td>Ann</td></tr><tr><td><input type=checkbox></td><td>Bob</td></table>",
+        [("checkbox", name, "", ("unchecked",)) for name in ("Select all", "Ann", "Bob")],
+    ),
+    "equal boxes whose label tells nothing": (
+        "<table>"
+        + "".join(
+            f"<tr><td><label for=b{n}><span>Select</span></label><span>Select</span><input type=checkbox id=b{n}>"
+            f"</td><td>{n}</td></tr>"
+            for n in ("o1", "o2")
+        )
+        + "</table>",
+        [("checkbox", "Select", "", ("unchecked", f"in Select {n}")) for n in ("o1", "o2")],
+    ),
+    "icons are neither a value nor a name where there is a title": (
+        "<button aria-label='Move up'><svg role=img aria-label=FormUp width=9 height=9></svg></button>"
+        "<ul><li title='Next page' style='display:inline-block'><button><span role=img aria-label=right>&gt;</span>"
+        "</button></li></ul><img onclick=1 src='data:image/gif;base64,R0lGODlhAQABAAAAACw=' width=9>",
+        [("button", "Move up", "", ()), ("button", "Next page", "", ()), ("image", "", "", ())],
+    ),
+    "an item of a list without its buttons": (
+        "<ul><li tabindex=0 style='cursor:pointer'>Alpha<button aria-label='Alpha up'>^</button></li></ul>",
+        [("listitem", "Alpha", "", ()), ("button", "Alpha up", "", ())],
+    ),
+    "the days of a calendar that only react to the mouse": (
+        "<style>.day:not(.off):hover { cursor: pointer }</style><div id=c><div><span class=day>Mon</span> <span "
+        "class='day off'>Tue</span></div></div><script>c.addEventListener('click', () => {})</script>",
+        [("generic", "Mon", "", ())],
+    ),
+    "what opens a menu by the right button": (
+        "<div id=m style='width:150px'>Card</div><script>m.addEventListener('contextmenu', () => {})</script>",
+        [("generic", "Card", "", ())],
+    ),
+    "the hidden field of a tree": (
+        f"<div role=tree style='{BOX};background:#eee'><div><input aria-label='for readers' style='width:0;height:"
+        "0;opacity:0;border:0;padding:0'></div><div role=treeitem tabindex=0>Parent</div></div>",
+        [("treeitem", "Parent", "", ())],
+    ),
+    "a text that is only read aloud": (
+        f"<div style='{BOX}'><input role=combobox aria-label=Filter><p style='position:absolute;width:1px;height:1px;"
+        "overflow:hidden;clip-path:inset(50%)'>Use the arrow keys</p></div>",
+        [("combobox", "Filter", "", ())],
+    ),
+    "a part of a shadow root without a parent": (
+        "<div id=h></div><script>h.attachShadow({mode: 'open'}).innerHTML = '<svg tabindex=0></svg><p>x'</script>",
+        [("image", "", "", ())],
+    ),
     "buttons that are labels with a hidden box": (
         f"<label><input type=radio name=s style='{UNSEEN}'><span style='cursor:pointer;padding:9px'>S</span></label>"
         f"<label><input type=checkbox checked style='{UNSEEN}'><span style='cursor:pointer'>Box</span></label>",

@@ -22,7 +22,7 @@ webgym.icons = (() => {
     for (const part of parts) {
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
-        part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
+        part.localName === "img" && part.getAttribute("src")?.match(/^(?!data:)[^?#]*/)?.[0].split("/").pop().replace(/\.\w+$/, "") ||
         (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
       if (told) return told.replace(/[-_]+/g, " ");
     }
@@ -33,7 +33,7 @@ webgym.icons = (() => {
   };
 
   // What is said of an element that has no name: in a tooltip or a field's placeholder, or to tests.
-  const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
+  const HINTS = ["placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description", "data-language"];
   const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
   const hintOf = (element) => HINTS.map((hint) => element.getAttribute(hint)).find(Boolean);

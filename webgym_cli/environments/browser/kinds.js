@@ -17,7 +17,7 @@ webgym.kinds = (() => {
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   // Types of listeners: for clicks, for drops, and for the mouse that enters; from so many types on it is a framework's root.
-  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
+  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick", "contextmenu"]);
   const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
@@ -64,9 +64,9 @@ webgym.kinds = (() => {
   const SHOWS = /display|visibility|opacity|height|clip|transform|left|right|top|scale/;
   const hoverSelectors = function* (rules) {
     for (const rule of rules) {
-      if (rule.selectorText?.includes(":hover") && !rule.selectorText.includes("(")) {
-        for (const selector of rule.selectorText.split(",")) {
-          const [, over, rest] = selector.trim().match(/^(.*?[^\s>+~]):hover(?=$|[\s.:[>+~])(.*)$/) || [];
+      if (rule.selectorText?.includes(":hover")) {
+        for (const selector of rule.selectorText.split(/,(?![^(]*\))/)) {
+          const [, over, rest] = selector.trim().match(/^((?:[^()]|\([^()]*\))+?)(?<![\s>+~]):hover(?=$|[\s.:[>+~])(.*)$/) || [];
           const isPart = /[\s>]/.test(rest) && SHOWS.test(rule.style.cssText) && CSS.supports(`selector(:scope${rest})`);
           if (over) yield { over, points: CURSORS.test(rule.style.cursor), part: isPart ? `:scope${rest}` : "" };
         }
@@ -121,7 +121,7 @@ webgym.kinds = (() => {
   // The head of a column whose cells show that they are clicked, unlike itself, such as a calendar's.
   const isDayHead = (head) => {
     const cells = head.closest("table")?.querySelectorAll("td") || [], middle = cells[cells.length >> 1];
-    return Boolean(middle && cursorOf(middle)) && !cursorOf(head);
+    return [middle, middle?.firstElementChild].some((part) => part && cursorOf(part)) && !cursorOf(head);
   };
 
   // The label of a field, or what only frames it, whose listener moves the focus into the field.

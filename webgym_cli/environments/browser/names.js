@@ -1,14 +1,6 @@
-// Roles and accessible names of elements, and the flat tree, in which shadow roots replace their hosts'
+// Accessible names of elements, and the flat tree, in which shadow roots replace their hosts'
 // children and slots contain their assigned nodes.
 webgym.names = (() => {
-  const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
-    radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
-    month: "month", week: "week", "datetime-local": "datetime", color: "color", file: "file", password: "password" };
-  const TAG_ROLES = { a: "link", area: "link", summary: "button", textarea: "textbox", li: "listitem", tr: "row",
-    td: "cell", th: "columnheader", img: "image", svg: "image", article: "article", nav: "navigation", h1: "heading",
-    h2: "heading", h3: "heading", h4: "heading", h5: "heading", h6: "heading", ul: "list", ol: "list", p: "paragraph",
-    button: "button", option: "option", table: "table", details: "group", canvas: "canvas", video: "video",
-    audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
   const LONGEST = 400, MOST_NODES = 300;
@@ -17,6 +9,7 @@ webgym.names = (() => {
   // Maximum number of levels searched for a field's label.
   const BESIDE = 6;
   const TICKED = /^(checkbox|radio|switch)$/;
+  const { editable, matches, roleOf } = webgym.roles;
   const { classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf } = webgym.icons;
   const closed = new WeakMap();
 
@@ -65,25 +58,12 @@ webgym.names = (() => {
   };
 
   const oneLine = (text, most = 80) => {
-    const line = `${(text || "").slice(0, LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
+    const line = `${(text || "").slice(0, LONGEST).replace(/[\s\u200b]+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
   };
   // Without the formatting that fields apply: blanks, currencies, dashes, case.
   const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
-  const matches = (element, selector) => Element.prototype.matches.call(element, selector);
   const inside = (element, selector) => Array.from(Element.prototype.querySelectorAll.call(element, selector));
-  const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
-
-  const roleOf = (element) => {
-    const told = (element.getAttribute("role") || "").trim().toLowerCase().split(/\s+/)[0];
-    if (told && told !== "presentation" && told !== "none") return told;
-    const tag = element.localName;
-    if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
-    if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
-    if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
-    if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
-    return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";
-  };
 
   const byIds = (element, attribute) => (element.getAttribute(attribute) || "").split(/\s+/)
     .map((id) => id && treeOf(element).getElementById?.(id)).filter(Boolean);
@@ -102,14 +82,15 @@ webgym.names = (() => {
   };
 
   // The same without boxes to tick, the names of icons, and a row's buttons and the items below it, if there are other words.
-  const BESIDES = "svg,[role=img],[type=checkbox],[type=radio],[role=checkbox],[role=radio],[role=switch]," +
-    ":is([role=treeitem],[role^=menuitem]) :is(button,[role=button],[role=group],[role=menu])";
-  const wordsOf = memo((element) => {
+  const TICKS = "[type=checkbox],[type=radio],[role=checkbox],[role=radio],[role=switch]";
+  const BESIDES = `svg,title,[role=img],[role=presentation][aria-label],${TICKS},` +
+    ":is([role=treeitem],[role^=menuitem],li,[role=listitem]) :is(button,[role=button],[role=group],[role=menu])";
+  const wordsOf = (element) => (wordsIn(element).trim() ? wordsIn(element) : textOf(element));
+  const wordsIn = memo((element) => {
     const end = element.getBoundingClientRect().bottom;
     // its own popup
     const isBelow = (node) => node.childElementCount > 0 && styleOf(node).position === "absolute" && node.getBoundingClientRect().top >= end - 2;
-    const words = textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BESIDES) || isBelow(node) });
-    return words.trim() ? words : textOf(element);
+    return textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BESIDES) || isBelow(node) });
   });
 
   const partOf = (node, work) => {
@@ -142,7 +123,7 @@ webgym.names = (() => {
     const table = cell.closest("table,[role=grid],[role=table],[role=treegrid]"), heads = table ? headsOf(table) : [];
     const row = Array.from(cell.parentElement.children), cells = row.filter((other) => matches(other, CELLS));
     const at = (heads.length === row.length ? row : cells).indexOf(cell);
-    return heads[at] ? textOf(heads[at]) : "";
+    return heads[at] ? textOf(heads[at], { left: MOST_NODES, unread: (node) => matches(node, TICKS) }) : "";
   };
 
   // The row header of a field: its header cell, else the nearest preceding cell with text.
@@ -203,16 +184,26 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { words: !ticked })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      const found = sides.map((side) => towards(at, side, { words: !ticked, unread: (node) => matches(node, "svg,[role=img]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || "";
     }
     return "";
   };
 
+  const nextOf = (node, side) => {
+    let at = node[side];
+    while (at?.nodeType === Node.COMMENT_NODE) at = at[side];
+    return at;
+  };
+
+  // A field of a form behind a component, which nobody sees or reaches.
+  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" ||
+    field.localName === "select" && field.tabIndex < 0 && !field.labels.length || !field.checkVisibility();
+
   // An element and those around it that contain more than the one before.
   const levelsOf = function* (element) {
     for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at)) {
-      if (!at.previousSibling && !at.nextSibling) continue;
+      if (!nextOf(at, "previousSibling") && !nextOf(at, "nextSibling")) continue;
       level++;
       yield at;
     }
@@ -220,13 +211,15 @@ webgym.names = (() => {
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
-    const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && one.checkVisibility();
+    const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && !isUnused(one);
     const hasOther = (one) => [one, ...inside(one, FIELDS)].some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
-      const before = at.previousElementSibling, label = before && [before, ...inside(before, labels)].find((one) => matches(one, labels));
+      // a label may float over its field from behind it
+      const before = at.previousElementSibling, after = isField && !before && at.nextElementSibling, beside = before || after;
+      const label = beside && [beside, ...inside(beside, labels)].find((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS));
       // of several fields each has a name of its own, and the buttons of a field are not the field
-      if (hasOther(isField ? at : at.parentElement) || before && hasOther(before)) return null;
+      if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside)) return null;
       if (label && !label.control) return textOf(label);
       if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
@@ -253,11 +246,17 @@ webgym.names = (() => {
     const role = roleOf(element), host = treeOf(element).host;
     // components' elements have labels, too, that the browser does not link
     const linked = () => (takes && element.id ? Array.from(treeOf(element).querySelectorAll(`label[for="${CSS.escape(element.id)}"]`)) : []);
+    // of a label around a field and its button, the button is the control
+    const around = () => takes && element.closest("label")?.control?.localName === "button" &&
+      textOf(element.closest("label"), { left: MOST_NODES, words: true });
     const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
-    const content = () => {
+    const content = (read = wordsOf) => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
-      return isField || HOLDERS.has(role) ? "" : wordsOf(element);
+      return isField || HOLDERS.has(role) ? "" : read(element);
     };
+    // not a field's value; of what is all that its wrapper has, the wrapper's
+    const titleAt = () => [element, element.parentElement].map((one) => (one?.firstElementChild === element && one.childElementCount === 1 || one === element) &&
+      one.getAttribute("title")).find((title) => title && title !== element.value);
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
     // what a component calls its field, after the label that a person reads
@@ -268,8 +267,8 @@ webgym.names = (() => {
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
-      told, labels, () => cellName(element), () => labelBefore(element),
-      () => /[\p{L}\p{N}]/u.test(content()) && content(), () => element.getAttribute("title"), content, () => isField ? "" : generatedIn(element),
+      told, labels, around, () => cellName(element), () => labelBefore(element),
+      () => /[\p{L}\p{N}]/u.test(content(wordsIn)) && content(wordsIn), titleAt, content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
       () => hintOf(element),
@@ -292,7 +291,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, cellContextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, isUnused, cellContextOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
     parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

@@ -4,7 +4,7 @@
 //   locate()          return the current click point of one of them;
 //   marked()          return the listed elements themselves.
 webgym.observe = (() => {
-  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
@@ -16,7 +16,7 @@ webgym.observe = (() => {
   const FIELDS = "input,select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
     "[role=switch],[role=checkbox],[role=radio]";
   // Units that contain more than a field, even if they have only one.
-  const PARTS = "tr,td,th,[role=columnheader],li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=treeitem],[role^=menuitem]";
+  const PARTS = "tr,td,th,[role=columnheader],li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=toolbar],[role=tree],[role=treeitem],[role^=menuitem]";
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.
@@ -49,10 +49,6 @@ webgym.observe = (() => {
     return isHidden && (clicked || drawn);
   };
 
-  // A field of a form behind a component, which nobody sees or reaches.
-  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" ||
-    field.localName === "select" && field.tabIndex < 0 && !field.labels.length || !field.checkVisibility();
-
   const isDrawn = (element) => {
     const style = styleOf(element);
     return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
@@ -64,7 +60,8 @@ webgym.observe = (() => {
   // editor's field.
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
-    const seen = place(element), hidden = isTicked && !seen && place(element, true);
+    const isClear = isTicked || element.localName === "select" && element.tabIndex >= 0;
+    const seen = place(element), hidden = isClear && !seen && place(element, true);
     if ((isTicked || matches(element, "[role=checkbox],[role=radio]")) && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
     const labels = isTicked ? Array.from(element.labels || []) : [];
     // a button that is a label with a hidden box or field in it; a label of several parts has its own picture of the box
@@ -76,6 +73,8 @@ webgym.observe = (() => {
       if (wrapper) return wrapper;
     }
     for (const label of labels) if (place(label)) return place(label);
+    const handle = element.type === "range" && !seen && element.nextElementSibling;
+    if (handle && place(handle)) return place(handle);
     const writes = matches(element, "textarea,[role=textbox]") || editable(element);
     const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
     return (editor && place(editor)) || seen || hidden;
@@ -140,7 +139,8 @@ webgym.observe = (() => {
   const needless = (outer, inner) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
-    if (outer.isZone || inner.isZone) return outer.isZone && inner.sure < 3 && alike(outer, inner) ? "outer" : null;
+    const isAlike = alike(outer, inner);
+    if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button")) ? "outer" : null;
     // a row whose cells are listed
     const isRow = outer.sure === 2 && matches(outer.element, "tr,[role=row]");
     if (inner.sure < 1 && isRow) return "outer";
@@ -159,12 +159,11 @@ webgym.observe = (() => {
     if (matches(outer.element, "th,[role=columnheader]") && inner.sure === 3 && !wordsOf(inner.element) && wordsOf(outer.element)) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     // the words of a tree's item
-    if (inner.sure < 3 && outer.sure === 3 && alike(outer, inner)) return "inner";
+    if (inner.sure < 3 && outer.sure === 3 && isAlike) return "inner";
     // a picture in the box that it fills
     if (inner.sure < 3 && area(inner) * 2 > area(outer) && !wordsOf(inner.element) && !wordsOf(outer.element)) return "inner";
     // the track of a slider, a frame without words of its own
     if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !wordsOf(outer.element)) return "outer";
-    const isAlike = alike(outer, inner);
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;
     return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";

@@ -16,6 +16,7 @@ from webgym_cli.records.trajectory import Element
 # Each asks the objects of those before it.
 _SCRIPTS = (
     "icons",
+    "roles",
     "names",
     "values",
     "sections",

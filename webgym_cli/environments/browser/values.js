@@ -1,6 +1,6 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
+  const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsIn, wordsOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const FIELDS = "input:not([type=hidden]),select,textarea", LABELLED = /^(button|generic|link)$/;
@@ -12,7 +12,10 @@ webgym.values = (() => {
 
   // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
   const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,input,select,textarea,[role=listbox],[role=option]";
-  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isPale(node) }));
+  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isPale(node) || isSpoken(node) }));
+
+  // A text that is only read aloud: a box of one pixel that cuts it off.
+  const isSpoken = (node) => node.offsetWidth <= 1 && node.offsetHeight <= 1 && styleOf(node).overflow !== "visible" && styleOf(node).display !== "contents";
 
   // A placeholder, which is paler than a text. Some components keep the class for the chosen option.
   const isPale = (node) => {
@@ -78,7 +81,7 @@ webgym.values = (() => {
     if (role === "combobox" && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
     if ((!own || isList) && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
-      const words = oneLine(wordsOf(element)); // what is seen, where the name is another
+      const words = oneLine(wordsIn(element)); // what is seen, where the name is another
       if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return words;
     }
     if (labelBefore(element)) return shownIn(element) && oneLine(wordsOf(element));
@@ -112,9 +115,9 @@ webgym.values = (() => {
       for (const at of found) around.set(at, (around.get(at) || 0) + 1);
       return found;
     });
-    const unread = (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name;
-    const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread }), LONGEST_CONTEXT) ||
-      oneLine(matches(at, "[aria-label]:not(form)") && at.getAttribute("aria-label"), LONGEST_CONTEXT);
+    const unread = (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name || isSpoken(node);
+    const read = (at) => [textOf(at, { left: MOST_NODES, words: true, unread }), matches(at, "[aria-label]:not(form)") && at.getAttribute("aria-label")]
+      .map((text) => oneLine(text, LONGEST_CONTEXT)).find((text) => text && text !== name);
     const found = equals.map((element, index) => {
       const cell = cellContextOf(element);
       if (cell !== null) return cell;
