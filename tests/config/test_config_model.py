@@ -153,6 +153,20 @@ def test_what_a_run_keeps(override, changed):
     assert changed_frozen_keys(load(), load(overrides=[override])) == changed
 
 
+def test_what_is_derived_from_a_model_may_follow_when_the_model_comes(tmp_path):
+    run, model = RunDir(tmp_path / "run"), tmp_path / "model"
+    override = [f"policy_config.base_model={model}"]
+    create_or_open(run, load(overrides=override))  # demonstrations need no model
+    (run.root / "train_trajectories").mkdir()
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
+    settings = load(overrides=override, run_config=run.config)
+    create_or_open(run, settings)
+    assert open_run(run.root)[1].policy_config.template == settings.policy_config.template == "qwen3_vl_nothink"
+    with pytest.raises(SettingsError, match=r"policy_config\.template \(qwen3_vl_nothink"):
+        create_or_open(run, load(overrides=["policy_config.template=qwen2_vl"], run_config=run.config))
+
+
 def test_each_frozen_name_is_a_setting():
     keys = known_keys()
     assert all(any(key == name or key.startswith(f"{name}.") for key in keys) for name in FROZEN_FOR_A_RUN)

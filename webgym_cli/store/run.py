@@ -227,21 +227,21 @@ def read_base_model(run: RunDir) -> str:
 def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
     """Raise `SettingsError` for changes of settings that are fixed for a run. `sources`: origin of each value.
 
-    The base model may be changed before the first episode, and if it is unavailable.
+    The base model may change before the first episode or if it is unavailable; `auto` may, once the model is there.
     """
     from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flat_values
-    from webgym_cli.config.model_defaults import MODEL_DEPENDENT
+    from webgym_cli.config.model_defaults import AUTO, MODEL_DEPENDENT
 
     if not run.exists:
         return
     before = saved_settings(run)
-    changed = changed_frozen_keys(before, settings)
+    old, new, of = flat_values(before), flat_values(settings), sources or {}
+    changed = [key for key in changed_frozen_keys(before, settings) if key not in MODEL_DEPENDENT or old[key] != AUTO]
     if BASE_MODEL in changed:
         changed = [key for key in changed if key not in MODEL_DEPENDENT]
         if not _has_begun(run) or _is_out_of_reach(run, before.policy_config.base_model):
             changed.remove(BASE_MODEL)
     if changed:
-        old, new, of = flat_values(before), flat_values(settings), sources or {}
         differences = [f"{key} ({old[key]}, not {new[key]} as in {of.get(key, 'this command')})" for key in changed]
         raise SettingsError(
             f"{run.root}: a run keeps these settings: {', '.join(differences)}",
