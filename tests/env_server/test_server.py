@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 from openenv.core.generic_client import GenericEnvClient  # noqa: E402
 from openenv.core.mcp_client import MCPToolClient  # noqa: E402
 
-from webgym_cli.env_server.server import MAX_BODY, TOKEN_VARIABLE, serve_host  # noqa: E402
+from webgym_cli.env_server.server import MAX_BODY, TOKEN_VARIABLE, make_app, serve_host  # noqa: E402
 
 SESSIONS = 2
 TASK = {"task_id": "shop-cheapest", "seed": 3}
@@ -116,6 +116,24 @@ async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
     async with socket_of(address) as socket:
         await socket.send(frame)
         assert json.loads(await socket.recv())["data"]["code"] == code
+
+
+async def test_a_client_that_leaves_before_its_answer_is_no_error(host):
+    async def send(message):
+        sent.append(message["type"])
+        if len(sent) > 1:
+            raise OSError
+
+    sent, messages = [], asyncio.Queue()
+    for message in ({"type": "websocket.connect"}, {"type": "websocket.receive", "text": '{"type": "state"}'}):
+        messages.put_nowait(message)
+    scope = {"type": "websocket", "path": "/ws", "headers": [], "query_string": b"", "subprotocols": []}
+    playing = asyncio.create_task(make_app(host, "", SESSIONS, 600)(scope, messages.get, send))
+    while len(sent) < 2:
+        await asyncio.sleep(0)
+    messages.put_nowait({"type": "websocket.disconnect", "code": 1006})
+    await playing
+    assert sent[:2] == ["websocket.accept", "websocket.send"]
 
 
 @pytest.mark.parametrize("body", [b'{"split": "train", "index": 1e400}', b'{"split": "train", "index": "\\ud800"}'])

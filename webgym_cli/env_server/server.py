@@ -7,7 +7,7 @@ import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -77,9 +77,15 @@ class _Guard:
                 self._host.close_session(session)
             await messages.put(message)
 
+        async def answer(message: Message) -> None:
+            with suppress(
+                OSError
+            ):  # the client has left: OpenEnv would answer that with an error, which then is logged
+                await send(message)
+
         reading = asyncio.create_task(read())
         try:
-            await self._app(scope, messages.get, send)
+            await self._app(scope, messages.get, answer)
         finally:
             reading.cancel()
 
