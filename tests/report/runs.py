@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.inspect.buffers import attempt
-from webgym_cli.compare.runs import compare_runs
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.report.facts import gather_facts
@@ -48,9 +47,3 @@ def facts(run: RunDir, gpus: int = 1, price: float | None = None) -> dict[str, A
     """Return what a report tells of a run."""
     with open_index(run) as index:
         return gather_facts(run, index, gpus, price)
-
-
-def compared(first: RunDir, second: RunDir) -> dict[str, Any]:
-    """Return what a comparison tells of two runs."""
-    with open_index(first) as one, open_index(second) as other:
-        return compare_runs((first, one), (second, other))

@@ -9,8 +9,8 @@ import pytest
 from tests.inspect.buffers import fill_run
 from tests.own_pages import assert_complete
 from tests.records.builders import CRASHED, SOLVED, shot, step, trajectory
-from tests.report.runs import at, compared, did, facts, log_steps, note
-from webgym_cli.compare.views import render_comparison
+from tests.report.runs import at, did, facts, log_steps, note
+from webgym_cli.cli.commands.compare import compare
 from webgym_cli.config.load import load
 from webgym_cli.records.series import name_served
 from webgym_cli.records.task import Split, Task
@@ -201,14 +201,13 @@ def brightness(picture):
 @pytest.mark.parametrize("width", [375, 1280])
 async def test_a_comparison_in_chromium(view, run, tmp_path, width):
     other = fill_run(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
-    rows = compared(run, other)
     path = tmp_path / "ab.html"
-    path.write_bytes(render_comparison(rows))
+    compare([run.root, other.root], html=path)
     await view.set_viewport_size({"width": width, "height": 700})
     await view.goto(path.as_uri())
     assert_complete(view)
     assert await view.evaluate("document.documentElement.scrollWidth") <= width
-    assert await view.locator("h1").inner_text() == f"{run.root}\nand {other.root}"
-    assert "B is better" in await view.locator("#success table").last.inner_text()
+    assert str(other.root) in await view.locator("#runs table").inner_text()
+    assert "p (McNemar)" in await view.locator("#newest table").nth(1).inner_text()
     assert await view.locator("script").count() == 0
     assert "'none'" in policy_of(path.read_text()).partition("script-src ")[2][:8]

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from webgym_cli.compare.runs import LEVEL
 from webgym_cli.config.sources import flatten
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.evaluate.record import SCHEMA, VALID
@@ -33,6 +32,8 @@ _DECISIVE = (
     *("tasks.digest", "tasks.seed", "tasks.episodes", "tasks.repeats"),
     *("limits", "browser", "sites", "decoding", "scoring", "judge"),
 )
+# Significance level.
+_LEVEL = 0.05
 # The two denominators of a record.
 RATES = ("overall", "valid_only")
 
@@ -119,7 +120,7 @@ def compare_records(paths: Sequence[Path], *, across: bool) -> dict[str, Any]:
     for rate in RATES:  # each further comparison is another chance to find a difference by accident
         adjusted = holm([one[rate]["p_value"] for one in compared])
         for one, p_value in zip(compared, adjusted, strict=True):
-            one[rate] |= {"p_holm": float(f"{p_value:.4g}"), "significant": p_value < LEVEL}
+            one[rate] |= {"p_holm": float(f"{p_value:.4g}"), "significant": p_value < _LEVEL}
     return {"first": _describe(*first), "others": compared}
 
 

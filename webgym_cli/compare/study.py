@@ -8,16 +8,18 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from webgym_cli.compare.runs import ComparedRun
 from webgym_cli.config.load import flat_values
 from webgym_cli.records.statistics import deviation, mean, mean_interval
 from webgym_cli.report.facts import describe_run, find_newest_test
 from webgym_cli.report.success import SuccessPoint, read_points
 from webgym_cli.report.training_metrics import STEP_CURVES
-from webgym_cli.store.run import saved_settings
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.training_logs import read_step_curves
 from webgym_cli.util.json_values import as_text
 
+# A run and its index.
+ComparedRun = tuple[RunDir, Index]
 # Settings in which repeats of one experiment differ.
 _SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
 # Columns of a run's row, besides its settings.

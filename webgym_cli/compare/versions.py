@@ -71,13 +71,10 @@ def compare_versions(first: ComparedVersion, second: ComparedVersion, split: Spl
     }
 
 
-def find_versions(run: RunDir, index: Index, split: Split) -> list[int]:
-    """Return the versions with trajectories of a split. Raises `UsageError` if there is none, `StoreError`."""
+def find_versions(index: Index, split: Split) -> list[int]:
+    """Return the versions with trajectories of a split, ascending. Raises `StoreError`."""
     sql = f"SELECT DISTINCT iteration FROM trajectories WHERE {SPLIT_OR_SERVER} = ? ORDER BY iteration"
-    versions = [row["iteration"] for row in index.rows(sql, [split.value])]
-    if not versions:
-        raise UsageError(f"{run.root}: no {split} trajectories", hint=f"webgym inspect-buffer {run.root}")
-    return versions
+    return [row["iteration"] for row in index.rows(sql, [split.value])]
 
 
 def _find_series(side: ComparedVersion, split: Split) -> str:

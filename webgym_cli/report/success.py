@@ -12,9 +12,13 @@ from webgym_cli.store.index.query import Index
 SERIES = ("test", "train", DEMONSTRATIONS)
 
 
-class SuccessCounts(TypedDict):
-    """Success and step statistics of a set of trajectories."""
+class SuccessPoint(TypedDict):
+    """Success and steps of one iteration of a series, over all difficulty bands or in one."""
 
+    series: str
+    iteration: int
+    band: str | None
+    """None: all bands."""
     trajectories: int
     scored: int
     successes: int
@@ -25,15 +29,6 @@ class SuccessCounts(TypedDict):
     failures: int
     mean_steps: float | None
     """Over the trajectories that did not fail."""
-
-
-class SuccessPoint(SuccessCounts):
-    """Success and steps of one iteration of a series, over all difficulty bands or in one."""
-
-    series: str
-    iteration: int
-    band: str | None
-    """None: all bands."""
     mean_steps_solved: float | None
     policy_seconds: float | None
     environment_seconds: float | None

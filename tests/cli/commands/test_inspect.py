@@ -242,7 +242,6 @@ def test_other_numbers_of_versions_are_wrong_usage(invoke, run, words):
     ("words", "option"),
     [
         (("--across",), "--across"),
-        (("RUN", "--split", "train"), "--split"),
         (("RUN", "RUN", "--tasks"), "--tasks"),
         (("RUN", "RUN", "--split", "test"), "--split"),
         (("RUN", "--csv", "-", "--tasks"), "--tasks"),

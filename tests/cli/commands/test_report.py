@@ -91,33 +91,19 @@ def test_view_serves_runs_and_folders_of_runs(run, other, monkeypatch):
         call("view", run.root.parent / "nothing")
 
 
-def test_compare_is_a_table_or_json(run, other):
-    out, err = call("compare", run.root, other.root)
-    lines = [line.split("\t") for line in out.splitlines()]
-    assert [
-        "test",
-        "0",
-        "0",
-        "25 % of 8",
-        "100 % of 8",
-        "2",
-        "2",
-        "+75 pp",
-        "p 0.03125: +6 -0 of 8 pairs",
-        "B is better",
-    ] in lines
-    assert err == ""
-    record = json.loads(call("compare", run.root, other.root, "--json")[0])
-    assert (record["rows"][0]["gained"], record["rows"][0]["significant"]) == (6, True)
-    assert (record["first"]["run"], record["second"]["run"]) == (str(run.root), str(other.root))
-
-
-def test_compare_writes_a_page_too(run, other, tmp_path):
+def test_two_runs_are_rows_and_their_newest_versions_are_paired(run, other, tmp_path):
     path = tmp_path / "ab.html"
     out, err = call("compare", run.root, other.root, "--html", path)
-    assert "B is better" in out
+    lines = [line.split("\t") for line in out.splitlines()]
+    rates = {line[1]: line[-1] for line in lines if len(line) == 7}
+    assert rates == {str(run.root): "25 % of 8", str(other.root): "100 % of 8"}
+    assert ["6", "0", "2", "0", "0", "0.03125"] in lines  # gained, lost, kept, failed, unscored, p
     assert err == f"the page: {path}\n"
-    assert b"B is better" in path.read_bytes()
+    assert all(text in path.read_text() for text in ("0.03125", "gained", str(other.root)))
+    record = json.loads(call("compare", run.root, other.root, "--json")[0])
+    assert [of["run"] for of in record["runs"]] == [str(run.root), str(other.root)]
+    assert (record["newest"]["counts"]["gained"], record["newest"]["p_value"]) == (6, 0.03125)
+    assert "gained" in call("compare", run.root, other.root, "--tasks")[0]
 
 
 def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
@@ -130,7 +116,6 @@ def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
         call("compare", run.root, 0, 0, "--csv", tmp_path / "study.csv")
     with pytest.raises(UsageError, match="is in the run"):
         call("compare", run.root, other.root, "--csv", run.root / "study.csv")
-    assert "gained" in call("compare", run.root, other.root, "--tasks")[0]
     call("compare", run.root, other.root, run.root, "--html", tmp_path / "study.html")
     assert b"3 runs" in (tmp_path / "study.html").read_bytes()
     for words in ([run.root], [run.root, 0, 0]):
@@ -158,7 +143,7 @@ def test_pages_replace_no_other_file(run, other, tmp_path):
 
 def test_runs_without_trajectories_are_said_to_be(tmp_path):
     runs = [fill_run(tmp_path / name) for name in ("a", "b")]
-    assert call("compare", *(run.root for run in runs))[1] == "neither run has trajectories\n"
+    assert "none is paired" in call("compare", *(run.root for run in runs))[1]
     assert "0 episodes" in call("report", runs[0].root)[1]
 
 

@@ -53,8 +53,9 @@ def compare(
 ) -> None:
     """Compare policy versions, or runs, with significance tests.
 
-    Two runs, more runs with their seeds in groups, two versions of one run (default: the first and the newest), or
-    evaluations of the same tasks. Episodes of the same task and seed are paired (McNemar's exact test).
+    Runs with their seeds in groups, of two runs also the newest versions; two versions of one run (default: the first
+    and the newest), or evaluations of the same tasks. Episodes of the same task and seed are paired (McNemar's exact
+    test).
 
     Examples:
       webgym compare runs/a 0 3 --tasks
@@ -62,7 +63,7 @@ def compare(
       webgym compare runs/lr-*-seed-* --csv study.csv
       webgym compare runs/a 3 runs/b 3 --tasks --json | jq -r .lost[].second
       webgym compare evaluations/a evaluations/b evaluations/c --tasks
-      webgym compare runs/a runs/b --json | jq '.rows[] | select(.significant)'
+      webgym compare runs/a runs/b --json | jq .newest.p_value
 
     Exit codes: 3.
 
@@ -84,14 +85,16 @@ def compare(
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
         pairs = [(run, index) for run, index, versions in opened if not versions]
+        chosen = split or Split.TEST
         if csv is not None or len(pairs) > 2:
             refuse_without_effect("for a row per run", {"--tasks": tasks, "--split": split is not None})
             _show_study(output, pairs, csv, html)
             return
-        chosen = split or Split.TEST
         if len(pairs) == 2:
-            refuse_without_effect("for runs without --tasks", {"--split": split is not None and not tasks})
-            _compare_runs(output, pairs[0], pairs[1], chosen, top if tasks else None, html)
+            newest = _compare_newest(output, pairs, chosen)
+            _show_study(output, pairs, csv, html, newest)
+            if newest and not json:
+                _show(output, build_version_tables(newest, tasks=tasks), top)
             return
         difference = _compare_versions(opened, chosen)
     if json:
@@ -162,51 +165,38 @@ def _compare_versions(opened: Iterable[tuple[RunDir, Index, list[int]]], split: 
 
     sides = []
     for run, index, versions in opened:
-        known = versions or find_versions(run, index, split)
+        known = versions or find_versions(index, split)
+        if not known:
+            raise UsageError(f"{run.root}: no {split} trajectories", hint=f"webgym inspect-buffer {run.root}")
         chosen = versions or (known[0], known[-1])
         sides += [ComparedVersion(run, index, version) for version in chosen]
     return compare_versions(sides[0], sides[1], split)
 
 
-def _compare_runs(
-    output: Output,
-    first: tuple[RunDir, Index],
-    other: tuple[RunDir, Index],
-    split: Split,
-    top: int | None,
-    html: Path | None,
-) -> None:
-    """Compare two runs. `top`: of the rows of their newest versions' tables; None: without those."""
-    from webgym_cli.compare.runs import compare_runs
+def _compare_newest(output: Output, runs: Sequence[tuple[RunDir, Index]], split: Split) -> dict[str, Any] | None:
+    """Compare the newest versions of two runs; None if one has no episodes of the split."""
     from webgym_cli.compare.versions import find_versions
-    from webgym_cli.compare.views import (
-        build_run_tables,
-        build_version_tables,
-        render_comparison,
-        warn_of_different_tasks,
-    )
 
-    compared = compare_runs(first, other)
-    if html is not None:
-        _write(output, "the page", html, render_comparison(compared))
-    versions: dict[str, Any] = {}
-    if top is not None:
-        newest = [(*side, find_versions(*side, split)[-1:]) for side in (first, other)]
-        versions = {"versions": _compare_versions(newest, split)}
-    if output.as_json:
-        output.data({**compared, **versions})
-        return
-    _show(output, build_run_tables(compared).values())
-    if not compared["rows"]:
-        output.note("neither run has trajectories")
-    if warning := warn_of_different_tasks(compared):
-        output.note(warning)
-    if versions:
-        _show(output, build_version_tables(versions["versions"], tasks=True), top or 0)
+    sides = [(run, index, find_versions(index, split)[-1:]) for run, index in runs]
+    newest = None
+    if all(versions for *_, versions in sides):
+        newest = _compare_versions(sides, split)
+    if newest is None or not newest["pairs"]:
+        output.note(f"the newest versions have no scored {split} task in common, so that none is paired")
+    return newest
 
 
-def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None, html: Path | None) -> None:
-    """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -."""
+def _show_study(
+    output: Output,
+    runs: Sequence[tuple[RunDir, Index]],
+    csv: Path | None,
+    html: Path | None,
+    newest: dict[str, Any] | None = None,
+) -> None:
+    """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -.
+
+    `newest`: the comparison of the newest versions of two runs, for the page and as data.
+    """
     from webgym_cli.compare.study import build_study, build_study_with_curves, render_csv
     from webgym_cli.compare.views import build_study_tables, render_study
 
@@ -214,14 +204,14 @@ def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path 
         study = build_study(runs)
     else:
         study, curves = build_study_with_curves(runs)
-        _write(output, "the page", html, render_study(study, curves))
+        _write(output, "the page", html, render_study(study, curves, newest=newest))
     if csv == Path("-"):
         output.text(render_csv(study).rstrip("\n"))
         return
     if csv is not None:
         _write(output, "the rows", csv, render_csv(study).encode())
     if output.as_json:
-        output.data(study)
+        output.data({**study, "newest": newest})
     else:
         _show(output, build_study_tables(study))
 

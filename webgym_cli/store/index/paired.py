@@ -19,7 +19,6 @@ SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(i
     avg(success::INTEGER) AS rate, avg(steps) FILTER (failure IS NULL) AS steps
 FROM trajectories WHERE {where} GROUP BY ALL ORDER BY task_key, seed
 """
-_SCORED = "series = ? AND iteration = ? AND success IS NOT NULL"
 
 
 class Change(StrEnum):
@@ -107,16 +106,6 @@ def count_changes_by_task(pairs: Iterable[Pair]) -> dict[str, dict[Change, int]]
         return -abs(gained - lost), -gained - lost, group
 
     return {group: counts[group] for group in sorted(counts, key=order)}
-
-
-def pair_cases(before: tuple[Index, str, int], after: tuple[Index, str, int], *, by_seed: bool = True) -> list[Pair]:
-    """Return the scored episodes that two iterations share, without `by_seed` the scored tasks.
-
-    Each iteration is given as its index, series and number.
-    """
-    sides = (before, after)
-    cases = (read_cases(index, _SCORED, [series, number], by_seed=by_seed) for index, series, number in sides)
-    return [(first, second) for first, second in join_cases(*cases) if first and second]
 
 
 def compute_p_value(counts: dict[Change, int]) -> float:
