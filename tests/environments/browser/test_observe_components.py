@@ -89,6 +89,27 @@ CASES = {
         "overflow:hidden;clip-path:inset(50%)'>Use the arrow keys</p></div>",
         [("combobox", "Filter", "", ())],
     ),
+    "a drawing under the surface that takes its clicks": (
+        "<div style='position:relative;width:400px'><canvas width=400 height=200 title=Plan></canvas><div id=o "
+        "style='position:absolute;inset:0'><i style='cursor:move;display:block;width:9px;height:9px'></i></div></div>"
+        "<script>o.addEventListener('mousedown', () => {})</script>",
+        [("generic", "", "", ()), ("canvas", "Plan", "", ())],
+    ),
+    "a combobox around the field that takes its text": (
+        f"<div role=combobox aria-expanded=false aria-label=Fruit style='{BOX}'><input value=Pear aria-label=input "
+        "style='width:150px'></div>",
+        [("combobox", "Fruit", "Pear", ())],
+    ),
+    "what a button shows beside its state, where its label is another": (
+        "<button aria-label='Open menu' aria-expanded=false>Actions</button>",
+        [("button", "Open menu", "Actions, collapsed", ())],
+    ),
+    "a field whose wrappers have only what a framework leaves beside them": (
+        "<div id=f><div><label>Many</label></div></div><script>let at = f;for (let n = 0; n < 9; n++) {at.append("
+        "document.createTextNode(''), document.createComment(''));at = at.appendChild(document.createElement('div'))}"
+        "at.innerHTML = '<input type=search>'</script>",
+        [("searchbox", "Many", "", ())],
+    ),
     "a part of a shadow root without a parent": (
         "<div id=h></div><script>h.attachShadow({mode: 'open'}).innerHTML = '<svg tabindex=0></svg><p>x'</script>",
         [("image", "", "", ())],

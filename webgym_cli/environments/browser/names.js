@@ -192,7 +192,7 @@ webgym.names = (() => {
 
   const nextOf = (node, side) => {
     let at = node[side];
-    while (at?.nodeType === Node.COMMENT_NODE) at = at[side];
+    while (at && (at.nodeType === Node.COMMENT_NODE || at.data === "")) at = at[side]; // as frameworks leave
     return at;
   };
 

@@ -8,7 +8,7 @@ webgym.observe = (() => {
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
-  const { allOf, rectOf } = webgym.frames;
+  const { allOf, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
@@ -21,6 +21,8 @@ webgym.observe = (() => {
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
+  // Fields that may be around the one that takes their text.
+  const WRAPPED = "[role=combobox],[role=spinbutton]";
   const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
@@ -77,7 +79,14 @@ webgym.observe = (() => {
     if (handle && place(handle)) return place(handle);
     const writes = matches(element, "textarea,[role=textbox]") || editable(element);
     const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
-    return (editor && place(editor)) || seen || hidden;
+    return (editor && place(editor)) || seen || hidden || element.localName === "canvas" && surfaceOf(element);
+  };
+
+  // What lies over a drawing and takes its clicks.
+  const surfaceOf = (canvas) => {
+    const box = boxOf(canvas), hit = box && hitAt(box.left + box.width / 2, box.top + box.height / 2);
+    const over = hit && hit.localName !== "canvas" && canvas.parentElement?.contains(hit) && place(hit);
+    return over && area(over) * 2 > area({ box }) ? over : null;
   };
 
   // A transparent or dimming overlay without content.
@@ -152,6 +161,7 @@ webgym.observe = (() => {
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
+    if (matches(outer.element, WRAPPED) && inner.element.localName === "input") return "inner";
     if (outer.sure <= 1) return inner.sure < 1 && outer.element.closest(CELLS) ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
@@ -185,6 +195,7 @@ webgym.observe = (() => {
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);
         if (drop) dropped.add(drop === "outer" ? outer : find);
+        if (drop === "inner" && matches(outer.element, WRAPPED)) outer.value = outer.value || valueOf(find.element) || undefined;
         if (drop === "outer" && outer.reveals) [find.reveals, outer.reveals] = [true, false]; // the mouse is over both
         if (drop === "inner" && find.sure > 0 && !reacts(outer.element) && (find.sure === 2 || reacts(find.element))) {
           outer.point = find.point; // only this part of it handles clicks
@@ -202,8 +213,7 @@ webgym.observe = (() => {
   // If not all elements can be listed: overlays first, then by confidence, in document order.
   const foremost = (kept, limit) => {
     const rank = ({ element, sure }) => (isOverlaid(element) ? 9 : sure);
-    const best = new Set(kept.map((find, at) => [rank(find), at, find])
-      .sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, limit).map(([, , find]) => find));
+    const best = new Set(kept.toSorted((one, other) => rank(other) - rank(one)).slice(0, limit));
     return kept.filter((find) => best.has(find));
   };
 
@@ -238,7 +248,7 @@ webgym.observe = (() => {
       const known = found.get(find.element);
       if (!known || find.value && !known.value) found.set(find.element, find);
     }
-    const all = withoutRepeats(Array.from(found.values())), kept = all.length > limit ? foremost(all, limit) : all;
+    const all = withoutRepeats(Array.from(found.values())), kept = foremost(all, limit);
     left = all.length - kept.length;
     kept.sort((one, other) => isLate(one) - isLate(other));
     marks = kept.map(({ element, face, aim }) => ({ element, face: aim || face, within: [] }));

@@ -14,22 +14,8 @@ from webgym_cli.environments.browser.worlds import PAGE_JS
 from webgym_cli.records.trajectory import Element
 
 # Each asks the objects of those before it.
-_SCRIPTS = (
-    "icons",
-    "roles",
-    "names",
-    "values",
-    "sections",
-    "kinds",
-    "frames",
-    "covers",
-    "geometry",
-    "observe",
-    "waits",
-    "scrolls",
-    "act",
-    "html",
-)
+_LISTING = ("icons", "roles", "names", "values", "sections", "kinds", "frames", "covers", "geometry", "observe")
+_ACTING = ("waits", "scrolls", "act")
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {PAGE_JS}.names.title(),
@@ -65,8 +51,7 @@ def observe_script(*, as_text: bool = False, watch_listeners: bool = False) -> s
     notes listeners as they are added. It replaces a method of the page's own world, so it is for our own pages and not
     for sites that look for robots.
     """
-    names = _SCRIPTS if as_text else _SCRIPTS[:-1]
-    source = "".join(map(read_script, names))
+    source = "".join(map(read_script, (*_LISTING, *_ACTING, *["html"] * as_text)))
     installed = "Object.defineProperty(window, Symbol.for('webgym'), { value: Object.freeze(webgym) });"
     script = f"(() => {{\nif ({PAGE_JS}) return;\nconst webgym = {{}};\n{source}{installed}\n}})();\n"
     return f"{script}{PAGE_JS}.kinds.watchListeners();\n" if watch_listeners else script

@@ -80,9 +80,9 @@ webgym.values = (() => {
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
     if (role === "combobox" && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
-    if ((!own || isList) && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
+    if (isEmpty && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
       const words = oneLine(wordsIn(element)); // what is seen, where the name is another
-      if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return words;
+      if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return own && !isList ? `${words}, ${own}` : words;
     }
     if (labelBefore(element)) return shownIn(element) && oneLine(wordsOf(element));
     const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
