@@ -234,7 +234,7 @@ def test_a_registered_format_is_found_by_name_and_before_the_built_in_ones(run, 
     broken = replace(import_format, read=lambda *_: iter([{}["page"]]))
     monkeypatch.setitem(IMPORT_FORMATS.registered, "folders", broken)
     assert bring(run, logs, "folders")[0]["skipped"] == {"unreadable_file": 1}
-    with pytest.raises(UsageError, match="already"):
+    with pytest.raises(UsageError, match="taken"):
         IMPORT_FORMATS.register("webgym", import_format)
 
 

@@ -49,7 +49,20 @@ class LiveView:
         # Rich crops overlong output at the bottom, where the newest lines are: two empty lines, and two of names.
         room = console.size.height - self.below - 1 - len(head) - stages.row_count - 4
         if self.snapshot["episodes"] and room > 0:
-            yield Group(Text(), _episodes(self.snapshot["episodes"][:room]))
+            table = _table(("episode", "left"), ("step", "right"), ("stage", "left"), ("for", "right"), expand=True)
+            table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=2)
+            table.add_column("address", no_wrap=True, overflow="ellipsis", ratio=3)
+            for episode in self.snapshot["episodes"][:room]:
+                _row(
+                    table,
+                    episode["id"],
+                    f"{episode['step']}/{episode['max_steps']}",
+                    episode["stage"],
+                    format_duration(episode["stage_seconds"]),
+                    escape_control(episode["task"]),
+                    shorten_url(episode["url"]),
+                )
+            yield Group(Text(), table)
 
 
 def shorten_url(url: str) -> str:
@@ -94,23 +107,6 @@ def _counts(snapshot: dict[str, Any], state: str) -> Text:
         (when(shut, f"{shut} of {len(servers)} policy servers left alone"), "yellow"),
         *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
     )
-
-
-def _episodes(episodes: list[dict[str, Any]]) -> Table:
-    table = _table(("episode", "left"), ("step", "right"), ("stage", "left"), ("for", "right"), expand=True)
-    table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=2)
-    table.add_column("address", no_wrap=True, overflow="ellipsis", ratio=3)
-    for episode in episodes:
-        _row(
-            table,
-            episode["id"],
-            f"{episode['step']}/{episode['max_steps']}",
-            episode["stage"],
-            format_duration(episode["stage_seconds"]),
-            escape_control(episode["task"]),
-            shorten_url(episode["url"]),
-        )
-    return table
 
 
 def _table(*columns: tuple[str, Any], expand: bool = False) -> Table:

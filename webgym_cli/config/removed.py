@@ -16,13 +16,6 @@ class Removed(NamedTuple):
     refused: bool = False
     """Whether another value is an error, because other data or other weights would result."""
 
-    def is_usual(self, value: Any) -> bool:
-        """Whether a value, possibly as text of the environment, is the one that holds now."""
-        if isinstance(value, str):
-            with suppress(ValueError):
-                value = json.loads(value)
-        return bool(value == self.value)
-
 
 def _pass_to_vllm(value: Any, *arguments: str) -> Removed:
     return Removed(value, f"vLLM's own arguments are passed on: serve.extra_args={json.dumps(arguments)}")
@@ -85,7 +78,10 @@ def list_notes(given: dict[str, Any], *, stored: bool) -> tuple[list[str], list[
     notes, errors = [], []
     for key, value in given.items():
         removed = REMOVED[key]
-        usual = removed.is_usual(value)
+        if isinstance(value, str):  # possibly a text of the environment
+            with suppress(ValueError):
+                value = json.loads(value)
+        usual = value == removed.value
         if removed.refused and not usual and not stored:
             errors.append(f"{key} is no setting any more: {removed.instead}")
         elif not (usual and stored):

@@ -21,10 +21,6 @@ from webgym_cli.util.json_values import as_object
 from webgym_cli.util.urls import is_loopback
 
 
-def _is_command(value: Any) -> bool:
-    return bool(str(value).strip()) and not str(value).strip().startswith(("http://", "https://"))
-
-
 def _is_elsewhere(value: Any) -> bool:
     """Whether an address is on another machine: keys and passwords of this user are sent there."""
     return bool(value) and value != SCRIPTED and not is_loopback(urlsplit(str(value)).hostname or "")
@@ -60,7 +56,9 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool
     ),
-    "sites.NAME.reset": _is_command,
+    "sites.NAME.reset": lambda value: (
+        not str(value).strip().startswith(("http://", "https://")) and bool(str(value).strip())
+    ),
     "sites.NAME.url": _is_elsewhere,
     "sites.NAME.accounts.ROLE.storage_state": bool,  # a login of this user, to any site
     "judge.jobs": _names_server_elsewhere,

@@ -147,13 +147,10 @@ class SeenTexts:
         if (number := self._exact.get(words)) is not None:
             return self._texts[number]
         mine = frozenset(words)
-        texts = ((other, self._words[other]) for other in self._candidates(mine))
+        # A similar text must contain one of the rarest words, as few may be missing.
+        needed = len(mine) - math.ceil(self._share * len(mine) - _ROUNDING) + 1
+        rarest = sorted(mine, key=lambda word: (len(self._with.get(word, ())), word))[:needed]
+        texts = ((other, self._words[other]) for word in rarest for other in self._with.get(word, ()))
         alike = ((len(mine & theirs) / len(mine | theirs), -other) for other, theirs in texts)
         share, number = max(alike, default=(0.0, 0))
         return self._texts[-number] if share >= self._share else None
-
-    def _candidates(self, mine: frozenset[str]) -> set[int]:
-        """Return possibly similar texts: a similar text must contain one of the rarest words, as few may be missing."""
-        needed = len(mine) - math.ceil(self._share * len(mine) - _ROUNDING) + 1
-        rarest = sorted(mine, key=lambda word: (len(self._with.get(word, ())), word))[:needed]
-        return {number for word in rarest for number in self._with.get(word, ())}

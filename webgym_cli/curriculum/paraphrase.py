@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,23 +43,20 @@ class Paraphrasing:
             one for one in self.templates.templates if _instruction(one) and not self.journal.get(self._key(one))
         ]
         if waiting:
-            await self._ask_all(waiting)
+            failures = Failures(min(self.settings.concurrency, len(waiting)), 1)  # every template needs its answer
+            chat, left = ChatClient(self.settings), iter(waiting)
+
+            async def worker() -> None:
+                for template in left:
+                    failures.record(await self._ask(chat, template), _HINT)
+
+            try:
+                await run_workers(failures.workers, worker)
+            finally:
+                await chat.close()
         return self.templates.model_copy(
             update={"templates": [each for one in self.templates.templates for each in (one, *self._build(one))]}
         )
-
-    async def _ask_all(self, waiting: Sequence[Mapping[str, Any]]) -> None:
-        failures = Failures(min(self.settings.concurrency, len(waiting)), 1)  # every template needs its answer
-        chat, left = ChatClient(self.settings), iter(waiting)
-
-        async def worker() -> None:
-            for template in left:
-                failures.record(await self._ask(chat, template), _HINT)
-
-        try:
-            await run_workers(failures.workers, worker)
-        finally:
-            await chat.close()
 
     async def _ask(self, chat: ChatClient, template: Mapping[str, Any]) -> str:
         """Store the answer for a template; return what is wrong, empty if nothing is."""

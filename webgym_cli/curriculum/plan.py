@@ -20,7 +20,6 @@ from webgym_cli.curriculum.seeds import (
 )
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
@@ -96,7 +95,11 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
     failed = list(index.places(_FAILED.format(which=_NEVER_SOLVED), given)) or list(
         index.places(_FAILED.format(which=_SOLVED_SOMETIMES), given)
     )
-    groups = group_by_site(build_seed(read(run, place, without=_NUMBERS)) for place in failed)
+    episodes = (read(run, place, without=_NUMBERS) for place in failed)
+    groups = group_by_site(
+        FailedTask(one.task, one.instruction, next((step.observation for step in one.steps), None), one.prompt)
+        for one in episodes
+    )
     if not groups:
         raise _explain_no_seed(run, index)
     critic = _choose_critic(settings, has_critic=has_critic)
@@ -128,12 +131,6 @@ def _choose_critic(settings: Settings, *, has_critic: bool) -> Critic:
     if has_critic:
         return "critic"
     return "orm" if has_orm else "none"
-
-
-def build_seed(trajectory: Trajectory) -> FailedTask:
-    """Return the failed task of an episode."""
-    page = next((step.observation for step in trajectory.steps), None)
-    return FailedTask(trajectory.task, trajectory.instruction, page, trajectory.prompt)
 
 
 def _collect_known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dict[str, set[str]]:

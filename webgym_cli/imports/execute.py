@@ -140,7 +140,28 @@ class Importer:
         try:
             names = {name: None for step in one.steps for name in (step.picture, *step.more_pictures)}
             pictures = {name: load_png(name) for name in names if name is not None}
-            trajectory, verdict = self._build_trajectory(one, pictures)
+            shots = {
+                picture: Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
+                for picture, png, (width, height) in ((*item, png_size(item[1])) for item in pictures.items())
+            }
+            split = self.plan.split or one.split
+            name = self._name(split, self._iteration, one.digest)
+            trajectory = Trajectory(
+                id=name,
+                episode=name,
+                split=split,
+                iteration=self._iteration,
+                task=one.task,
+                instruction=one.task.instruction,
+                seed=one.seed,
+                policy=one.policy,
+                prompt=self.plan.prompt if self.plan.format.text else one.prompt,
+                steps=tuple(_build_step(number, one.steps, shots) for number in range(len(one.steps))),
+                outcome=one.outcome,
+                started_at=one.started_at,
+                seconds=one.seconds,
+            )
+            verdict = one.verdict and one.verdict.model_copy(update={"trajectory": name})
         except UnreadableImage as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
             return False
@@ -161,30 +182,6 @@ class Importer:
         # The format's name as letters and hyphens, as `_ID` matches it; without the location of its code.
         form = re.sub(r"[^a-z]+", "-", self.plan.name.rpartition(":")[2].lower()).strip("-") or "import"
         return f"{split}-{iteration:04d}-{form}-{digest[:_ID_DIGITS]}"
-
-    def _build_trajectory(
-        self, one: ImportedEpisode, pictures: Mapping[Picture, bytes]
-    ) -> tuple[Trajectory, Judgement | None]:
-        """Return an episode's trajectory and judgement."""
-        split = self.plan.split or one.split
-        name = self._name(split, self._iteration, one.digest)
-        shots = {picture: _describe_picture(png) for picture, png in pictures.items()}
-        trajectory = Trajectory(
-            id=name,
-            episode=name,
-            split=split,
-            iteration=self._iteration,
-            task=one.task,
-            instruction=one.task.instruction,
-            seed=one.seed,
-            policy=one.policy,
-            prompt=self.plan.prompt if self.plan.format.text else one.prompt,
-            steps=tuple(_build_step(number, one.steps, shots) for number in range(len(one.steps))),
-            outcome=one.outcome,
-            started_at=one.started_at,
-            seconds=one.seconds,
-        )
-        return trajectory, one.verdict and one.verdict.model_copy(update={"trajectory": name})
 
     def _store(
         self,
@@ -221,11 +218,6 @@ class Importer:
             "total": len(self.plan.sources),
             "facts": f"{format_count(report.imported, 'episode')}{skipped}",
         }
-
-
-def _describe_picture(png: bytes) -> Screenshot:
-    width, height = png_size(png)
-    return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
 
 
 def _build_step(number: int, steps: Sequence[ImportedStep], shots: Mapping[Picture, Screenshot]) -> Step:

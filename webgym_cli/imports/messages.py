@@ -126,7 +126,9 @@ def build_episode(
         policy=episode.model or "messages",
         prompt=spec,
         steps=steps,
-        outcome=_build_outcome(episode),
+        outcome=Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
+        if episode.failure
+        else Outcome.of_other_system(episode.reward, episode.answer, "the reward in the file"),
         started_at=written,
     )
 
@@ -173,12 +175,6 @@ def _build_task(episode: ChatEpisode) -> Task:
     return Task.model_validate({"id": name, "instruction": instruction.strip(), **facts})
 
 
-def _build_outcome(episode: ChatEpisode) -> Outcome:
-    if episode.failure:
-        return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
-    return Outcome.of_other_system(episode.reward, episode.answer, "the reward in the file")
-
-
 class _Images(dict[str, Picture]):
     """Images of an episode by their URL: a file, a `data:` URL, `sha256:` and a digest, or a name within the file.
 
@@ -205,22 +201,20 @@ class _Images(dict[str, Picture]):
         if url.startswith("data:"):
             return decode_data_url(url)
         if url.startswith(_DIGEST):
-            return self._find_digest(PurePosixPath(url.removeprefix(_DIGEST)).name)
+            digest = PurePosixPath(url.removeprefix(_DIGEST)).name
+            # As files, or as in the store of a run.
+            names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
+            files = [self._folder / name for name in names]
+            file = next(filter(is_file, files), files[0])
+            # A WebP is named by the PNG that it was made from.
+            if file.suffix == ".png" and is_file(file) and digest_content(file) != digest:
+                raise UnreadableImage(f"{file}: its content has another digest than its name")
+            return file
         if "://" in url and not url.startswith("file://"):
             raise NotUnderstood(f"the image {url[:100]!r} is on another host, and is never fetched")
         if url.startswith("file://"):
             url = unquote(url.removeprefix("file://"))
         return find_picture(url, (self._folder,))
-
-    def _find_digest(self, digest: str) -> Path:
-        # As files, or as in the store of a run.
-        names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
-        files = [self._folder / name for name in names]
-        file = next(filter(is_file, files), files[0])
-        # A WebP is named by the PNG that it was made from.
-        if file.suffix == ".png" and is_file(file) and digest_content(file) != digest:
-            raise UnreadableImage(f"{file}: its content has another digest than its name")
-        return file
 
 
 def _find(path: Path) -> list[Path]:

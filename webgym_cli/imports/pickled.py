@@ -100,11 +100,6 @@ class _StubUnpickler(pickle._Unpickler):
             raise PickleRefused("entries for what is no dict")
         items.update(_pair_up(pairs))
 
-    def set_item(self) -> None:
-        """SETITEM: add a key and a value to the dict on top of the stack."""
-        value, key = self.stack.pop(), self.stack.pop()
-        self.update([key, value])
-
 
 def _pair_up(flat: list[Any]) -> dict[Any, Any]:
     return build_dict(zip(flat[::2], flat[1::2], strict=True))
@@ -123,7 +118,7 @@ _OPERATIONS: dict[int, _Operation] = {
     pickle.APPEND[0]: lambda self: self.extend([self.stack.pop()]),
     pickle.DICT[0]: lambda self: self.push(_pair_up(self.pop_mark())),
     pickle.SETITEMS[0]: lambda self: self.update(self.pop_mark()),
-    pickle.SETITEM[0]: _StubUnpickler.set_item,
+    pickle.SETITEM[0]: lambda self: self.update([self.stack.pop(-2), self.stack.pop()]),
     pickle.NEWOBJ[0]: _STANDARD["REDUCE"],
     pickle.NEWOBJ_EX[0]: _StubUnpickler.new_with_keywords,
     pickle.BUILD[0]: _StubUnpickler.build,

@@ -136,18 +136,14 @@ def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
 
 def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
     """Return the name of the format and its sources under a path. Raises `UsageError`."""
-    if name == AUTO:
-        return _detect_format(path)
-    form = IMPORT_FORMATS.find(name)
-    if sources := form.find(path):
-        return name, sources
-    if form.otherwise and (sources := IMPORT_FORMATS.find(form.otherwise).find(path)):
-        return form.otherwise, sources
-    raise UsageError(f"{path}: nothing of the format {name} is there: it takes {form.expects}")
-
-
-def _detect_format(path: Path) -> tuple[str, list[Path]]:
-    """Return the first format with files under a path, the formats of plugins first, and its sources."""
+    if name != AUTO:
+        form = IMPORT_FORMATS.find(name)
+        if sources := form.find(path):
+            return name, sources
+        if form.otherwise and (sources := IMPORT_FORMATS.find(form.otherwise).find(path)):
+            return form.otherwise, sources
+        raise UsageError(f"{path}: nothing of the format {name} is there: it takes {form.expects}")
+    # The first format with files there, those of plugins before the others.
     known = list(IMPORT_FORMATS.known())
     if path.is_file():
         # WebGym's files have any name, so the formats with this suffix are asked before it.

@@ -32,10 +32,6 @@ _ROWS = 16
 Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 
 
-def _find_openwebrl(path: Path) -> list[Path]:
-    return find_lines(path, lambda value: isinstance(value, dict) and "metadata" in value and "group_index" in value)
-
-
 def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
     turns: list[dict[str, Any]] = []
@@ -154,7 +150,14 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     instruction = next(filter(None, named), "") or to_text(row["instruction"])
     messages: list[dict[str, Any]] = []
     for key in sorted(steps, key=int):
-        content, reply = _convert_step(key, to_fields(steps[key], "a step"))
+        step = to_fields(steps[key], "a step")
+        action, picture = to_fields(step.get("action"), "an action"), to_text(step.get("screenshot"))
+        call = read_single_call(to_text(action.get("action_str")))
+        if call is None or not picture:
+            # A gap in the history would be a prompt that nobody answered so.
+            raise NotUnderstood(f"step {key} has no action in the form of a call, or no screenshot")
+        given = {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
+        content, reply = [_image(picture)], _call(to_text(action.get("action_description")), call.name, given)
         first = {"role": "user", "content": [*content, _text(instruction)]}
         messages += [{"role": "tool", "content": content} if messages else first, reply]
     names = {call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
@@ -169,17 +172,6 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
         "model": "molmoweb",
     }
     return ChatRecord(value, {name: content for name, content in pictures.items() if content})
-
-
-def _convert_step(key: str, step: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return what MolmoWeb saw, and its call."""
-    action, picture = to_fields(step.get("action"), "an action"), to_text(step.get("screenshot"))
-    call = read_single_call(to_text(action.get("action_str")))
-    if call is None or not picture:
-        # A gap in the history would be a prompt that nobody answered so.
-        raise NotUnderstood(f"step {key} has no action in the form of a call, or no screenshot")
-    given = {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
-    return [_image(picture)], _call(to_text(action.get("action_description")), call.name, given)
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -200,7 +192,10 @@ def _call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 OPENWEBRL = make_chat_format(
-    _find_openwebrl, _read_openwebrl, "OpenWebRL_SFT_trajectories.jsonl, a turn a line", suffixes=(".jsonl",)
+    lambda path: find_lines(path, lambda value: {"metadata", "group_index"} <= as_object(value).keys()),
+    _read_openwebrl,
+    "OpenWebRL_SFT_trajectories.jsonl, a turn a line",
+    suffixes=(".jsonl",),
 )
 FARA = make_chat_format(
     lambda path: sorted(log.parent for log in path.rglob(_LOG)),

@@ -12,7 +12,6 @@ from webgym_cli.errors import StoreError
 from webgym_cli.imports.source import ImportFormat, SkippedEpisode, SkipReason, StoredEpisode, compute_digest
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef, read, read_judgements
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
@@ -53,20 +52,17 @@ def read_run(source: Path, images: Path | None, where: str = "true") -> Iterator
                 yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, f"{source}, {place.id}", str(error))
                 continue
             verdicts = tuple(judgements.get(trajectory.id, ()))
-            yield StoredEpisode(f"{source}, {trajectory.id}", _identify(trajectory), trajectory, verdicts, screenshots)
+            # What no import changes and no two attempts have in common, with the time as the index has it.
+            started = moment_of(trajectory.started_at).replace(tzinfo=None).isoformat()
+            about = trajectory.task.key, trajectory.seed, trajectory.policy, started, trajectory.seconds
+            digest = compute_digest(*about, len(trajectory.steps))
+            yield StoredEpisode(f"{source}, {trajectory.id}", digest, trajectory, verdicts, screenshots)
 
 
 def list_identities(index: Index) -> Iterator[str]:
     """Yield the digests of an index's episodes, as `StoredEpisode` has them."""
     for row in index.rows(_STORED):
         yield compute_digest(*{**row, "started_at": row["started_at"].isoformat()}.values())
-
-
-def _identify(trajectory: Trajectory) -> str:
-    """Return the digest of what no import changes and no two attempts have in common."""
-    started = moment_of(trajectory.started_at).replace(tzinfo=None).isoformat()  # as the index has it
-    about = trajectory.task.key, trajectory.seed, trajectory.policy, started, trajectory.seconds
-    return compute_digest(*about, len(trajectory.steps))
 
 
 def _select(source: Path, where: str) -> ImportFormat:

@@ -86,10 +86,12 @@ class _RecordedEpisode:
 
     def to_imported(self, images: Path | None) -> ImportedEpisode:
         """Convert the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
-        lines, (actions, facts) = self._read_trace(), self._read_actions()
+        lines, value = self._read_trace(), _read_object(self.root / "actions" / f"{self.name}.json")
+        listed = value.get("actions")
+        actions = [to_text(action) for action in listed] if isinstance(listed, list) else []
         if self.text and not all(to_text(line.get("html")) for line in lines or [{}]):
             raise NotUnderstood(f"traces/{self.name}.jsonl, which has the text of its pages, is missing or lacks some")
-        score = self._read_score(lines, facts)
+        score = self._read_score(lines, value.get("score"))
         in_trace = [to_text(line.get("fixed_response")) or to_text(line.get("response")) for line in lines]
         responses = in_trace or actions
         # The driver appends an action of its own if it stops the episode early.
@@ -139,12 +141,6 @@ class _RecordedEpisode:
                 raise NotUnderstood(f"{file}: not one object a line")
             return lines
         return []
-
-    def _read_actions(self) -> tuple[list[str], Any]:
-        """Return the actions as text, and the score."""
-        value = _read_object(self.root / "actions" / f"{self.name}.json")
-        listed = value.get("actions")
-        return [to_text(action) for action in listed] if isinstance(listed, list) else [], value.get("score")
 
     def _read_score(self, lines: list[dict[str, Any]], facts: Any) -> Score:
         """Return the reward model's label of the trace, else the score of the environment's evaluator."""

@@ -115,13 +115,22 @@ class _File:
         steps = [to_fields(step, "a step") for step in (value if isinstance(value, list) else [])]
         if not steps:
             raise NotUnderstood("no list of steps")
-        record = _find_task(steps)
+        if not (observed := [step["observation"] for step in steps if step.get("observation") is not None]):
+            raise NotUnderstood("no step has an observation")
+        record = to_fields(to_fields(observed[0], "an observation").get("task"), "a task")
         line = {name: to_plain(record[name]) for name in _TASK_FIELDS if record.get(name) is not None}
         if isinstance(number := line.get("difficulty"), float) and number.is_integer():
             line["difficulty"] = int(number)
         task = read_task(line)
         answered = _select_answered(steps)
-        prompt = _detect_prompt(answered)
+        # The files don't record which prompt was used; the responses reveal it.
+        responses = [to_text(to_fields(step["response"], "a response").get("raw_response")) for step in answered]
+        marks = any('"web_interaction"' in response for response in responses)
+        prompt = PromptSpec(
+            version="webgym" if any("Progress:" in text for text in responses) else "webgym_vanilla",
+            interaction_mode=InteractionMode.SET_OF_MARKS if marks else InteractionMode.COORDINATES,
+            thinking=any("</think>" in response for response in responses),
+        )
         self._pictures = {_picture_name(step): find_picture(_image_path(step), self._roots) for step in answered}
         imported = tuple(self._read_step(step, prompt) for step in answered)
         outcome, verdict = read_outcome(steps, len(answered), task, self._judge, self._written)
@@ -167,13 +176,6 @@ class _File:
         )
 
 
-def _find_task(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    for step in steps:
-        if step.get("observation") is not None:
-            return to_fields(to_fields(step["observation"], "an observation").get("task"), "a task")
-    raise NotUnderstood("no step has an observation")
-
-
 def _image_path(step: dict[str, Any]) -> str:
     return to_text(to_fields(step["observation"], "an observation").get("image_path"))
 
@@ -191,18 +193,6 @@ def _select_answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if missing or not _image_path(step):
             raise Unfinished(f"step {number} has no {(*missing, 'picture')[0]}: it was never carried out")
     return answered
-
-
-def _detect_prompt(steps: list[dict[str, Any]]) -> PromptSpec:
-    """Derive the prompt's version, interaction mode and reasoning from the responses."""
-    responses = [to_text(to_fields(step["response"], "a response").get("raw_response")) for step in steps]
-    # The files don't record which prompt was used; the responses reveal it.
-    marks = any('"web_interaction"' in response for response in responses)
-    return PromptSpec(
-        version="webgym" if any("Progress:" in text for text in responses) else "webgym_vanilla",
-        interaction_mode=InteractionMode.SET_OF_MARKS if marks else InteractionMode.COORDINATES,
-        thinking=any("</think>" in response for response in responses),
-    )
 
 
 def _convert_action(record: Any) -> Action | None:
@@ -267,14 +257,13 @@ def read_sent(raw: str, screenshots: Mapping[str, Path]) -> Conversation[Picture
     pictures: list[Picture] = []
     messages: list[Message] = []
 
-    def find_image(url: str) -> Path:
-        return screenshots[shorten_path(url.removeprefix(_FILE))]
-
     try:
         for message in _MESSAGES.validate_python(json.loads(raw)):
             if message.content is None:
                 return None
-            parts = convert_parts(message.content, pictures, find_image)
+            parts = convert_parts(
+                message.content, pictures, lambda url: screenshots[shorten_path(url.removeprefix(_FILE))]
+            )
             messages.append(Message.model_validate({"role": message.role, "content": "".join(parts)}))
     except (ValueError, KeyError):
         return None

@@ -59,7 +59,10 @@ def read_outcome(
         return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None
     evaluation = to_plain(last.get("evaluation"))
     texts = [text for text in as_list(evaluation) if isinstance(text, str)]
-    if failed := [text for text in texts if _is_judge_failure(text)]:
+    matches = ((text, _SAID.match(text)) for text in texts)
+    if failed := [
+        text for text, match in matches if text.startswith(_NOT_JUDGED) or (match and match[3].startswith("Error:"))
+    ]:
         return Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail=failed[0][:500]), None
     if not rewards or not answered or texts == ["Task in progress"]:
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it stopped before its end"), None
@@ -70,11 +73,6 @@ def read_outcome(
         raise NotUnderstood(f"a reward of {value:g}, where WebGym gives 0 or 1")
     key_points = tuple(at for at, reward in rewards.items() if reward.get("submit") is True and at < answered)
     return Outcome(), _judgement(texts, task, judge, judged_at, success=value == 1.0, key_points=key_points)
-
-
-def _is_judge_failure(text: str) -> bool:
-    match = _SAID.match(text)
-    return text.startswith(_NOT_JUDGED) or (match is not None and match[3].startswith("Error:"))
 
 
 def _judgement(

@@ -86,7 +86,11 @@ class Job:
                 os.close(self._lifeline)
                 self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
-        self._note_family()
+        if (now := time.monotonic()) >= self._next_look:  # note the guard's descendants, at most once in a while
+            self._next_look = now + _LOOK
+            family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}
+            if guard.start_time(self.pid) is not None:  # else they may have left it while they were read
+                self._family = family
         return None
 
     async def wait(self, poll_seconds: float = 0.1) -> int:
@@ -108,15 +112,6 @@ class Job:
         if self._family and (self._process.returncode or 0) < 0:
             await asyncio.to_thread(guard.end_processes, self._find_orphans, self._grace)
         return code
-
-    def _note_family(self) -> None:
-        """Note the guard's descendants, at most once in a while."""
-        if (now := time.monotonic()) < self._next_look:
-            return
-        self._next_look = now + _LOOK
-        family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}
-        if guard.start_time(self.pid) is not None:  # else they may have left it while they were read
-            self._family = family
 
     def _find_orphans(self) -> list[int]:
         """Return what a killed guard has left: the noted processes and their descendants, never another's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -59,16 +60,11 @@ class Record(DocumentedModel):
 
     def to_storable(self, longest: int = sys.maxsize) -> Self:
         """Return the record without unpaired surrogates, which no file can hold, and its texts cut to `longest`."""
-        if self._is_storable(longest):
-            return self
+        with suppress(ValueError):  # an unpaired surrogate
+            if len(self.model_dump_json()) <= longest:
+                return self
         values = map_texts(self.model_dump(mode="json"), lambda text: text[:longest])
         return self.model_validate_json(replace_surrogates(json.dumps(values, ensure_ascii=False)))
-
-    def _is_storable(self, longest: int) -> bool:
-        try:
-            return len(self.model_dump_json()) <= longest
-        except ValueError:  # an unpaired surrogate
-            return False
 
 
 class StoredRecord(Record):

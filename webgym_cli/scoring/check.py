@@ -92,7 +92,7 @@ class TaskCheck(UserFunction):
     timeout: float | None = None
     """Time limit in seconds; None: `agent.reward_timeout`."""
     digest: str = ""
-    """SHA-256 of the file that defines it: scores of another one are outdated."""
+    """SHA-256 of the file that defines it, of its code if there is none: scores of another one are outdated."""
 
     noun = "check"
 
@@ -132,16 +132,12 @@ def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[...,
 
     def decorate(given: Callable[..., Any]) -> TaskCheck:
         task_check = TaskCheck.of(given, name, timeout=timeout)
-        return CHECKS.register(name, replace(task_check, digest=digest_file(given)))
+        code = inspect.unwrap(given).__code__
+        path = Path(code.co_filename)
+        content = path.read_bytes() if path.is_file() else code.co_code
+        return CHECKS.register(name, replace(task_check, digest=hashlib.sha256(content).hexdigest()))
 
     return decorate
-
-
-def digest_file(function: Callable[..., Any]) -> str:
-    """Return the SHA-256 of the file that defines a function; of its code if there is no such file."""
-    code = inspect.unwrap(function).__code__
-    path = Path(code.co_filename)
-    return hashlib.sha256(path.read_bytes() if path.is_file() else code.co_code).hexdigest()
 
 
 def find_check(task: Task) -> TaskCheck:

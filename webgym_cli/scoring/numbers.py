@@ -145,7 +145,11 @@ def parse_answer(text: str, *, named: bool = True) -> Answer:
         number = _SPELLED.get(spelled[2].lower().replace(" ", "-"), spelled[2])
         text = f"{'-' * bool(spelled[1])}{number}{text[spelled.end() :]}"
     text = _to_latex(text)
-    plain = _normalise(text)
+    plain = _LAST_AND.sub(r"\1, ", " ".join(_WRAPPED.sub(r" \1 ", unicodedata.normalize("NFC", text)).split()))
+    # Not between letters and digits: `1 2` is not 12.
+    plain = re.sub(r"(?<![^\W_])\s+|\s+(?![^\W_])", "", plain).rstrip(".")
+    if not _MATHEMATICAL.search(plain):
+        plain = plain.casefold()
     if not named:
         text = _NAME.sub("", text)
     expression, unit = split_unit(_CONJUNCTION.sub(", ", text))
@@ -261,11 +265,3 @@ def _repeating_fraction(match: re.Match[str]) -> str:
     whole, start, period = match.groups()
     numerator = int(f"{whole}{start}{period}") - int(f"0{whole}{start}")
     return rf"\frac{{{numerator}}}{{{'9' * len(period)}{'0' * len(start)}}}"
-
-
-def _normalise(text: str) -> str:
-    text = _LAST_AND.sub(r"\1, ", " ".join(_WRAPPED.sub(r" \1 ", unicodedata.normalize("NFC", text)).split()))
-    # Not between letters and digits: `1 2` is not 12.
-    text = re.sub(r"(?<![^\W_])\s+|\s+(?![^\W_])", "", text)
-    text = text.rstrip(".")
-    return text if _MATHEMATICAL.search(text) else text.casefold()

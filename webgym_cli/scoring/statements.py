@@ -41,6 +41,7 @@ _EXPLANATION = re.compile(
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
 # In a text without a mark, the rest of a sentence may state the answer.
 _REASON = re.compile(r"\s(?:because|since|as)\b.*|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*", re.IGNORECASE | re.DOTALL)
+_FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 # A formula or a number.
 _ITEM = re.compile(
     r"\$\$(?P<a>.{1,300}?)\$\$|\\\[(?P<b>.{1,300}?)\\\]|\\\((?P<c>.{1,300}?)\\\)"
@@ -141,20 +142,15 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in _HASHES.finditer(text)]
     _, last_end, last, is_alone = max(exact, default=(0, 0, "", False), key=lambda it: it[1])
     for match in reversed(list(_PHRASE.finditer(text, last_end))[-_MAX_PHRASES:]):
-        content, end = _sentence(text, match.end())
+        # The sentence that follows; a formula may span lines.
+        ended = _SENTENCE.search(text, skip_match(_FORMULA, text, match.end()))
+        end = ended.start() if ended else len(text)
+        content = text[match.end() : end].strip()
         if content and "\\boxed" not in content and (not exact or re.search(r"\d", content)):
             return content, end, False
     if not exact:
         return None
     return last, last_end, is_alone
-
-
-def _sentence(text: str, start: int) -> tuple[str, int]:
-    """Return the sentence that begins at a place, and its end; a formula may span lines."""
-    formula = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
-    ended = _SENTENCE.search(text, skip_match(formula, text, start))
-    end = ended.start() if ended else len(text)
-    return text[start:end].strip(), end
 
 
 def _read_phrase(content: str) -> list[str]:

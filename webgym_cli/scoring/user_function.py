@@ -92,8 +92,12 @@ class UserFunction:
         late = isinstance(error, TooLateError)
         reason = f"it took more than {seconds:g} s" if late else f"{type(error).__name__}: {describe_invalid(error)}"
         words = " ".join(reason.split())[:_REASON]
+        code, places = inspect.unwrap(self.function).__code__, traceback.extract_tb(error.__traceback__)
+        # The innermost line of its file; without one its first.
+        lines = [code.co_firstlineno, *(place.lineno for place in places if place.filename == code.co_filename)]
         return BoundaryError(
-            FailureKind.ENVIRONMENT_ERROR, f"the {self.noun} {self.name} failed: {words} ({self._find_line(error)})"
+            FailureKind.ENVIRONMENT_ERROR,
+            f"the {self.noun} {self.name} failed: {words} ({Path(code.co_filename).name}:{lines[-1]})",
         )
 
     def require_fields(self, task: Task, fields: Mapping[str, object], setting: str) -> None:
@@ -104,10 +108,3 @@ class UserFunction:
                 hint=f"it has {', '.join(dict.fromkeys((*self.offered, *fields)))}; "
                 f"name another {self.noun}, or give the argument a default",
             )
-
-    def _find_line(self, error: Exception) -> str:
-        """Return the file and the innermost line there that an exception passed; without one the function's first."""
-        code = inspect.unwrap(self.function).__code__
-        places = traceback.extract_tb(error.__traceback__)
-        lines = [place.lineno for place in places if place.filename == code.co_filename]
-        return f"{Path(code.co_filename).name}:{next(reversed(lines), code.co_firstlineno)}"

@@ -118,12 +118,23 @@ class PolicyServer:
                 del self._adapters[name]
 
     async def release_gpus(self) -> None:
-        """Release the GPUs for training by the plan's sleep policy; stop the server if sleep fails."""
+        """Release the GPUs for training by the plan's sleep policy; stop the server if sleep fails.
+
+        Raises `JobError` if a stopped server's GPU memory is not freed.
+        """
         if self._job is None or self._asleep or self.plan.sleep.action == "keep":
             return
         began = time.monotonic()
-        if self.plan.sleep.action == "stop" or not await self._sleeps(began):
-            await self._stop_for_training(began)
+        if self.plan.sleep.action != "stop" and await self._sleeps(began):
+            return
+        memory = GpuMemory(self._sink, self._nvml)
+        if self.pid:
+            await asyncio.to_thread(memory.note, self.pid)
+        await self.stop()
+        await memory.freed()
+        seconds = round(time.monotonic() - began, 2)
+        message = f"vLLM is stopped after {seconds} s, the training gets the GPU"
+        self._sink(ServerEvent(event="stop", seconds=seconds, message=message))
 
     async def start(self) -> None:
         """Start the server and wait until it is healthy.
@@ -263,7 +274,12 @@ class PolicyServer:
 
     async def _sleeps(self, began: float) -> bool:
         """Put the server to sleep; return whether its GPU memory is free."""
-        why = await self._change(self._engine.sleep) or await self._still_held()
+        why = await self._change(self._engine.sleep)
+        if not why and self.pid:
+            used = await asyncio.to_thread(GpuMemory(self._sink, self._nvml).held_gib, self.pid)
+            limit = self.plan.sleep.memory_gb
+            if used is not None and used > limit:
+                why = f"it holds {used:.1f} GiB of the GPU, more than {limit:g}"
         seconds = round(time.monotonic() - began, 2)
         if why:
             message = f"vLLM does not sleep, it is stopped: {why}"
@@ -273,23 +289,6 @@ class PolicyServer:
             message = f"vLLM sleeps after {seconds} s: its GPU memory is free, its process stays"
             self._sink(ServerEvent(event="sleep", seconds=seconds, level=SLEEP_LEVEL, message=message))
         return not why
-
-    async def _still_held(self) -> str:
-        """Return a message if a sleeping server holds too much GPU memory; empty if not, or if NVML is unavailable."""
-        used = await asyncio.to_thread(GpuMemory(self._sink, self._nvml).held_gib, self.pid) if self.pid else None
-        limit = self.plan.sleep.memory_gb
-        return "" if used is None or used <= limit else f"it holds {used:.1f} GiB of the GPU, more than {limit:g}"
-
-    async def _stop_for_training(self, began: float) -> None:
-        """Stop the server and wait until its GPU memory is free. Raises `JobError` if it is not freed."""
-        memory = GpuMemory(self._sink, self._nvml)
-        if self.pid:
-            await asyncio.to_thread(memory.note, self.pid)
-        await self.stop()
-        await memory.freed()
-        seconds = round(time.monotonic() - began, 2)
-        message = f"vLLM is stopped after {seconds} s, the training gets the GPU"
-        self._sink(ServerEvent(event="stop", seconds=seconds, message=message))
 
 
 def _keep_present(adapters: Mapping[str, str]) -> dict[str, str]:

@@ -28,8 +28,11 @@ def lock_run(run: RunDir, command: str) -> Iterator[None]:
         lock = FileLock(run.lock)
         lock.acquire(timeout=0)
     except Timeout:
+        who = "another webgym"
+        if (holder := read_lock_holder(run)) is not None:
+            who = f"`webgym {holder['command']}` (process {holder['pid']} on {holder['host']}, since {holder['since']})"
         raise RunLockedError(
-            f"{run.root}: locked by {_holder(run)}", hint="wait for it, or stop it, then run the same command again"
+            f"{run.root}: locked by {who}", hint="wait for it, or stop it, then run the same command again"
         ) from None
     except OSError as error:
         raise StoreError(
@@ -44,9 +47,3 @@ def lock_run(run: RunDir, command: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             run.lock_holder.unlink(missing_ok=True)
         lock.release()
-
-
-def _holder(run: RunDir) -> str:
-    if (holder := read_lock_holder(run)) is None:
-        return "another webgym"
-    return f"`webgym {holder['command']}` (process {holder['pid']} on {holder['host']}, since {holder['since']})"

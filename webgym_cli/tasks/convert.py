@@ -120,19 +120,15 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: can't be read: {error.strerror}", hint="name a file that is there") from None
-
-
 def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
     """Yield the number of each record of a file, from 1, and a function that reads it.
 
     A file is JSON Lines, one JSON array or record, Parquet, or CSV or TSV (by its name). Raises `UsageError`.
     """
-    content = _content(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror}", hint="name a file that is there") from None
     if content.startswith(ARCHIVES):
         raise UsageError(
             f"{path}: an archive",

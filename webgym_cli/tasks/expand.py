@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -241,7 +241,9 @@ def _fill_task(path: Path, template: Mapping[str, Any], assigned: Mapping[str, A
     record: dict[str, Any] = {**assigned, **_fill(path, dict(template), assigned), TEMPLATE: dict(template)}
     name = str(template.get("id", ""))
     if name and not PLACEHOLDER.search(name):
-        record["id"] = "-".join([name, *map(_slug, assigned.values())])
+        words = (value.values() if isinstance(value, Mapping) else (value,) for value in assigned.values())
+        slugs = (re.sub(r"\W+", "-", " ".join(map(str, given))).strip("-").lower() for given in words)
+        record["id"] = "-".join([name, *slugs])
     try:
         return read_task(record)
     except BadTaskError as error:
@@ -275,11 +277,6 @@ def _look_up(path: Path, match: re.Match[str], assigned: Mapping[str, Any]) -> A
     if not isinstance(value, Mapping) or column not in value:
         raise UsageError(f"{path}: {match[0]}: {value!r} has no column {column}")
     return value[column]
-
-
-def _slug(value: Any) -> str:
-    words: Iterable[Any] = value.values() if isinstance(value, Mapping) else (value,)
-    return re.sub(r"\W+", "-", " ".join(map(str, words))).strip("-").lower()
 
 
 def _key(value: Any) -> str:

@@ -37,7 +37,11 @@ class PassRateSampler(TaskSampler):
         generator, drawn, position = random.Random(self.name), dict.fromkeys(POOLS, 0), 0
         weights = {pool: self.shares.get(pool, 0.0) for pool in POOLS}
         while self.pools:
-            left = self._shuffle(generator)
+            left: dict[TaskPool, list[int]] = {}
+            for index, code in enumerate(self.pools):
+                left.setdefault(POOLS[code], []).append(index)
+            for pool in sorted(left):
+                generator.shuffle(left[pool])
             while left:
                 # tasks of pools without a share come last
                 groups = sum(drawn.values()) + 1
@@ -48,15 +52,6 @@ class PassRateSampler(TaskSampler):
                 drawn[pool] += 1
                 yield from self._group(index, position, generator)
                 position += self.group_size
-
-    def _shuffle(self, generator: random.Random) -> dict[TaskPool, list[int]]:
-        """Return the tasks of each non-empty pool in random order."""
-        indices: dict[TaskPool, list[int]] = {}
-        for index, code in enumerate(self.pools):
-            indices.setdefault(POOLS[code], []).append(index)
-        for pool in sorted(indices):
-            generator.shuffle(indices[pool])
-        return indices
 
 
 def assign_pools(tasks: TaskSet, rates: Mapping[int, float]) -> bytes:

@@ -37,14 +37,9 @@ def rubric_shape(value: Any) -> str:
         return "text" if value.strip() else "none"
     if not value:
         return "none"
-    shapes = set(map(_item_shape, as_list(value)))
+    items = as_list(value)
+    shapes = {"texts" if not isinstance(item, dict) else "groups" if "facts" in item else "facts" for item in items}
     return shapes.pop() if len(shapes) == 1 else "mixed"
-
-
-def _item_shape(item: Any) -> str:
-    if not isinstance(item, dict):
-        return "texts"
-    return "groups" if "facts" in item else "facts"
 
 
 def has_unknown_fields(value: Any) -> bool:
@@ -53,21 +48,15 @@ def has_unknown_fields(value: Any) -> bool:
 
 
 def _take(item: Any, place: int, where: str, facts: list[str]) -> None:
-    if isinstance(item, dict) and item.get("facts") is not None:
-        _take_group(item, place, where, facts)
+    """Append a fact, or those of a group as `[Group id: description] fact`, its number from 1 in place of no id."""
+    if not isinstance(item, dict) or (given := item.get("facts")) is None:
+        problem = f"{where}: neither a text, nor a fact with a description, nor a group with facts"
+        facts += filter(None, [_read_text(item, problem)])
         return
-    problem = f"{where}: neither a text, nor a fact with a description, nor a group with facts"
-    if text := _read_text(item, problem):
-        facts.append(text)
-
-
-def _take_group(group: dict[str, Any], place: int, where: str, facts: list[str]) -> None:
-    """Append `[Group id: description] fact`; a group without id gets its number, counted from 1."""
-    given, name = group["facts"], group.get("id")
     if not isinstance(given, list):
         raise BadRubricError(f"{where}.facts: not a list of texts")
-    description = str(group.get("description") or "").strip()
-    head = f"[Group {known_or(name, place + 1)}{when(description, ': ')}{description}]"
+    description = str(item.get("description") or "").strip()
+    head = f"[Group {known_or(item.get('id'), place + 1)}{when(description, ': ')}{description}]"
     for number, fact in enumerate(given):
         if text := _read_text(fact, f"{where}.facts.{number}: not a text"):
             facts.append(f"{head} {text}")

@@ -85,8 +85,14 @@ class TrainerLogTail:
 
     def new_events(self) -> list[TrainerStep]:
         """Return an event for each new line; the closing line, without figures, only where its step is new."""
+        if not self.path.is_file():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
         events = []
-        for line in filter(None, map(parse_line, self._new_texts())):
+        for line in filter(None, map(parse_line, whole.decode(errors="replace").splitlines())):
             if line.step != self._last or line.loss is not None or line.eval_loss is not None:
                 events.append(self._event(line))
             self._last = line.step
@@ -95,15 +101,6 @@ class TrainerLogTail:
     def skip(self) -> None:
         """Skip the existing lines."""
         self._offset = file_size(self.path)
-
-    def _new_texts(self) -> list[str]:
-        if not self.path.is_file():
-            return []
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        self._offset += len(whole) + len(newline)
-        return whole.decode(errors="replace").splitlines()
 
     def _event(self, line: LogLine) -> TrainerStep:
         event, words = TrainerStep(event="train", done=line.step, total=line.total), []

@@ -96,7 +96,14 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
     `began`: when the command took up this training, by the monotonic clock.
     """
     with disk_errors(weights):
-        _complete_files(plan, weights)
+        # What is missing in the checkpoint is the training's, else that of the model that it started from.
+        sources, wanted = [plan.folder, Path(plan.data.model)], list(SIDE_FILES)
+        if not any((weights / name).is_file() for name in PROCESSOR_FILES):
+            wanted += PROCESSOR_FILES
+        for name in wanted:
+            file = next((source / name for source in sources if (source / name).is_file()), None)
+            if file and not (weights / name).exists():
+                shutil.copyfile(file, weights / name)
         write_json(weights / working_dir.RECORD, plan.training.model_dump(mode="json"))
         (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
         _flush(weights)
@@ -140,18 +147,6 @@ def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False
         with disk_errors(path):
             shutil.rmtree(path)
     return leftovers
-
-
-def _complete_files(plan: TrainPlan, weights: Path) -> None:
-    """Copy files missing in the checkpoint from the training's folder, else from the model that it started from."""
-    sources = [plan.folder, Path(plan.data.model)]
-    wanted = list(SIDE_FILES)
-    if not any((weights / name).is_file() for name in PROCESSOR_FILES):
-        wanted += PROCESSOR_FILES
-    for name in wanted:
-        file = next((source / name for source in sources if (source / name).is_file()), None)
-        if file and not (weights / name).exists():
-            shutil.copyfile(file, weights / name)
 
 
 def _flush(folder: Path) -> None:

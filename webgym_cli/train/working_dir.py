@@ -122,8 +122,13 @@ def is_complete(checkpoint: Path) -> bool:
     state = trainer_state(checkpoint)
     if state is None or state["global_step"] != step_of(checkpoint):
         return False
-    weights = sorted(checkpoint.glob("*.safetensors"))
-    return bool(weights) and all(map(is_complete_file, weights)) and _whole_index(checkpoint)
+    weights, index = sorted(checkpoint.glob("*.safetensors")), checkpoint / "model.safetensors.index.json"
+    try:  # an unsharded model has no index
+        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() if index.is_file() else ()
+    except (OSError, ValueError, KeyError, AttributeError):
+        return False
+    shards = all((checkpoint / name).is_file() for name in set(names))
+    return bool(weights) and all(map(is_complete_file, weights)) and shards
 
 
 def is_resumable(checkpoint: Path, world_size: int) -> bool:
@@ -150,18 +155,6 @@ def is_whole_archive(path: Path) -> bool:
     # The zip directory is written last, so a torn archive fails to open.
     except (OSError, zipfile.BadZipFile):
         return False
-
-
-def _whole_index(checkpoint: Path) -> bool:
-    """Return whether all shards of the index exist; an unsharded model has no index."""
-    index = checkpoint / "model.safetensors.index.json"
-    if not index.is_file():
-        return True
-    try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError):
-        return False
-    return all((checkpoint / name).is_file() for name in names)
 
 
 def has_optimizer_states(folder: Path) -> bool:

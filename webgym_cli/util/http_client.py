@@ -52,7 +52,10 @@ class BoundedClient(httpx.AsyncClient):
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Send a request and read its response; `stream` and `follow_redirects` have no effect."""
-        _hide_password(request)
+        if request.url.userinfo:  # user and password go into a header, because httpx logs URLs
+            auth = httpx.BasicAuth(request.url.username, request.url.password)
+            request.headers["Authorization"] = next(auth.auth_flow(request)).headers["Authorization"]
+            request.url = request.url.copy_with(userinfo=b"")
         given = request.extensions.get("timeout", {}).values()
         deadline = max((seconds for seconds in given if seconds is not None), default=DEFAULT_TIMEOUT)
         try:
@@ -141,11 +144,3 @@ def _refuse_redirect(answer: httpx.Response) -> bytes:
     if answer.next_request:
         where = str(answer.next_request.url.copy_with(userinfo=b"", query=None, fragment=None))
     return json.dumps({"error": {"message": f"it redirects to {where}, which is not followed"}}).encode()
-
-
-def _hide_password(request: httpx.Request) -> None:
-    """Move user and password from a URL into a header, because httpx logs URLs."""
-    if request.url.userinfo:
-        auth = httpx.BasicAuth(request.url.username, request.url.password)
-        request.headers["Authorization"] = next(auth.auth_flow(request)).headers["Authorization"]
-        request.url = request.url.copy_with(userinfo=b"")

@@ -19,7 +19,14 @@ class TemporaryFolder:
 
     def __init__(self, use: str) -> None:
         """`use`: what is in it, as a part of its name."""
-        _remove_abandoned()
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            with suppress(OSError):  # locked, not ours, or just removed by another process
+                lock = os.open(folder / _LOCK, os.O_RDWR)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+                finally:
+                    os.close(lock)
         # Renamed to its final name only once it is locked: another process may be removing unlocked folders.
         hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}{use}-"))
         self._lock = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR)
@@ -38,14 +45,3 @@ class TemporaryFolder:
         """Remove the folder; nothing uses it any more."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
-
-
-def _remove_abandoned() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # locked, not ours, or just removed by another process
-            lock = os.open(folder / _LOCK, os.O_RDWR)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)

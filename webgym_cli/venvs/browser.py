@@ -58,7 +58,12 @@ def plan_browser(find: Finder) -> BrowserPlan:
     download: tuple[str, ...] = (sys.executable, "-m", "playwright", "install", "chromium-headless-shell")
     if limit := shutil.which("timeout"):
         download = (limit, DOWNLOAD_LIMIT, *download)
-    return BrowserPlan(None, ((download,),), log, _system_attempts())
+    prefix = _root_prefix() if shutil.which("apt-get") else None
+    if prefix is None:
+        return BrowserPlan(None, ((download,),), log)
+    update = (*prefix, "apt-get", "update")
+    quiet = (*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends")
+    return BrowserPlan(None, ((download,),), log, tuple((update, (*quiet, *names)) for names in PACKAGES))
 
 
 def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder, consent: Consent) -> Path:
@@ -106,17 +111,6 @@ def _find(find: Finder) -> Path | None:
         return find()
     except VenvError:
         return None
-
-
-def _system_attempts() -> tuple[tuple[tuple[str, ...], ...], ...]:
-    if not shutil.which("apt-get"):
-        return ()
-    prefix = _root_prefix()
-    if prefix is None:
-        return ()
-    update = (*prefix, "apt-get", "update")
-    quiet = (*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends")
-    return tuple((update, (*quiet, *names)) for names in PACKAGES)
 
 
 def _root_prefix() -> tuple[str, ...] | None:

@@ -74,7 +74,11 @@ def _read_calls(text: str) -> list[Call]:
         opening = _OPENING.match(text, begin)
         if opening and opening[1] in _FUNCTIONS:
             calls.append(read_call(text, begin))
-            at = _skip_rest(text, calls[-1].end)
+            # After a call and its comment only another call may follow on its line.
+            at = skip_match(_REST, text, calls[-1].end)
+            opening = _OPENING.match(text, at)
+            if at < len(text) and text[at] not in "\r\n" and not (opening and opening[1] in _FUNCTIONS):
+                raise BadCall(f"after the call stands {text[at : at + 20]!r}")
             continue
         unknown = unknown or (opening[1] if opening else "")
         end = text.find("\n", begin)
@@ -99,24 +103,13 @@ def _read_last_call(text: str) -> list[Call]:
             at = call.end
         except BadCall:
             at = opening.end()
-    return _read_calls(text) if call is None else [_drop_superfluous(call)]
-
-
-def _drop_superfluous(call: Call) -> Call:
+    if call is None:
+        return _read_calls(text)
     form = _BY_LOWER.get(str(call.get(0, "action")).lower())
     wanted = {"exit": {"message"}, "quote": {"content"}}.get(call.name, set[str]())
     if call.name == "do":
         wanted = {"action", *(form.arguments if form else ())}
-    return replace(call, named={name: value for name, value in call.named.items() if name in wanted})
-
-
-def _skip_rest(text: str, end: int) -> int:
-    """Return the index after a call and its comment. Raises `BadCall` if any text but another call follows."""
-    place = skip_match(_REST, text, end)
-    opening = _OPENING.match(text, place)
-    if place < len(text) and text[place] not in "\r\n" and not (opening and opening[1] in _FUNCTIONS):
-        raise BadCall(f"after the call stands {text[place : place + 20]!r}")
-    return place
+    return [replace(call, named={name: value for name, value in call.named.items() if name in wanted})]
 
 
 def _read_do(call: Call) -> AnyAction:
@@ -137,12 +130,6 @@ def _read_do(call: Call) -> AnyAction:
     return _make_action(form.name, fields)
 
 
-def _read_exit(call: Call) -> AnyAction:
-    """Make an answer; without a message it is empty, where WebRL's released code ends the task with an error."""
-    given = _take_arguments(call, "message")
-    return _make_action(ActionName.ANSWER, {"text": _read_text("message", given.get("message", ""))})
-
-
 def _read_quote(call: Call) -> AnyAction:
     given = _take_arguments(call, "content")
     return _make_action(WebRLActionName.QUOTE, {"text": _read_text("content", given["content"])} if given else {})
@@ -150,7 +137,10 @@ def _read_quote(call: Call) -> AnyAction:
 
 _FUNCTIONS: dict[str, Callable[[Call], AnyAction]] = {
     "do": _read_do,
-    "exit": _read_exit,
+    # Without a message the answer is empty, where WebRL's released code ends the task with an error.
+    "exit": lambda call: _make_action(
+        ActionName.ANSWER, {"text": _read_text("message", _take_arguments(call, "message").get("message", ""))}
+    ),
     "quote": _read_quote,
     "go_backward": lambda call: _make_action(ActionName.GO_BACK, _take_arguments(call)),
     "go_forward": lambda call: _make_action(WebRLActionName.GO_FORWARD, _take_arguments(call)),

@@ -100,7 +100,10 @@ class BalancedPolicy:
         """
         failed: list[_Server] = []
         while True:
-            server = await self._choose_server(failed, prompt)
+            server = await self._wait_for_server(failed, prompt)
+            if server in failed:
+                await asyncio.sleep(RETRY_DELAY * 2 ** (failed.count(server) - 1))
+                server = await self._wait_for_server(failed, prompt)
             try:
                 return await self._query(server, prompt)
             except BoundaryError as error:
@@ -127,14 +130,6 @@ class BalancedPolicy:
         for error in endings:
             if isinstance(error, Exception):
                 raise error
-
-    async def _choose_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
-        """Return the server for a request, after a delay if it is one of those that have `failed` it."""
-        server = await self._wait_for_server(failed, prompt)
-        if server in failed:
-            await asyncio.sleep(RETRY_DELAY * 2 ** (failed.count(server) - 1))
-            server = await self._wait_for_server(failed, prompt)
-        return server
 
     async def _wait_for_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the best available server; wait for one if necessary. Raises `BoundaryError`."""

@@ -86,7 +86,14 @@ class ChatPolicy:
         # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
         if reply.generation.finish_reason in _ABORTED:
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
-        return _cut_reply(reply, self._settings.max_new_tokens)
+        ids, most = reply.generation.token_ids, self._settings.max_new_tokens
+        limit = _CHARACTERS_PER_TOKEN * most
+        # A token may have more characters: some of the tiny model's are whole sentences.
+        if len(reply.text) <= limit or (ids is not None and len(ids) <= most):
+            return reply
+        # Much longer than allowed: as one that reached its limit, without its tokens.
+        update = {"token_ids": None, "logprobs": None, "finish_reason": "length"}
+        return PolicyReply(text=reply.text[:limit], generation=reply.generation.model_copy(update=update))
 
     async def answers(self) -> bool:
         """Whether the server generates a token within `PROBE_TIMEOUT`, or refuses the request as such.
@@ -108,7 +115,12 @@ class ChatPolicy:
             # An answer of 16 MB takes seconds: other episodes must not wait for it.
             return await asyncio.to_thread(_read_reply, answer, model)
         except openai.APIError as error:
-            raise self._to_boundary_error(_classify_failure(error), error) from error
+            # A server that is unavailable, or set up wrongly, or one that rejects the request for good.
+            status = getattr(error, "status_code", 0)  # a lost connection has none
+            passing = status >= 500 or status in (*_RETRYABLE_STATUSES, *_MISCONFIGURED_STATUSES)
+            down = isinstance(error, openai.APIConnectionError) or passing
+            kind = FailureKind.POLICY_UNAVAILABLE if down else FailureKind.POLICY_REFUSED
+            raise self._to_boundary_error(kind, error) from error
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:  # no chat server
             raise self._to_boundary_error(
                 FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: "
@@ -168,15 +180,6 @@ def digest_tokens(ids: Sequence[int]) -> str:
     return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
 
 
-def _classify_failure(error: openai.APIError) -> FailureKind:
-    """Distinguish a server that is unavailable, or set up wrongly, from one that rejects the request for good."""
-    status = getattr(error, "status_code", 0)  # a lost connection has none
-    passing = status >= 500 or status in (*_RETRYABLE_STATUSES, *_MISCONFIGURED_STATUSES)
-    if isinstance(error, openai.APIConnectionError) or passing:
-        return FailureKind.POLICY_UNAVAILABLE
-    return FailureKind.POLICY_REFUSED
-
-
 def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
     try:
         answer: Any = response.json()
@@ -202,17 +205,6 @@ def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
     )
     text = replace_surrogates(_read_text(choice))
     return PolicyReply(text=text, generation=generation)
-
-
-def _cut_reply(reply: PolicyReply, max_new_tokens: int) -> PolicyReply:
-    """Return a reply that is much longer than allowed as one that reached its limit, without its tokens."""
-    ids = reply.generation.token_ids
-    limit = _CHARACTERS_PER_TOKEN * max_new_tokens
-    # A token may have more characters: some of the tiny model's are whole sentences.
-    if len(reply.text) <= limit or (ids is not None and len(ids) <= max_new_tokens):
-        return reply
-    update = {"token_ids": None, "logprobs": None, "finish_reason": "length"}
-    return PolicyReply(text=reply.text[:limit], generation=reply.generation.model_copy(update=update))
 
 
 def _read_text(choice: Any) -> str:

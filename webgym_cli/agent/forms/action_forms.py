@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,8 @@ class WebActions:
             needing = [called for called, form in forms.items() if form.takes(name)]
             allowing = [called for called, form in forms.items() if form.takes(name) is False]
             groups = (("for", needing), ("optional for", allowing))
-            if uses := [f"{word} {_enumerate(names)}" for word, names in groups if names]:
+            listed = ((word, filter(None, (", ".join(names[:-1]), *names[-1:]))) for word, names in groups if names)
+            if uses := [f"{word} {' and '.join(names)}" for word, names in listed]:
                 text = "; ".join(uses)
                 described = f"{argument.schema['description']} {text[0].upper()}{text[1:]}."
                 properties[name] = {**argument.schema, "description": described}
@@ -153,7 +154,3 @@ class WebActions:
 
 
 _PLACES = frozenset({"coordinate", "element_id"})
-
-
-def _enumerate(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

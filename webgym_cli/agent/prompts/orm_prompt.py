@@ -54,10 +54,11 @@ class OrmPrompt:
 def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     """Return the uncut prompt of a trajectory. Untrusted text in it can't end a turn of the chat."""
     steps, answer = trajectory.steps, trajectory.outcome.answer
-    webrl = is_webrl(trajectory.prompt.version)
-    lines = [
-        _format_response(step, thinking=trajectory.prompt.thinking) if webrl else _describe_step(step) for step in steps
-    ]
+    if is_webrl(trajectory.prompt.version):  # the responses, each on one line: the format of WebRL's reward models
+        replies = (history_text(step.response, thinking=trajectory.prompt.thinking).strip() for step in steps)
+        lines = [sanitize_line("; ".join(text.splitlines()), None) for text in replies]
+    else:
+        lines = list(map(_describe_step, steps))
     stated = [step.action.text for step in steps[-1:] if step.action]
     if answer is not None and stated != [answer]:
         lines.append(f"answer {quote_text(answer)}")
@@ -101,12 +102,6 @@ def _describe_step(step: Step) -> str:
     return sanitize_line(
         " ".join(filter(None, (describe_action(step.action), format_acted_element(step), refused))), None
     )
-
-
-def _format_response(step: Step, *, thinking: bool) -> str:
-    """Return a step's response in one line, the format of WebRL's reward models."""
-    lines = history_text(step.response, thinking=thinking).strip().splitlines()
-    return sanitize_line("; ".join(lines), None)
 
 
 def _format_page(page: Observation) -> str:

@@ -122,14 +122,22 @@ def export_sharegpt(
 
 def _resolve(run: Path, options: SettingsOptions, format_: str) -> tuple[RunDir, Settings]:
     """Return the run and its settings; its plugins are imported if they are needed."""
+    from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
     from webgym_cli.cli.stage import resolve
+    from webgym_cli.config.model_defaults import AUTO
+    from webgym_cli.config.trust import is_own
+    from webgym_cli.prepare.export.registry import FORMATS
 
     if format_ == "webdataset":
         raise UsageError("--format webdataset is no format any more: hf writes shards too", hint="--format hf")
     directory, settings = resolve(run, options, required=True, executes=False)
-    if _needs_plugins(directory, settings, format_):
-        directory, settings = resolve(run, options, required=True)
-    return directory, settings
+    if ":" not in format_ and format_ not in FORMATS.names():
+        needed = bool(settings.plugins)
+    else:  # to render the prompts of a run made here
+        rendered = settings.context_config.prompt_version in ACTION_SETS.names()
+        called = settings.agent.call_format in (AUTO, *CALL_FORMATS.names())
+        needed = not (rendered and called) and is_own(directory.root)
+    return resolve(run, options, required=True) if needed else (directory, settings)
 
 
 def _require_exported(run: RunDir, stats: ExportStats, *, strict: bool) -> None:
@@ -140,20 +148,6 @@ def _require_exported(run: RunDir, stats: ExportStats, *, strict: bool) -> None:
         )
     if not stats.records:
         raise WebGymError(f"{run.root}: nothing was exported", hint=f"webgym inspect-buffer {run.root}")
-
-
-def _needs_plugins(run: RunDir, settings: Settings, format_: str) -> bool:
-    """Whether the run's own plugins must be imported: for the format, or to render the prompts of a run made here."""
-    from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
-    from webgym_cli.config.model_defaults import AUTO
-    from webgym_cli.config.trust import is_own
-    from webgym_cli.prepare.export.registry import FORMATS
-
-    if ":" not in format_ and format_ not in FORMATS.names():
-        return bool(settings.plugins)
-    rendered = settings.context_config.prompt_version in ACTION_SETS.names()
-    called = settings.agent.call_format in (AUTO, *CALL_FORMATS.names())
-    return not (rendered and called) and is_own(run.root)
 
 
 def _plan(export: Export, output: Output) -> None:

@@ -26,7 +26,9 @@ def show_overview(output: Output, overview: dict[str, Any]) -> None:
     output.table(title, ("", *_COLUMNS), [("all", *_row(overview))])
     for name in (*_TABLES, *(name for name in _OMITTED_IF_SINGLE if overview["groups"][f"by_{name}"] > 1)):
         _show_groups(output, name, overview)
-    _show_means(output, overview["means"])
+    names = sorted({name for means in overview["means"].values() for name in means})
+    if rows := [(key, *(cell(means.get(name)) for name in names)) for key, means in overview["means"].items()]:
+        output.table("means of scored trajectories", ("iteration", *names), rows)
     _show_pass_rates(output, overview["pass_at_k"])
     if overview["age_hours"]:
         output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in overview["age_hours"]]])
@@ -74,13 +76,6 @@ def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
     output.table(f"by {name}", (name, *_COLUMNS, *when(trend, ["trend"])), rows)
     if more := overview["groups"][f"by_{name}"] - len(groups):
         output.note(f"by {name}: {more} more; --top 0 shows all")
-
-
-def _show_means(output: Output, means_by_key: dict[str, dict[str, float]]) -> None:
-    names = sorted({name for means in means_by_key.values() for name in means})
-    rows = [(key, *(cell(means.get(name)) for name in names)) for key, means in means_by_key.items()]
-    if rows:
-        output.table("means of scored trajectories", ("iteration", *names), rows)
 
 
 def _show_pass_rates(output: Output, groups: dict[str, Any]) -> None:

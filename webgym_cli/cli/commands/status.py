@@ -62,21 +62,16 @@ def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: Js
     else:
         for facts in _read_repeatedly(directory, watch):
             if cost:
-                facts["spent"] = _read_spending(directory, output)
+                from webgym_cli.cli.run_index import open_run_index
+                from webgym_cli.config.load import load
+                from webgym_cli.store.index.spending import read_spending
+
+                with open_run_index(directory, output, kept=False) as index:
+                    spent = read_spending(directory, load(run_config=directory.config), index)
+                facts["spent"] = spent if spent["episodes"] else None
             _show(output, facts)
             output.flush()
     _note_next_commands(output, facts, str(run), directory)
-
-
-def _read_spending(run: RunDir, output: Output) -> dict[str, Any] | None:
-    """Return what the run has spent; None before its first episode."""
-    from webgym_cli.cli.run_index import open_run_index
-    from webgym_cli.config.load import load
-    from webgym_cli.store.index.spending import read_spending
-
-    with open_run_index(run, output, kept=False) as index:
-        spent = read_spending(run, load(run_config=run.config), index)
-    return spent if spent["episodes"] else None
 
 
 def _read_repeatedly(run: RunDir, watch: bool) -> Iterator[dict[str, Any]]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from webgym_cli.cli.browse import OpenOpt, PortOpt, serve_pages
 from webgym_cli.cli.options import run_argument
 from webgym_cli.cli.output import Output
-
-if TYPE_CHECKING:
-    from webgym_cli.store.run import RunDir
 
 RunsArg = Annotated[list[Path], run_argument("RUN...", "Runs, or folders of runs.")]
 
@@ -39,9 +35,13 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     from webgym_cli.inspect.viewer import ViewServer
     from webgym_cli.report.facts import gather_facts
     from webgym_cli.report.page import render_report
+    from webgym_cli.store.run import RunDir, open_run
 
     output = Output()
-    opened = [run for path in runs for run in _find_runs(path)]
+    opened: list[RunDir] = []
+    for path in runs:
+        inner = [] if RunDir(path).exists else [run for run in map(RunDir, sorted(path.glob("*/"))) if run.exists]
+        opened += inner or [open_run(path)[0]]
     with ExitStack() as stack:
         server = ViewServer(
             # What an index lacks is read here, where there is a progress bar; the server opens it.
@@ -51,11 +51,3 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
             port,
         )
         serve_pages(server, output, open_=open_)
-
-
-def _find_runs(path: Path) -> Iterator[RunDir]:
-    """Yield the run at a path, or those in it by name. Raises `MissingStageError` without one."""
-    from webgym_cli.store.run import RunDir, open_run
-
-    inner = [] if RunDir(path).exists else [run for run in map(RunDir, sorted(path.glob("*/"))) if run.exists]
-    yield from inner or [open_run(path)[0]]

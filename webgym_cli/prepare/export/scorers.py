@@ -46,7 +46,21 @@ def write_webvoyager(examples: Iterator[Example], output: ExportOutput) -> None:
     # Its names of tasks have spaces: BBC News--3.
     for folder, trajectory in _name_folders(examples, output, re.compile(r"[^A-Za-z0-9_ -]"), "task{}"):
         _write_shots(trajectory, output, folder, lambda step: f"screenshot{step.index + 1}.png")
-        write_json(folder / "interact_messages.json", _build_messages(trajectory))
+        start = trajectory.task.start_url
+        task = (
+            f"Now given a task: {_collapse(trajectory.instruction)}  Please interact with {start} and get the answer."
+        )
+        messages = [{"role": "system", "content": "webgym"}, {"role": "user", "content": task}]
+        for step in trajectory.steps:
+            if step.index:
+                messages.append({"role": "user", "content": f"Observation: screenshot{step.index + 1}.png"})
+            messages.append({"role": "assistant", "content": step.response})
+        # The scorer reads the answer from the last message, up to the first bracket; without an answer nothing in a
+        # response may look like one.
+        answer = _collapse(trajectory.outcome.answer or "").translate(str.maketrans("[]", "()"))
+        last = f"Action: ANSWER; [{answer}]" if answer else "The episode ended without an answer."
+        messages.append({"role": "assistant", "content": last})
+        write_json(folder / "interact_messages.json", messages)
 
 
 @export_format("webarena-verified", **_LAYOUT)
@@ -133,20 +147,6 @@ def _describe(step: Step) -> str:
     number = step.action.element_id if isinstance(step.action, Action) else None
     element = next((one for one in step.observation.elements if one.id == number), None)
     return f'{element.role} "{element.name}" -> {text}' if element else text
-
-
-def _build_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
-    task = f"Now given a task: {_collapse(trajectory.instruction)}  Please interact with {trajectory.task.start_url}"
-    messages = [{"role": "system", "content": "webgym"}, {"role": "user", "content": f"{task} and get the answer."}]
-    for step in trajectory.steps:
-        if step.index:
-            messages.append({"role": "user", "content": f"Observation: screenshot{step.index + 1}.png"})
-        messages.append({"role": "assistant", "content": step.response})
-    # The scorer reads the answer from the last message, up to the first bracket; without an answer nothing in a
-    # response may look like one.
-    answer = _collapse(trajectory.outcome.answer or "").translate(str.maketrans("[]", "()"))
-    last = f"Action: ANSWER; [{answer}]" if answer else "The episode ended without an answer."
-    return [*messages, {"role": "assistant", "content": last}]
 
 
 def _collapse(text: str) -> str:

@@ -70,18 +70,13 @@ class ParquetShards:
 
     def _flush(self) -> None:
         if self._file is None or self._size >= self._limit:
-            self._next()
-        assert self._file is not None
+            self._open.close()
+            self._shards.append(self._folder / f"train-{len(self._shards):05d}.parquet")
+            file = pq.ParquetWriter(self._shards[-1], self._schema, compression="zstd")
+            self._file, self._size = self._open.enter_context(file), 0
         self._file.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
         self._size += self._held
         self._rows, self._held = [], 0
-
-    def _next(self) -> None:
-        self._open.close()
-        self._shards.append(self._folder / f"train-{len(self._shards):05d}.parquet")
-        file = pq.ParquetWriter(self._shards[-1], self._schema, compression="zstd")
-        self._file = self._open.enter_context(file)
-        self._size = 0
 
 
 def _schema(objective: ExportObjective) -> pa.Schema:

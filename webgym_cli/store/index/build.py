@@ -96,18 +96,15 @@ def _is_old(path: Path) -> bool:
 def _plan(catalog: Catalog, source: SourceFile) -> SourcePlan:
     size = source.path.stat().st_size
     chain = catalog.chain(source)
-    wrong = bool(chain) and not _still_fits(catalog, source, chain[-1], size)
-    end = chain[-1].end if chain and not wrong else 0
-    return SourcePlan(source, wrong, ByteRange(end, _whole_lines(source.path, end, size)))
-
-
-def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int) -> bool:
-    """Whether the file still starts with the indexed content."""
+    last = chain[-1] if chain else ByteRange(0, 0)
     # Source files only grow unless they were repaired or replaced; then the digest of their tail differs.
-    if size < last.end:
-        return False
-    known = fragments.read_tail_digest(catalog.fragments(source.main, source.name)[last])
-    return fragments.compute_tail_digest(source.path, last) == known
+    wrong = size < last.end or (
+        bool(chain)
+        and fragments.compute_tail_digest(source.path, last)
+        != fragments.read_tail_digest(catalog.fragments(source.main, source.name)[last])
+    )
+    end = 0 if wrong else last.end
+    return SourcePlan(source, wrong, ByteRange(end, _whole_lines(source.path, end, size)))
 
 
 def _whole_lines(path: Path, start: int, size: int) -> int:

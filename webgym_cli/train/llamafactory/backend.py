@@ -35,12 +35,6 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     return plan
 
 
-def find_adapter_rank(settings: Settings) -> int:
-    """Return the rank of the adapter that is trained; 0 without one. vLLM applies none to a vision tower."""
-    how = settings.algorithm_config
-    return when(how.finetuning_type == "lora" and how.freeze_vision_tower, how.lora_rank)
-
-
 def estimate_memory(
     settings: Settings, model: list[Tensor], deepspeed: dict[str, Any] | None, processes: int
 ) -> TrainingMemory:
@@ -56,6 +50,10 @@ LLAMAFACTORY = TrainingBackend(
     build_start=build_start,
     export=lazy("webgym_cli.train.llamafactory.lora_merge:export"),
     deepspeed_setting="algorithm_config.deepspeed_config_filename",
-    adapter_rank=find_adapter_rank,
+    # vLLM applies no adapter to a vision tower.
+    adapter_rank=lambda settings: when(
+        settings.algorithm_config.finetuning_type == "lora" and settings.algorithm_config.freeze_vision_tower,
+        settings.algorithm_config.lora_rank,
+    ),
     estimate_memory=estimate_memory,
 )

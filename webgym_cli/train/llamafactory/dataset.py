@@ -22,16 +22,6 @@ WANDB_VARIABLES = frozenset(
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 
 
-def _in_this_run(config: dict[str, Any], run: RunDir) -> dict[str, Any]:
-    """Rewrite the run's paths in a configuration to the run's current folder: it may have been moved or copied."""
-    written = Path(str(config.get("dataset_dir")))
-    before, here = f"{written.parent}/", f"{run.dataset.resolve().parent}/"
-    if written.name != run.dataset.name or before == here:
-        return config
-    texts = {key: value for key, value in config.items() if isinstance(value, str) and value.startswith(before)}
-    return config | {key: here + value.removeprefix(before) for key, value in texts.items()}
-
-
 def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return `train_config.yaml`, or what it will be. Raises `UsageError` that names the file and the key."""
     file = run.dataset / TRAIN_CONFIG
@@ -39,7 +29,12 @@ def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dic
     config = planned or _parse(file, hint)
     if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
         raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
-    config = _in_this_run(config, run)
+    # The run's paths in its folder of now: it may have been moved or copied.
+    written = Path(str(config.get("dataset_dir")))
+    before, here = f"{written.parent}/", f"{run.dataset.resolve().parent}/"
+    if written.name == run.dataset.name and before != here:
+        texts = {key: value for key, value in config.items() if isinstance(value, str) and value.startswith(before)}
+        config = config | {key: here + value.removeprefix(before) for key, value in texts.items()}
     model = str(config["model_name_or_path"])
     if Path(model).is_absolute() and not Path(model).is_dir():
         raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)
