@@ -129,6 +129,12 @@ START = ("--site", "start=https://search.example/")
             {"rubric": ("attribute: red",)},
         ),
         (
+            "deepshop",
+            {**VOYAGER, "attribute": "red", "filter": float("nan"), "sort": "None"},
+            (),
+            {"rubric": ("attribute: red",)},
+        ),
+        (
             "odysseys",
             {**MIND, "level": "hard", "rubrics": {"R1": {"requirement": "A lamp.", "verification": "It is open."}}},
             (),

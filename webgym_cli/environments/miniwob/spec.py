@@ -27,7 +27,8 @@ def _check_task(task: Task, record: TaskFields) -> None:
     if page_of(task) not in list_pages():
         page, name = shorten(task.start_url or task.id), record.name("start_url")
         advice = (
-            f"{name} takes a page's name, like click-test.html; a task on the web has an instruction and http://..."
+            f"{name} takes a page's name, like click-test.html; a task on the web has an instruction and http://...; "
+            "webgym tasks convert reads the files of benchmarks"
         )
         raise BadTaskError(f"MiniWoB has no page {page}", advice)
 

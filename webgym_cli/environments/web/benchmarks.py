@@ -67,7 +67,7 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
 def _read_answer(of: BenchmarkFormat, record: Mapping[str, Any]) -> str | None:
     # without a name it would be the column of row numbers that pandas writes
     answer = record.get(of.answer) if of.answer else None
-    if answer in (None, "") or str(answer) == "nan":  # pandas writes NaN where the answer is kept secret
+    if answer in (None, "", "nan"):  # a table of pandas has nan where the answer is kept secret
         return None
     return as_text(answer)
 
