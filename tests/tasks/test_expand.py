@@ -100,7 +100,7 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
             {"parameters": {"title": {"command": "seq 1001"}, "n": {"command": "seq 1001"}}, **BOTH},
             "more than 1,000,000 tasks",
         ),
-        ({"parameter": {}}, "parameter: Extra inputs"),
+        ({"parameter": {}}, "parameter: there is no such field"),
     ],
 )
 def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):

@@ -197,7 +197,7 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         ({"task_id": ""}, "task_id: String should have at least 1 character"),
         ({"environment": "mars"}, "environment: there is no environment 'mars'"),
         ({"environment": ["web"]}, "environment: there is no environment"),
-        ({"extra": [1]}, "extra: Input should be a valid dictionary"),
+        ({"extra": [1]}, "extra: it should be a table"),
         ({"canary": "x"}, "canary: "),
         ({"extra": {"canary": "x"}}, "canary: "),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from webgym_cli.config.foreign_names import answer_foreign
+from webgym_cli.records.base import describe_problem
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import and_more, name_first
 
@@ -47,21 +48,13 @@ def suggest(key: str, keys: Collection[str]) -> tuple[str, str]:
     return (nearest[0], f"; did you mean {nearest[0]!r}?") if nearest else ("", "")
 
 
-# Words of settings files for what pydantic names by Python's types.
-_EXPECTED = {
-    "dict_type": "it should be a table of names and values",
-    "model_type": "it should be a table of keys and values",
-    "tuple_type": "it should be a list",
-}
-
-
 def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     """Return the dotted key (empty: the whole) and message of the first error; unknown keys come first."""
     problems = error.errors()
     # An unknown key is often the cause of the other problems.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     key = ".".join(str(part) for part in first["loc"])
-    words = _EXPECTED.get(first["type"]) or str(first["msg"]).removeprefix("Value error, ")
+    words = describe_problem(first).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         words = f"unknown setting{suggest(key, keys_of(model))[1]}"
     return key, f"{words}{and_more(len(problems))}"

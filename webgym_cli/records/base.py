@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
@@ -39,12 +40,27 @@ def is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
+# What pydantic names by Python's types and its own words, in the words of the files that people write.
+_EXPECTED = {
+    "dict_type": "it should be a table of names and values",
+    "model_type": "it should be a table of names and values",
+    "list_type": "it should be a list",
+    "tuple_type": "it should be a list",
+    "extra_forbidden": "there is no such field",
+}
+
+
+def describe_problem(problem: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, from one of the `errors()` of pydantic."""
+    return _EXPECTED.get(problem["type"]) or str(problem["msg"])
+
+
 def describe_invalid(error: Exception) -> str:
     """Return the first problem of an invalid record: its field and the reason; the text of any other error."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_input=False, include_url=False)[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), describe_problem(first))))
 
 
 class Record(DocumentedModel):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from webgym_cli.errors import UsageError
+from webgym_cli.records.base import describe_problem
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import OR
 from webgym_cli.tasks.files import IMAGES, UPLOADS
@@ -104,7 +105,7 @@ def _sort(value: dict[str, Any]) -> TaskFields:
     fields = {key: item for key, item in value.items() if key in _OURS and item is not None}
     nested = value.get("extra")
     if nested is not None and not isinstance(nested, dict):
-        raise BadTaskError("extra: Input should be a valid dictionary")
+        raise BadTaskError("extra: it should be a table of names and values")
     extra = {**(nested or {}), **{key: item for key, item in value.items() if key not in _OURS and key != "extra"}}
     spelling = {}
     for theirs, ours in WEBGYM.items():
@@ -190,7 +191,7 @@ def _first(error: ValidationError, spelling: Mapping[str, str]) -> str:
         return "the fields id and instruction are missing"
     if first["type"] == "missing" and not below:
         return f"the field {spelling.get(field, field)} is missing"
-    return f"{'.'.join((spelling.get(field, field), *below))}: {first['msg']}"
+    return f"{'.'.join((spelling.get(field, field), *below))}: {describe_problem(first)}"
 
 
 def _guess_misspelt(record: TaskFields) -> str:

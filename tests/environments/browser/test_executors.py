@@ -100,7 +100,13 @@ async def test_clicks_of_all_kinds(session: BrowserSession, mode: InteractionMod
     ]
     assert "Shift" in await act(session, mode, ActionName.CLICK, "Press", modifiers=("a",))
     await ask(session, "log.splice(0)")
+    await ask(
+        session,
+        "{ b.onmousedown = (e) => { log.push(e.timeStamp - b.last < 20 ? 'at once' : 'later');"
+        " b.last = e.timeStamp; }; }",
+    )
     assert await perform(session, Action(name=ActionName.CLICK, here=True, clicks=3)) is None
+    assert (await ask(session, "log")).count("at once") == 0
     assert "click,0,3,false,false" in await ask(session, "log")
 
 

@@ -213,6 +213,21 @@ async def test_a_list_full_of_options_is_clicked_at_its_edge_and_a_line_where_it
         assert await session.evaluate("() => document.title") == hit
 
 
+async def test_a_drawn_group_is_clicked_on_the_shape_that_listens(session: BrowserSession, tmp_path: Path):
+    """As a node of a flow editor: its group has the name, its shapes have the listeners, and the rest does nothing."""
+    shape = "height=30 style='cursor:move' onmousedown=\"document.title = 'node'\""
+    await show(
+        session,
+        tmp_path,
+        "<svg width=400 height=200 style='cursor:crosshair'><g style='cursor:move'><rect x=9 y=9 width=20 height=30 />"
+        f"<rect x=12 y=15 width=12 height=12 style='cursor:pointer' onclick='0' /><rect x=30 y=9 width=100 {shape} />"
+        "<text x=60 y=28 style='pointer-events:none'>clock</text></g></svg>",
+    )
+    (group,) = [seen.element.id for seen in await list_elements(session) if seen.element.name == "clock"]
+    await click(session, await locate_element(session, group))
+    assert await session.evaluate("() => document.title") == "node"
+
+
 async def test_a_framework_s_root_is_nothing_to_click(session: BrowserSession, tmp_path: Path):
     listens = "for (let n = 0; n < 40; n++) r.addEventListener(n ? 'e' + n : 'click', () => {}); r.onclick = () => {}"
     await show(

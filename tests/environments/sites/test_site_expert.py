@@ -190,6 +190,19 @@ def test_a_refused_action_is_raised_where_it_was_yielded():
         episode.next(URL, find, "x", "there are 2")
 
 
+def test_an_expert_points_drags_and_clicks_in_other_ways():
+    def work(page):
+        yield page.click("Find", clicks=2, button="right")
+        yield page.hover("Menu")
+        yield page.drag("Menu", "Find")
+
+    episode, seen = run(work), scene(Find="button", Menu="link")
+    double, hover, drag = (episode.next(URL, seen, "x") for _ in range(3))
+    assert (double.name, double.element_id, double.clicks, double.button) == ("click", 0, 2, "right")
+    assert (hover.name, hover.element_id) == ("hover", 1)
+    assert (drag.name, drag.element_id, drag.to_element_id) == ("drag", 1, 0)
+
+
 def test_an_invalid_action_is_explained_in_one_line():
     def work(page):
         yield page.wait(-5)

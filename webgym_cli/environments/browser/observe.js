@@ -256,7 +256,8 @@ webgym.observe = (() => {
     for (const [id, { element, face }] of kept.entries()) {
       let above = parentOf(element);
       while (above && (index.get(above) ?? id) === id) above = parentOf(above); // a face may be around its own element
-      if (above) marks[index.get(above)].within.push(face);
+      // nothing happens beside the shapes of a drawn group that does not listen itself, as in flow editors
+      if (above && !(above.ownerSVGElement && !listens(above))) marks[index.get(above)].within.push(face);
     }
     for (const [id, { face, within }] of marks.entries()) {
       if (within.length && !kept[id].aim) kept[id].point = pointOf(face, kept[id].box, within);

@@ -36,8 +36,6 @@ _NAMES = 12
 # Roles of text fields, and of lists of options.
 _FIELDS = ("textbox", "searchbox", "password", "textarea", "combobox", "spinbutton")
 _LISTS = ("combobox", "listbox")
-# Answer of an expert that returns none.
-_DONE = "Done."
 
 
 class ExpertPage:
@@ -88,10 +86,18 @@ class ExpertPage:
             wanted += f" as number {nth}, of {len(alike)} in sight"
         raise LookupError(f"{self.url} shows no {wanted}, but {shown or 'nothing'}")
 
-    def click(self, name: Name, role: str = "", *, nth: int = 0) -> ActionPlan:
-        """Click an element."""
-        element = yield self.find(name, *filter(None, (role,)), nth=nth)
-        yield Action(name=ActionName.CLICK, element_id=element.id)
+    def click(self, name: Name, role: str = "", *, nth: int = 0, **how: Any) -> ActionPlan:
+        """Click an element. `how`: `clicks=2`, `button="right"`, `modifiers=("Shift",)`."""
+        return self._act(ActionName.CLICK, name, *filter(None, (role,)), nth=nth, **how)
+
+    def hover(self, name: Name, *, nth: int = 0) -> ActionPlan:
+        """Move the mouse onto an element."""
+        return self._act(ActionName.HOVER, name, nth=nth)
+
+    def drag(self, name: Name, to: Name, *, nth: int = 0) -> ActionPlan:
+        """Drag an element onto another one, which is in sight with it."""
+        target = yield self.find(to)
+        yield self._act(ActionName.DRAG, name, nth=nth, to_element_id=target.id)
 
     def type(self, name: Name, text: str, *, nth: int = 0) -> ActionPlan:
         """Type into a field, unless it has this text; a line feed at the end submits the form."""
@@ -101,13 +107,11 @@ class ExpertPage:
 
     def select(self, name: Name, option: str, *, nth: int = 0) -> ActionPlan:
         """Select an option of a list."""
-        element = yield self.find(name, *_LISTS, nth=nth)
-        yield Action(name=ActionName.SELECT_OPTION, element_id=element.id, text=option)
+        return self._act(ActionName.SELECT_OPTION, name, *_LISTS, nth=nth, text=option)
 
     def upload(self, name: Name, file: str, *, nth: int = 0) -> ActionPlan:
         """Choose a file of the task's folder in a file field."""
-        element = yield self.find(name, nth=nth)
-        yield Action(name=ActionName.UPLOAD_FILE, element_id=element.id, text=file)
+        return self._act(ActionName.UPLOAD_FILE, name, nth=nth, text=file)
 
     def read(self, pattern: str) -> ActionPlan:
         """Return the groups of the first match of a regular expression in the page's text."""
@@ -151,6 +155,10 @@ class ExpertPage:
     def answer(self, text: str) -> Action:
         """End the episode with an answer."""
         return Action(name=ActionName.ANSWER, text=text)
+
+    def _act(self, action: ActionName, name: Name, *roles: str, nth: int, **arguments: Any) -> ActionPlan:
+        element = yield self.find(name, *roles, nth=nth)
+        yield Action(name=action, element_id=element.id, **arguments)
 
     def _look_around(self, *, turn: bool = False) -> Action:
         # Down first, then up: elements that were passed are above.
@@ -217,7 +225,7 @@ class ExpertRun:
         # A generator: a task that lacks an argument fails at the first action, and only if the expert acts.
         arguments = self._function.bound({**given, "page": self._page})
         answer = yield from flatten_plan(self._function.function(**arguments))
-        yield Action(name=ActionName.ANSWER, text=_DONE if answer is None else str(answer))
+        yield Action(name=ActionName.ANSWER, text="Done." if answer is None else str(answer))
 
     async def act(self, session: BrowserSession, elements: Sequence[Element], refusal: str = "") -> AnyAction:
         """Return the next action on the open page. Raises `BoundaryError` if the expert can't continue.

@@ -219,7 +219,8 @@ class WebEnvironment(Environment):
             raise BoundaryError(FailureKind.SITE_BLOCKED, f"{session.url} answers with status {status}")
         if status >= 400:
             kind = FailureKind.NAVIGATION_FAILED if status in _PASSING else FailureKind.START_PAGE_FAILED
-            raise BoundaryError(kind, f"{session.url} answers with status {status}")
+            silent = self._pool.gate.find_silent(session.url)  # the proxy answered in the server's place
+            raise BoundaryError(kind, silent or f"{session.url} answers with status {status}")
 
     async def _observe(
         self, session: BrowserSession, wait: Callable[[], Awaitable[str | None]]
