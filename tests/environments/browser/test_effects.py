@@ -155,6 +155,8 @@ FOLLOWS = (
         f"<div>{LIST}<span>{DRAWN}</span></div>",
         f"<div tabindex=0>{LIST}<i>{DRAWN}</i></div>",
         f"<p><i>{DRAWN}</i></p>{LIST}",
+        f"<div>{DRAWN}<ul></ul>{LIST.replace('width:1px', 'opacity:0')}</div>",
+        f"<div>{LIST}<span>{DRAWN}</span>{LIST}<span><b>x</b></span></div>",
     ],
 )
 async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(

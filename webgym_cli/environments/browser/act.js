@@ -1,13 +1,13 @@
 // Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { bare, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
+  const { bare, inside, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { until } = webgym.waits;
   const { hasChanged, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf } = webgym.geometry;
-  const TAKE_MS = 300, UNSEEN = 4, MOST_PRESSES = 200;
+  const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, MOST_PRESSES = 200;
 
   const focused = () => {
     let element = document.activeElement;
@@ -55,11 +55,15 @@ webgym.act = (() => {
     return { name: "select_option", options: isClosed ? Array.from(list.options, (option) => option.label) : [] };
   });
 
-  // The native list that a component replaces by what is drawn after it or around it.
+  // The native list that a component replaces by what is drawn beside it or around it.
   const listBehind = (found) => {
-    const around = [];
-    for (let at = found; at && around.length < 12; at = parentOf(at)) around.push(at.previousElementSibling, at.nextElementSibling, at.firstElementChild);
-    return around.find((one) => one?.localName === "select" && one.getBoundingClientRect().width < UNSEEN);
+    const isUnseen = (one) => one.getBoundingClientRect().width < UNSEEN || !one.checkVisibility({ opacityProperty: true });
+    for (let at = found, level = 0; at && level < LEVELS; at = parentOf(at), level++) {
+      const lists = [at, at.parentElement].flatMap((one) => (one ? inside(one, ":scope > select") : [])).filter(isUnseen);
+      const near = [at.previousElementSibling, at.nextElementSibling].find((one) => lists.includes(one));
+      if (near || lists.length === 1) return near || lists[0];
+    }
+    return null;
   };
 
   // Choose in a list that a component hides. A component that does not follow its list would keep the old choice.
