@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
@@ -84,7 +84,9 @@ def read_results(run: RunDir, judge: str) -> list[EpisodeResult]:
     last: dict[str, tuple[bool, int]] = {}
     planned = read_plan(run, Split.TEST, 0)
     by_id = {episode.id: episode for episode in planned}
-    for trajectory, judgements in _read_judged(run, judge):
+    by_trajectory = read_judgements(run, Split.TEST, 0)
+    for trajectory in scan_stored(run, Split.TEST, 0):
+        judgements = [one for one in by_trajectory.get(trajectory.id, ()) if one.settings_digest == judge]
         spent[trajectory.episode] = _sum_spending(trajectory, judgements) + spent.get(trajectory.episode, _NOTHING)
         # an attempt that was rolled out counts; without one the newest failure does
         rank = is_rolled_out(trajectory.outcome.failure), trajectory.attempt
@@ -95,14 +97,6 @@ def read_results(run: RunDir, judge: str) -> list[EpisodeResult]:
             )
     results = (finals.get(episode.id, EpisodeResult(episode, EpisodeEnd.PENDING)) for episode in planned)
     return [replace(one, spent=spent.get(one.episode.id, _NOTHING)) for one in results]
-
-
-def _read_judged(run: RunDir, judge: str) -> Iterator[tuple[Trajectory, list[Judgement]]]:
-    """Yield the trajectories, each with the judgements by this judge, oldest first."""
-    judgements = read_judgements(run, Split.TEST, 0)
-    for trajectory in scan_stored(run, Split.TEST, 0):
-        mine = [one for one in judgements.get(trajectory.id, ()) if one.settings_digest == judge]
-        yield trajectory, mine
 
 
 def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> EpisodeSpending:
