@@ -169,7 +169,17 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, offsets = Path(source), array("Q")
     with open_lines(path) as file:
         if is_array_start(file.peek(_HEAD)):
-            return index_tasks(source, _in_array(path))
+            place, listed = "", []
+            try:
+                for number, value in read_array(path.read_bytes()):
+                    place = f" record {number}:"
+                    listed.append(place_files(read_task(load_object(value)), path.parent))
+            except (BadArrayError, BadTaskError) as error:
+                hint = f"all bad records: webgym tasks check {path}"
+                raise UsageError(f"{path}:{place} {error}", hint=hint) from None
+            if not listed:
+                raise UsageError(f"{path}: no task in the file", hint="put a record in the array")
+            return index_tasks(source, listed)
         lines = ((offset, _check(path, number, line)) for number, offset, line in iter_numbered_lines(file))
         tasks = TaskSet(source, partial(_read_lines, path, version, offsets)).fill(lines, offsets)
     if not offsets:
@@ -183,20 +193,6 @@ def _check(path: Path, number: int, line: bytes) -> Task:
     except BadTaskError as error:
         advice = f": {error.advice}" if error.advice else f"; all bad lines: webgym tasks check {path}"
         raise UsageError(f"{path}:{number}: {error}", hint=f"fix line {number} of {path}{advice}") from None
-
-
-def _in_array(path: Path) -> list[Task]:
-    """Return the tasks of a file with one JSON array. Raises `UsageError` with the record's number."""
-    place, tasks = "", []
-    try:
-        for number, value in read_array(path.read_bytes()):
-            place = f" record {number}:"
-            tasks.append(place_files(read_task(load_object(value)), path.parent))
-    except (BadArrayError, BadTaskError) as error:
-        raise UsageError(f"{path}:{place} {error}", hint=f"all bad records: webgym tasks check {path}") from None
-    if not tasks:
-        raise UsageError(f"{path}: no task in the file", hint="put a record in the array")
-    return tasks
 
 
 def _version(path: Path) -> tuple[int, int]:

@@ -113,21 +113,14 @@ class TrainerLogTail:
         if line.learning_rate is not None:
             event["learning_rate"] = line.learning_rate
             words.append(f"lr {line.learning_rate:.3g}")
-        if (eta := self._eta(line)) is not None:
-            event["eta"] = eta
-            words.append(f"ETA {timedelta(seconds=round(eta))}")
+        # The trainer's own estimate of the remaining time is too low after a resumed training.
+        now = self.clock()
+        step, since = self._first = self._first or (line.step, now)
+        if line.step > step and now - since >= SHORTEST_MEASURE:
+            event["eta"] = round((now - since) / (line.step - step) * max(0, line.total - line.step), 1)
+            words.append(f"ETA {timedelta(seconds=round(event['eta']))}")
         event["facts"] = "  ".join(words)
         return event
-
-    def _eta(self, line: LogLine) -> float | None:
-        """Return the remaining seconds. The trainer's own estimate is too low after a resumed training."""
-        now = self.clock()
-        if self._first is None:
-            self._first = (line.step, now)
-        step, since = self._first
-        if line.step <= step or now - since < SHORTEST_MEASURE:
-            return None
-        return round((now - since) / (line.step - step) * max(0, line.total - line.step), 1)
 
 
 @dataclass(slots=True)

@@ -153,25 +153,17 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
         if missing := {row["id"] for row in index.rows(sql, [list(ids)])}:
             raise refuse_unknown(export.run, [name for name in ids if name in missing])
         return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
-    given: list[Any] = []
-    if export.format.unit is not None:  # also those without a reward: another scorer may give it
-        usable = "failure IS NULL"
-    else:
-        usable, given = _usable(export.settings, with_failures=export.options.objective is not ExportObjective.SFT)
     split = str(query.split or Split.TRAIN)
-    return f"split = ? AND {usable} AND {where}", [split, *given, *values]
-
-
-def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]:
-    """Return the condition of trajectories that `prepare` could use, with or without those of no success."""
-    filters = build_filters(settings).trajectories
+    if export.format.unit is not None:  # also those without a reward: another scorer may give it
+        return f"split = ? AND failure IS NULL AND {where}", [split, *values]
+    filters = build_filters(export.settings).trajectories  # what `prepare` could use
     of_successes = (DropReason.UNSUCCESSFUL, DropReason.TOO_FEW_STEPS)
     conditions = []
     for item in filters:
-        # Filters of successes apply only to successes.
-        unless = when(with_failures and item.drop in of_successes, " AND success")
-        conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
-    return " AND ".join(conditions), list_parameters(filters)
+        # Filters of successes apply only to successes, where failures are exported too.
+        by_success = export.options.objective is not ExportObjective.SFT and item.drop in of_successes
+        conditions.append(f"NOT coalesce(({item.predicate}){when(by_success, ' AND success')}, false)")
+    return " AND ".join(["split = ?", *conditions, where]), [split, *list_parameters(filters), *values]
 
 
 @lru_cache(1)
