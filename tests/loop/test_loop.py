@@ -7,10 +7,16 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import BelowThresholdError, JobError, UsageError
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import Phase, plan_loop
+from webgym_cli.loop.rollout_setup import plan_current_rollout
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.plan import write_plan
 from webgym_cli.store.buffer import append
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.train.working_dir import partial_folder
+from webgym_cli.util.files import write_json
 
 
 class Stages:
@@ -99,6 +105,20 @@ async def test_run_again_it_only_does_what_is_missing(run):
         ("train", 1),
         ("test", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("planned", "options", "collects"), [(4, {}, False), (3, {}, True), (4, {"phase": Phase.ROLLOUT}, True)]
+)
+async def test_an_interrupted_training_goes_on_with_the_episodes_that_it_has(run, planned, options, collects):
+    """Another attempt of a failed one would change its data, and the training would start over."""
+    write_plan(run, plan_current_rollout(run, load(["demo"], SETTINGS), Split.TRAIN, "oracle", planned))
+    of_data = {"train_samples": 1, "val_samples": 0, "data_digest": "d", "created_at": "now"}
+    record = Prepared(iteration=0, model_name="model_1", parent="m", **of_data)
+    write_json(run.dataset / "prepared.json", record.model_dump(mode="json"))
+    partial_folder(run, "model_1").mkdir(parents=True)
+    stages, _, _ = await ran(run, iterations=1, eval_every=0, **options)
+    assert (("train", 0, "oracle", 4) in stages.calls) is collects
 
 
 @pytest.mark.parametrize(

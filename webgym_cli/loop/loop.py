@@ -14,9 +14,10 @@ from webgym_cli.errors import BudgetSpentError, OutOfTimeError, UsageError, WebG
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.async_loop import AsyncLoop
 from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.current_data import current_data
 from webgym_cli.loop.deadline import Deadline
 from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
-from webgym_cli.loop.phases import Phases, phase_of
+from webgym_cli.loop.phases import Phases, phase_episodes, phase_of
 from webgym_cli.loop.rollout_setup import require_success
 from webgym_cli.records.events import Event, make_event, rename_event
 from webgym_cli.records.series import ORACLE
@@ -24,6 +25,8 @@ from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
+from webgym_cli.store.plans import read_plan
+from webgym_cli.train.working_dir import partial_folder
 
 
 @dataclass(slots=True)
@@ -75,16 +78,30 @@ class Loop:
 
     async def _collect(self) -> None:
         """Collect the iteration's training episodes, plus as many again for each training that failed on them."""
-        settings = self.context.settings
+        run, settings, times = self.context.run, self.context.settings, 1 + self._lost_updates
         if self.phases is not None and phase_of(settings, self._version):
-            await self.phases.rollout(self._version, 1 + self._lost_updates)
+            if not self._is_in_training(times * phase_episodes(run, settings, self._version)):
+                await self.phases.rollout(self._version, times)
             return
-        if is_imported(self.context.run, settings, self._version):
+        if is_imported(run, settings, self._version):
             return
         policy = choose_policy(settings, self._version)
         demonstrations = settings.loop.demonstration_episodes if policy == ORACLE else None
-        episodes = demonstrations or settings.rollout.episodes
-        await rollouts.rollout(self.context, Split.TRAIN, policy, episodes * (1 + self._lost_updates))
+        episodes = times * (demonstrations or settings.rollout.episodes)
+        if not self._is_in_training(episodes):
+            await rollouts.rollout(self.context, Split.TRAIN, policy, episodes)
+
+    def _is_in_training(self, episodes: int) -> bool:
+        """Whether an interrupted training goes on with the iteration's data, which has so many planned episodes.
+
+        Its failed episodes are not attempted again: with one more in the data the training would start over.
+        """
+        run = self.context.run
+        data = current_data(run, self.context.settings).find_written(run)
+        begun = data is not None and partial_folder(run, data.model_name).is_dir()
+        if not begun or self.plan.phase is not Phase.BOTH:
+            return False
+        return len(read_plan(run, Split.TRAIN, self._version)) >= episodes
 
     async def _update(self) -> None:
         """Train the next policy version on the collected episodes."""

@@ -12,10 +12,13 @@ from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.prepare.sft.training_files import refresh_train_config
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_prepared
+from webgym_cli.store.run import RunDir
 
 MADE = [trajectory(number, steps=5, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(12)] + [
     trajectory(12, outcome=UNSOLVED),
@@ -69,6 +72,17 @@ def test_the_same_seed_gives_the_same_bytes(run, model):
     assert others == files
     assert (again.data_digest, again.plan_digest) == (first.data_digest, first.plan_digest)
     assert prepared(run, chosen(model, "filters.max_steps_per_trajectory=4", "seed=1"))[1] != files
+
+
+def test_an_episode_whose_first_attempt_was_cancelled_gives_the_same_samples(run, model, tmp_path):
+    """A rollout that was interrupted and went on gives the dataset of one that was not."""
+    other = RunDir(tmp_path / "other")
+    cancelled = MADE[3].model_copy(update={"outcome": Outcome(failure=FailureKind.CANCELLED), "steps": ()})
+    fill(run, *MADE)
+    fill(other, *MADE[:3], cancelled, *MADE[4:])
+    fill(other, MADE[3].model_copy(update={"attempt": 1, "id": f"{MADE[3].id}.1"}))
+    (first, files), (second, others) = prepared(run, chosen(model)), prepared(other, chosen(model))
+    assert files == others and first.plan_digest != second.plan_digest
 
 
 def test_what_was_left_out_adds_up(run, model):

@@ -17,8 +17,8 @@ from webgym_cli.store.index.query import LINE_REF, Index
 
 _TRAJECTORIES = """
 CREATE OR REPLACE TABLE prepare_trajectories AS
-SELECT row_number() OVER (ORDER BY iteration, started_at, id) AS number, id, task, steps, failure, {reason} AS reason,
-    file, start, size, verdict_file, verdict_start, verdict_size
+SELECT row_number() OVER (ORDER BY iteration, started_at, id) AS number, id, episode, task, steps, failure,
+    {reason} AS reason, file, start, size, verdict_file, verdict_start, verdict_size
 FROM trajectories
 WHERE split = 'train' AND iteration IN ({read})
 """
@@ -26,11 +26,12 @@ _STEPS = """
 CREATE OR REPLACE TABLE prepare_steps AS
 WITH looked_at AS (
     SELECT number, task, iteration, step, {priority} AS priority, {reason} AS reason,
+        md5_number(concat(id, '/', step)) AS identity,
         md5_number(concat_ws('/', task, screenshot, response_digest)) AS shown
-    FROM steps JOIN (SELECT number, id, task FROM prepare_trajectories WHERE reason IS NULL) ON id = trajectory
+    FROM steps JOIN (SELECT number, id, episode, task FROM prepare_trajectories WHERE reason IS NULL) ON id = trajectory
     WHERE split = 'train' AND iteration IN ({read})
 ){layers}
-SELECT number, step, iteration, reason, priority, {key} AS key FROM {last}
+SELECT number, step, iteration, reason, priority, identity, {key} AS key FROM {last}
 """
 _LAYER = """, {name} AS (
     SELECT * REPLACE (coalesce(reason, CASE WHEN {predicate} THEN '{name}' END) AS reason) FROM {before}
@@ -42,9 +43,9 @@ _IN_TIME = """, in_time AS (
 )"""
 _PAGE = """
 SELECT {place} AS place, iteration, step FROM (
-    SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority LIMIT ? OFFSET ?
+    SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority, identity LIMIT ? OFFSET ?
 ) JOIN prepare_trajectories USING (number)
-ORDER BY key, priority
+ORDER BY key, priority, identity
 """
 # Fields of `CandidateCounts`. XOR: independent of the order of rows.
 _COUNT_TRAJECTORIES = """
@@ -55,7 +56,7 @@ FROM prepare_trajectories
 """
 _COUNT_STEPS = """
 SELECT histogram(reason) AS dropped_steps, histogram(iteration) FILTER (reason IS NULL) AS eligible,
-    bit_xor(priority) FILTER (reason IS NULL) AS fingerprint
+    bit_xor(identity) FILTER (reason IS NULL) AS fingerprint
 FROM prepare_steps
 """
 
@@ -88,7 +89,7 @@ class CandidateCounts:
     failures: dict[str, int]
     """Infrastructure failures among the dropped trajectories, by kind."""
     fingerprint: str
-    """XOR of the priorities of all eligible steps, independent of their order and files."""
+    """XOR of the digests of all eligible steps' ids, independent of their order and files."""
 
 
 class CandidateTable:
@@ -104,7 +105,8 @@ class CandidateTable:
         numbers = ", ".join(map(str, read))
         expression, parameters = build_reason_sql(self._filters.trajectories)
         index.one(_TRAJECTORIES.format(reason=expression, read=numbers), parameters)
-        order = priority_sql(f"concat('{resolve_seed(settings)}/{iteration}/', id, '/', step)")
+        # by episode, not by attempt: a rollout that was interrupted gives the same samples
+        order = priority_sql(f"concat('{resolve_seed(settings)}/{iteration}/', episode, '/', step)")
         power = settings.algorithm_config.recency_bias_power if self.by_position else None
         index.one(*_steps_statement(self._filters, order, numbers, power))
 
@@ -123,7 +125,7 @@ class CandidateTable:
 
     def count_first(self, count: int) -> dict[int, int]:
         """Return how many of the first `count` steps in sampling order by position belong to each iteration."""
-        chosen = "SELECT iteration FROM prepare_steps WHERE reason IS NULL ORDER BY key, priority LIMIT ?"
+        chosen = "SELECT iteration FROM prepare_steps WHERE reason IS NULL ORDER BY key, priority, identity LIMIT ?"
         rows = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
         return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in rows}}
 
