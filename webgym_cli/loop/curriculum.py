@@ -121,6 +121,11 @@ def _require(run: RunDir, settings: Settings) -> None:
             )
     if how.score == "orm":
         require_orm(settings.orm)
+        if settings.judge.base_url:
+            raise SettingsError(
+                "curriculum.score=orm, but judge.base_url names a judge, whose verdicts would count instead",
+                hint="-s judge.base_url= for the reward model's verdicts, or -s curriculum.score=judge",
+            )
     elif how.score == "judge":
         require_judge(settings.judge)
     iteration = version(run)
