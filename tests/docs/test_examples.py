@@ -49,6 +49,7 @@ ARENA = (
     *("context_config.prompt_version=webrl", "sites.shopping.url=http://10.0.0.1:7770"),
     "sites.shopping.accounts.user.account=ann",
     "sites.shopping.accounts.user.password_env_var=WEBARENA_SHOPPING_PASSWORD",
+    "judge.base_url=",  # its verdicts would precede those of the outcome reward model
 )
 REALLY = {"export-sharegpt", "report"}
 """Commands whose result is seen, though they have a dry run."""

@@ -17,8 +17,8 @@ from webgym_cli.store.index.query import LINE_REF, Index
 
 _TRAJECTORIES = """
 CREATE OR REPLACE TABLE prepare_trajectories AS
-SELECT row_number() OVER (ORDER BY iteration, started_at, id) AS number, id, episode, task, steps, failure,
-    {reason} AS reason, file, start, size, verdict_file, verdict_start, verdict_size
+SELECT row_number() OVER (ORDER BY iteration, started_at, id) AS number, id, episode AS sampling_key, task, steps,
+    failure, {reason} AS reason, file, start, size, verdict_file, verdict_start, verdict_size
 FROM trajectories
 WHERE split = 'train' AND iteration IN ({read})
 """
@@ -28,7 +28,8 @@ WITH looked_at AS (
     SELECT number, task, iteration, step, {priority} AS priority, {reason} AS reason,
         md5_number(concat(id, '/', step)) AS identity,
         md5_number(concat_ws('/', task, screenshot, response_digest)) AS shown
-    FROM steps JOIN (SELECT number, id, episode, task FROM prepare_trajectories WHERE reason IS NULL) ON id = trajectory
+    FROM steps
+    JOIN (SELECT number, id, sampling_key, task FROM prepare_trajectories WHERE reason IS NULL) ON id = trajectory
     WHERE split = 'train' AND iteration IN ({read})
 ){layers}
 SELECT number, step, iteration, reason, priority, identity, {key} AS key FROM {last}
@@ -106,7 +107,7 @@ class CandidateTable:
         expression, parameters = build_reason_sql(self._filters.trajectories)
         index.one(_TRAJECTORIES.format(reason=expression, read=numbers), parameters)
         # by episode, not by attempt: a rollout that was interrupted gives the same samples
-        order = priority_sql(f"concat('{resolve_seed(settings)}/{iteration}/', episode, '/', step)")
+        order = priority_sql(f"concat('{resolve_seed(settings)}/{iteration}/', sampling_key, '/', step)")
         power = settings.algorithm_config.recency_bias_power if self.by_position else None
         index.one(*_steps_statement(self._filters, order, numbers, power))
 
