@@ -167,6 +167,22 @@ def test_what_is_derived_from_a_model_may_follow_when_the_model_comes(tmp_path):
         create_or_open(run, load(overrides=["policy_config.template=qwen2_vl"], run_config=run.config))
 
 
+def test_a_file_of_a_run_may_be_named_where_it_was_moved_to(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "tasks.jsonl").touch()
+    (tmp_path / "old" / "tools.py").touch()
+
+    def given(folder):
+        place = f'["calculator", "{tmp_path}/{folder}/tools.py:weigh"]'
+        return load(overrides=[f"tasks.train={tmp_path}/{folder}/tasks.jsonl", f"agent.tools={place}"])
+
+    before, after = given("old"), given("new")
+    assert changed_frozen_keys(before, after) == ["tasks.train", "agent.tools"]
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert changed_frozen_keys(before, after) == []
+    assert changed_frozen_keys(before, load(overrides=["agent.tools=[]"])) == ["agent.tools"]
+
+
 def test_each_frozen_name_is_a_setting():
     keys = known_keys()
     assert all(any(key == name or key.startswith(f"{name}.") for key in keys) for name in FROZEN_FOR_A_RUN)

@@ -130,12 +130,21 @@ def flat_values(settings: Settings) -> Flat:
 
 
 def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
-    """Return the dotted keys that differ and are frozen for a run."""
+    """Return the dotted keys that differ and are frozen for a run. A file that is gone may be named where it is now."""
     old, new = flat_values(before), flat_values(after)
     changed = [
         key for key in new if is_frozen(key) and absolute_value(key, old.get(key)) != absolute_value(key, new[key])
     ]
-    return [key for key in changed if key != BASE_MODEL or not is_same_model(old[key], new[key])]
+    same = {key: is_same_model if key == BASE_MODEL else _is_moved for key in changed}
+    return [key for key in changed if not same[key](old[key], new[key])]
+
+
+def _is_moved(old: Any, new: Any) -> bool:
+    """Whether a value names a file (or an item in one, or several) by an absolute path at which there is none now."""
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return all(one == other or _is_moved(one, other) for one, other in zip(old, new, strict=True))
+    place = str(old).rpartition(":")[0] if ".py:" in str(old) else str(old)
+    return Path(place).is_absolute() and not Path(place).exists()
 
 
 def is_frozen(key: str) -> bool:

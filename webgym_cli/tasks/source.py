@@ -204,7 +204,7 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:
-    hint = "name a task file, miniwob:all, sites:all or arithmetic:train"
+    hint = "name a task file (also of a run whose file was moved), miniwob:all, sites:all or arithmetic:train"
     return UsageError(f"{path}: the task file can't be read: {error.strerror or error}", hint=hint)
 
 

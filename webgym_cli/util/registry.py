@@ -231,7 +231,8 @@ def _import_place(where: str) -> ModuleType:
 def _module_of_file(path: Path) -> ModuleType:
     """Import a file as a module of its own, once."""
     if not path.is_file():
-        raise UsageError(f"there is no file {path.resolve()}", hint="a relative path starts at the current folder")
+        hint = "a relative path starts at the current folder; of a run whose file was moved, give the setting again"
+        raise UsageError(f"there is no file {path.resolve()}", hint=hint)
     name = f"webgym_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]

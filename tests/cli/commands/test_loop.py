@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.forked import webgym
+from tests.records.builders import published
 from webgym_cli.cli.commands.loop import format_improvements, progress_table
 from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
@@ -40,6 +41,15 @@ def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, 
 
 def test_an_update_without_episodes_is_3(tmp_path):
     assert "next: webgym rollout" in loop(tmp_path, "-c", "demo", "--phase", "update", code=3).stderr
+
+
+def test_fewer_iterations_than_the_run_has(tmp_path):
+    run, settings = RunDir(tmp_path / "run"), load(["demo"])
+    create_or_open(run, settings)
+    for version in (1, 2):
+        published(run, settings, version)
+    stderr = loop(tmp_path, "--iterations", "1", "--eval-every", "0").stderr
+    assert "the run has 2 trainings already" in stderr and "webgym loop run --iterations 3" in stderr
 
 
 @pytest.mark.browser

@@ -102,10 +102,13 @@ def loop(
         return
     kept = {"phase": phase, **own_options, "stop_before": stop_before}
     work("loop", directory, settings, output, kept, lambda context: Loop(plan, context), deadline)
+    if plan.iterations < plan.start:
+        output.note(f"note: the run has {plan.start} trainings already; --iterations is their total number")
     if other := {"rollout": "update", "update": "rollout"}.get(phase):
         output.next_step(f"webgym loop {run} --phase {other}")
     else:
-        output.next_step(f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {plan.iterations + 1}")
+        further = max(plan.iterations, plan.start) + 1
+        output.next_step(f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {further}")
 
 
 def work(
