@@ -46,6 +46,16 @@ class Command:
                 self._tree[child.pid] = child
         return list(self._tree.values())
 
+    def browsers(self) -> list[psutil.Process]:
+        """Return the main processes of its Chromiums."""
+        processes = []
+        for child in self.tree():
+            with contextlib.suppress(psutil.Error):
+                words = child.cmdline()
+                if words and "chrom" in words[0] and not any(word.startswith("--type=") for word in words):
+                    processes.append(child)
+        return processes
+
     def until(self, reached: Callable[[], object], pause: float = 0.02) -> None:
         """Wait until something is so; it must be so before the command ends."""
         deadline = time.monotonic() + PATIENCE

@@ -58,14 +58,6 @@ def test_four_rounds_and_the_current_page_are_sent_in_full():
     assert rendered.messages[2].content == past[2].response
 
 
-@pytest.mark.parametrize(("rounds", "window", "images"), [(0, 4, 1), (4, 4, 5), (5, 4, 5), (3, 0, 1), (3, 1, 2)])
-def test_the_window_bounds_the_images(rounds, window, images):
-    rendered = prompt([step(index) for index in range(rounds)], PromptSpec(history_window=window))
-    assert len(rendered.images) == images
-    assert sum(message.content.count(IMAGE) for message in rendered.messages) == images
-    assert sum(message.content.count("Task:") for message in rendered.messages) == 1
-
-
 @pytest.mark.parametrize(("mode", "window"), DIGESTS)
 def test_vanilla_prompts_stay_what_they_were(mode, window):
     assert digests(mode, window) == DIGESTS[mode, window]

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.forked import webgym
 from webgym_cli.config.foreign_names import FOREIGN, MOVED
 from webgym_cli.config.load import (
     changed_frozen_keys,
@@ -426,9 +427,8 @@ def test_a_run_keeps_its_settings_whatever_they_are_called():
     )
 
 
-def test_the_note_comes_once_and_on_stderr():
-    texts = [sys.executable, "-m", "webgym_cli", "config", "show", "--json"]
-    done = subprocess.run([*texts, "-s", "roles.device=cpu"], capture_output=True, text=True, check=True)
+def test_the_note_comes_once_and_on_stderr(tmp_path):
+    done = webgym("config", "show", "--json", "-s", "roles.device=cpu", cwd=tmp_path)
     assert done.stderr == "note: -s roles.device: roles.device is called venvs.device now (the old name still works)\n"
     assert '"venvs.device", "value": "cpu"' in done.stdout
 

@@ -46,7 +46,7 @@ def outcome(read, source):
         return []
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(places=PLACES)
 def test_altered_webgym_files(places):
     with tempfile.TemporaryDirectory() as folder:

@@ -63,12 +63,6 @@ async def test_prompts_can_be_made_again_where_the_environment_has_no_instructio
     assert render_step(stored, 0).digest == stored.steps[0].prompt_digest
 
 
-async def test_no_more_episodes_run_at_once_than_allowed(world):
-    world.load("rollout.concurrency=3")
-    await world.roll(12)
-    assert world.pool.most == 3
-
-
 async def test_a_slow_episode_holds_up_no_other(world):
     """The slow one may end only after all others have: with a barrier this would never come to an end."""
     others_done = asyncio.Event()

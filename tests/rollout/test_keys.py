@@ -4,7 +4,6 @@ import asyncio
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 from aiohttp import web
 
@@ -16,17 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 
 QUICK = ("-s", "browser.max_idle_wait=0.5", "-s", "rollout.concurrency=3")
 SITES = ("-s", "tasks.train=sites:all", *QUICK)
-
-
-def browsers(command: Command) -> list[int]:
-    """Return the pids of the browser's processes below a command."""
-    calls = []
-    for process in command.tree():
-        try:
-            calls += [process.pid] if "--user-data-dir=" in " ".join(process.cmdline()) else []
-        except psutil.Error:
-            continue
-    return calls
 
 
 def files(folder: Path) -> list[Path]:
@@ -74,8 +62,8 @@ def test_no_key_reaches_the_browser(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "secret-xyz-4712")
     run = tmp_path / "run"
     command = Command(tmp_path, "rollout", run, *SITES, "--policy", "oracle", "--episodes", 20)
-    command.until(lambda: browsers(command) and len(finished(run)) >= 1)
-    environments = [psutil.Process(pid).environ() for pid in browsers(command)]
+    command.until(lambda: command.browsers() and len(finished(run)) >= 1)
+    environments = [browser.environ() for browser in command.browsers()]
     assert command.send(signal.SIGTERM) == 143
     assert environments and all("PATH" in environment for environment in environments)
     assert not [name for environment in environments for name, value in environment.items() if "secret-xyz" in value]

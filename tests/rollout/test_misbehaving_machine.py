@@ -1,13 +1,11 @@
 """A rollout on a machine that misbehaves: one clear line, the published exit code, and nothing lost."""
 
-import contextlib
 import json
 import os
 import signal
 import socket
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.executable import (
@@ -47,22 +45,11 @@ def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
     assert len(set(finished(run))) == 12
 
 
-def browsers(command: Command) -> list[psutil.Process]:
-    """The main processes of a command's Chromiums."""
-    processes = []
-    for child in command.tree():
-        with contextlib.suppress(psutil.Error):
-            words = child.cmdline()
-            if words and "chrom" in words[0] and not any(word.startswith("--type=") for word in words):
-                processes.append(child)
-    return processes
-
-
 def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
     # so many at once that some are on a page, and not just between two pages, whenever the browser dies
     command = Command(tmp_path, "rollout", run, *ORACLE, 24, "-s", "rollout.concurrency=12")
-    command.until(lambda: stored(run).count(b"\n") >= 10 and browsers(command))
-    for browser in browsers(command):
+    command.until(lambda: stored(run).count(b"\n") >= 10 and command.browsers())
+    for browser in command.browsers():
         browser.kill()
     assert command.finish() == 0
     assert failures(run)

@@ -1,4 +1,4 @@
-"""Appends trajectories to one file while its disk fails now and then; says on stdout what it was told is stored."""
+"""Processes that append trajectories to one file while the disk fails; what they were told is stored is on stdout."""
 
 import os
 import random
@@ -11,9 +11,8 @@ from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 
 
-def main() -> None:
-    """Append so many, from so many on."""
-    run, first, count = RunDir(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+def write(run: RunDir, first: int) -> None:
+    """Append forty, from one on."""
     chance, real = random.Random(first), os.fsync
 
     def fsync(handle: int) -> None:
@@ -22,15 +21,24 @@ def main() -> None:
             raise OSError(28, "No space left on device")
 
     os.fsync = fsync
-    sys.stdin.readline()
-    for number in range(first, first + count):
+    for number in range(first, first + 40):
         episode = trajectory(number, steps=0, instruction="x" * chance.randrange(1, 200_000))
         try:
             append(run, episode)
         except StoreError:
             continue
-        sys.stdout.write(f"{episode.id}\n")
-        sys.stdout.flush()
+        os.write(1, f"{episode.id}\n".encode())
+
+
+def main() -> None:
+    """Fork a writer for each first number; exit with 0 if all of them do."""
+    run, writers = RunDir(Path(sys.argv[1])), []
+    for first in map(int, sys.argv[2:]):
+        if not (writer := os.fork()):
+            write(run, first)
+            return
+        writers.append(writer)
+    sys.exit(any(os.waitpid(writer, 0)[1] for writer in writers))
 
 
 if __name__ == "__main__":

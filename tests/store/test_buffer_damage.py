@@ -50,18 +50,8 @@ def indexed(run):
 
 def test_processes_that_share_a_file_and_a_failing_disk_lose_nothing_of_each_other(run):
     """One that takes its own line back must not take another's, too."""
-    command = [sys.executable, "-m", "tests.store.failing_writer", str(run.root)]
-    writers = [
-        subprocess.Popen(
-            [*command, str(first), "40"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for first in range(0, 400, 100)
-    ]
-    with ThreadPoolExecutor(len(writers)) as pool:  # all of them begin before the first is waited for
-        lines = {
-            line for output, _ in pool.map(lambda one: one.communicate("go\n"), writers) for line in output.split()
-        }
-    assert [writer.returncode for writer in writers] == [0] * 4
+    command = [sys.executable, "-m", "tests.store.failing_writer", run.root, *map(str, range(0, 400, 100))]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     damage = []
     assert sorted(ids(run, damage)) == sorted(lines)
     assert damage == []
@@ -169,7 +159,7 @@ def test_a_line_of_fifty_megabytes_is_a_line(run):
     assert ids(run) == indexed(run)[0] == [name(0), name(1), name(2)]
 
 
-@pytest.mark.parametrize("byte", range(1, 9))
+@pytest.mark.parametrize("byte", [1, 2, 3, 8])
 @pytest.mark.parametrize("lost", ["damage", "steps", "trajectories"])
 def test_rows_of_what_was_there_before_do_not_outlive_a_part_of_their_index(run, lost, byte):
     """The rest of the lost part tells of other content, and nothing but its digest tells it from the new one."""

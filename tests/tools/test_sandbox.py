@@ -452,12 +452,11 @@ def own_children():
 
 
 @pytest.mark.parametrize("without", [(), ("namespaces",), ("landlock",)])
-@pytest.mark.parametrize("seed", range(3))
-def test_random_system_calls_harm_nobody_else(host, seed, without):
+def test_random_system_calls_harm_nobody_else(host, without):
     ends = [*syscall_filter.syscall_numbers("exit:60:93 exit_group:231:94 munmap:11:215 brk:12:214", COLUMN).values()]
     every = syscall_filter.ALWAYS + syscall_filter.READ + syscall_filter.WRITE + REFUSED
     numbers = [*syscall_filter.syscall_numbers(every, COLUMN).values()]
-    seed = seed * 1000 + random.randrange(1000)
+    seed = random.randrange(10**6)  # another one each time
     before = {path: path.stat().st_mtime_ns for path in (Path(os.__file__), Path("/usr/lib"))}
     children = own_children()
     code = textwrap.dedent(FUZZ).format(seed=seed, victim=host.victim, numbers=numbers, ends=ends)

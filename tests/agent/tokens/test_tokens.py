@@ -128,14 +128,10 @@ def test_a_response_has_no_template(model):
     assert ModelTokens(str(model)).response_ids("look here x") == [3, 5, 0]
 
 
-def test_a_folder_without_a_tokenizer_is_no_model(tmp_path):
-    with pytest.raises(SettingsError, match=r"no tokenizer\.json"):
-        ModelTokens(str(tmp_path))
-
-
-def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(SettingsError, match="no folder"):
-        ModelTokens(str(tmp_path / "none"))
+@pytest.mark.parametrize(("folder", "words"), [("", r"no tokenizer\.json"), ("none", "no folder")])
+def test_a_folder_without_a_tokenizer_is_no_model(tmp_path, folder, words):
+    with pytest.raises(SettingsError, match=words):
+        ModelTokens(str(tmp_path / folder))
 
 
 def test_a_model_without_eyes_is_refused(model):

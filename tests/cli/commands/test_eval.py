@@ -155,9 +155,13 @@ class World:
             return await evaluate(context, plan)
 
 
-@pytest.fixture
-def world(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def chromium(monkeypatch):
     monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+
+
+@pytest.fixture
+def world(tmp_path):
     return World(tmp_path)
 
 
@@ -213,8 +217,7 @@ async def test_an_unreadable_verdict_is_a_failure_and_is_not_asked_for_again(wor
     assert (waiting, len(server.requests), file.read_bytes()) == ([], count, before)
 
 
-def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+def test_tasks_are_told_apart_by_their_digest(tmp_path):
     settings = World(tmp_path).settings(None)
     both = plan_evaluation(RunDir(tmp_path / "a"), settings, Benchmark(str(write_tasks(tmp_path, "right", "wrong"))))
     (tmp_path / "other").mkdir()
@@ -231,6 +234,13 @@ def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
         plan_evaluation(RunDir(tmp_path / "d"), settings, Benchmark(turned.source, subset={"nothing"}))
 
 
+def conditions(folder, *settings):
+    """Return the conditions of an evaluation of a served policy on one task of the site `shop`."""
+    benchmark = Benchmark(str(write_tasks(folder, "right", site="shop")))
+    usual = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true", "sites.shop.url=http://a.test")
+    return plan_evaluation(RunDir(folder / "a"), load(overrides=[*usual, *settings]), benchmark).conditions
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -240,28 +250,18 @@ def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
         "sites.shop.isolation=tenant",
     ],
 )
-def test_what_changes_a_number_is_in_the_conditions(tmp_path, monkeypatch, changed):
-    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
-    benchmark = Benchmark(str(write_tasks(tmp_path, "right", site="shop")))
-    policy = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true", "sites.shop.url=http://a.test")
-    usual, other = (
-        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*policy, *more]), benchmark).conditions
-        for more in ((), (changed,))
-    )
+def test_what_changes_a_number_is_in_the_conditions(tmp_path, changed):
+    other = conditions(tmp_path, changed)
     setting = changed.partition("=")[0].partition(".")[2]
-    (difference,) = list_differences(usual, other)
+    (difference,) = list_differences(conditions(tmp_path), other)
     assert difference.partition(":")[0].endswith(f".{setting}")
     assert list_differences(other, json.loads(json.dumps(other))) == []
 
 
 def test_the_time_zone_of_a_local_browser_is_in_the_conditions(tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
-    benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
-    local = ["rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true"]
-
     def describe(zone, *more):
         monkeypatch.setattr(time, "tzname", (zone, zone))
-        return plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*local, *more]), benchmark).conditions
+        return conditions(tmp_path, *more)
 
     (difference,) = list_differences(describe("UTC"), describe("CET"))
     assert difference.startswith("browser.time_zone: None, not 'CET'")
@@ -269,8 +269,7 @@ def test_the_time_zone_of_a_local_browser_is_in_the_conditions(tmp_path, monkeyp
     assert list_differences(describe("UTC", remote), describe("CET", remote)) == []
 
 
-def test_the_seed_in_the_conditions_is_the_one_that_draws_the_episodes(tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+def test_the_seed_in_the_conditions_is_the_one_that_draws_the_episodes(tmp_path):
     benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
     plans = [
         plan_evaluation(RunDir(tmp_path / "a"), load(overrides=["rollout.policy=oracle", *more]), benchmark)
@@ -281,16 +280,8 @@ def test_the_seed_in_the_conditions_is_the_one_that_draws_the_episodes(tmp_path,
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_addresses_prices_and_concurrency_are_no_conditions(tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
-    benchmark = Benchmark(str(write_tasks(tmp_path, "right", site="shop")))
-    policy = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true", "sites.shop.isolation=tenant")
+def test_addresses_prices_and_concurrency_are_no_conditions(tmp_path):
     prices = 'cost.prices={"policy": {"prompt": 1, "completion": 1}}'
-    usual, other = (
-        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*policy, *more]), benchmark).conditions
-        for more in (
-            ("sites.shop.url=http://a.test",),
-            ("sites.shop.url=http://b.test", "sites.shop.reset=./reset", "rollout.concurrency=3", prices),
-        )
-    )
+    others = ("sites.shop.url=http://b.test", "sites.shop.reset=./reset", "rollout.concurrency=3", prices)
+    usual, other = (conditions(tmp_path, "sites.shop.isolation=tenant", *more) for more in ((), others))
     assert list_differences(usual, other) == []

@@ -153,10 +153,6 @@ def test_required_values_are_compared_as_whole_numbers(text, comparison, met):
     assert meets_comparison(text, comparison) is met
 
 
-def test_a_strict_comparison_is_strict_although_a_tolerance_made_it_none():
-    assert not meets_comparison("700", "< 700")
-
-
 @pytest.mark.parametrize("comparison", ["300", "!= 3", ">= many", "", "> 3 |OR| "])
 def test_what_is_no_comparison_is_refused(comparison):
     with pytest.raises(ValueError, match="is no comparison"):

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from itertools import cycle
 
 import pytest
 from aiohttp import web
@@ -125,6 +126,7 @@ async def test_a_blocked_site_is_no_failure_of_the_agent(judge, server, outcome)
 
 
 FAIL_OPEN = [
+    GARBAGE,
     "",
     "FAILURE",
     "NOT SUCCESS",
@@ -159,8 +161,11 @@ FAIL_OPEN = [
 ]
 
 
-@pytest.mark.parametrize("job", ["blocking", "claims", "fact"])
-@pytest.mark.parametrize("reply", FAIL_OPEN, ids=lambda reply: repr(reply[:30]))
+@pytest.mark.parametrize(
+    ("reply", "job"),
+    [*zip(FAIL_OPEN, cycle(["blocking", "claims", "fact"]), strict=False), (GARBAGE, "claims"), (GARBAGE, "fact")],
+    ids=lambda value: repr(value[:30]),
+)
 async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
     server.script(reply, job=job)
     judgement = await judge(trajectory := answered())

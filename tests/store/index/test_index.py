@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from datetime import datetime
+from itertools import product
 
 import pytest
 
@@ -159,27 +160,26 @@ def test_nothing_is_written_when_nothing_was_appended(run):
     assert {path: path.stat().st_mtime_ns for path in run.index.rglob("*")} == before
 
 
-@pytest.mark.parametrize(
-    ("outcome", "task"),
-    [
-        (OPEN, WEB),
-        (SOLVED, WEB),
-        (CRASHED, WEB),
-        (UNSOLVED, Task(id="click-test")),
-        (Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail="odd"), WEB),
-        (Outcome(failure=FailureKind.SITE_BLOCKED), WEB),
-        (Outcome(reward=0.0, stop=Stop.ANSWERED, scores=(Score(source="environment", value=0.0),)), WEB),
-        (Outcome(stop=Stop.TERMINATED), WEB),
-    ],
-)
-@pytest.mark.parametrize("verdicts", [(), (True,), (False,), (None,), (True, False), (False, True), (True, None)])
-def test_the_newest_judgement_counts_just_as_for_the_records(run, outcome, task, verdicts):
-    episode = trajectory(0, outcome=outcome, task=task)
-    append(run, episode)
+JUDGED = [
+    (OPEN, WEB),
+    (SOLVED, WEB),
+    (CRASHED, WEB),
+    (UNSOLVED, Task(id="click-test")),
+    (Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail="odd"), WEB),
+    (Outcome(failure=FailureKind.SITE_BLOCKED), WEB),
+    (Outcome(reward=0.0, stop=Stop.ANSWERED, scores=(Score(source="environment", value=0.0),)), WEB),
+    (Outcome(stop=Stop.TERMINATED), WEB),
+]
+VERDICTS = [(), (True,), (False,), (None,), (True, False), (False, True), (True, None)]
+
+
+def test_the_newest_judgement_counts_just_as_for_the_records(run):
+    for number, ((outcome, task), verdicts) in enumerate(product(JUDGED, VERDICTS)):
+        episode = trajectory(number, outcome=outcome, task=task)
+        append(run, episode)
+        for at, verdict in reversed(list(enumerate(verdicts))):  # the file's order is not the order of judging
+            append_judgement(run, Split.TRAIN, 0, judgement(episode, verdict, at))
     append(run, trajectory(1, iteration=1, outcome=OPEN, task=WEB))
-    order = list(enumerate(verdicts))
-    for at, verdict in reversed(order):  # the file's order is not the order of judging
-        append_judgement(run, Split.TRAIN, 0, judgement(episode, verdict, at))
     assert outcomes(run) == scanned(run)
     with open_index(run) as index:
         assert [read(run, place) for place in index.places()] == [
