@@ -17,8 +17,9 @@ webgym.kinds = (() => {
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   // Types of listeners: for clicks, for drops, and for the mouse that enters; from so many types on it is a framework's root.
-  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick", "contextmenu"]);
+  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
   const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
+  const MENUS = new Set(["contextmenu"]), menus = new WeakSet();
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
@@ -40,7 +41,7 @@ webgym.kinds = (() => {
   // Note an element and the types of its listeners, as CDP tells. A framework's root handles the clicks on all within it.
   const hear = (node, types) => {
     if (types.length >= MANY_TYPES) return roots.add(node);
-    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered]]) {
+    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered], [MENUS, menus]]) {
       if (types.some((type) => kind.has(type))) known.add(node);
     }
   };
@@ -176,6 +177,7 @@ webgym.kinds = (() => {
     if (isSheetCell(element)) return 0.5;
     if (element.localName === "canvas") return 1;
     if (role === "separator" && element.hasAttribute("tabindex") || isDivider(element, parent)) return 2;
+    if (menus.has(element)) return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
     if (styleOf(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;

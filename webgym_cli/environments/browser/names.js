@@ -86,12 +86,13 @@ webgym.names = (() => {
   const BESIDES = `svg,title,[role=img],[role=presentation][aria-label],${TICKS},` +
     ":is([role=treeitem],[role^=menuitem],li,[role=listitem]) :is(button,[role=button],[role=group],[role=menu])";
   const wordsOf = (element) => (wordsIn(element).trim() ? wordsIn(element) : textOf(element));
-  const wordsIn = memo((element) => {
+  const wordsIn = memo((element) => wordsBut(element, null));
+  const wordsBut = (element, field) => {
     const end = element.getBoundingClientRect().bottom;
     // its own popup
     const isBelow = (node) => node.childElementCount > 0 && styleOf(node).position === "absolute" && node.getBoundingClientRect().top >= end - 2;
-    return textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BESIDES) || isBelow(node) });
-  });
+    return textOf(element, { left: MOST_NODES, unread: (node) => node === field || matches(node, BESIDES) || isBelow(node) });
+  };
 
   const partOf = (node, work) => {
     const tag = node.localName;
@@ -249,7 +250,7 @@ webgym.names = (() => {
     // of a label around a field and its button, the button is the control
     const around = () => takes && element.closest("label")?.control?.localName === "button" &&
       textOf(element.closest("label"), { left: MOST_NODES, words: true });
-    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
+    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || wordsBut(label, element).trim() || textOf(label)).join(" ");
     const content = (read = wordsOf) => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
       return isField || HOLDERS.has(role) ? "" : read(element);
@@ -261,7 +262,7 @@ webgym.names = (() => {
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
     // what a component calls its field, after the label that a person reads
     const told = () => {
-      const own = oneLine(element.getAttribute("aria-label")), row = own && takes && !TICKED.test(role) && oneLine(rowLabelOf(element, true));
+      const own = oneLine(element.getAttribute("aria-label")), row = own && takes && !TICKED.test(role) && oneLine(labels() || rowLabelOf(element, true));
       return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
