@@ -146,6 +146,15 @@ def test_published_weights_are_the_current_policy(run):
     assert checkpoints.checkpoints(run) == [checkpoint(1), checkpoint(2)]
 
 
+def test_the_weights_can_be_read_by_all_who_can_read_the_run(run):
+    weights = run.checkpoints / "half"
+    (weights / "adapter").mkdir(parents=True)
+    for file in ("model.safetensors", "adapter/adapter_model.safetensors"):
+        (weights / file).touch(mode=0o600)
+    checkpoints.publish(run, Settings(), weights, checkpoint(1))
+    assert len({file.stat().st_mode for file in run.checkpoints.rglob("*") if file.is_file()}) == 1
+
+
 def test_the_version_decides_not_the_name(run):
     make(run, 2)
     weights = run.checkpoints / "model_99999999_000000"

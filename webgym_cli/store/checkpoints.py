@@ -172,6 +172,9 @@ def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoi
     final = folder(run, checkpoint)
     try:
         write_json(weights / RECORD, checkpoint.model_dump(mode="json"))
+        mode = (weights / RECORD).stat().st_mode
+        for file in weights.rglob("*.safetensors"):  # safetensors writes them for their owner alone, whatever the umask
+            file.chmod(mode)
         if weights != final:
             weights.rename(final)
         replace_link(run.model(settings), final)

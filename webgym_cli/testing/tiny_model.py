@@ -62,6 +62,7 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
         _build(python, {**_sizes(sizes), "directory": str(half), **words})
         (half / MARKER).write_text(json.dumps(wanted, indent=1, sort_keys=True), encoding="utf-8")
         half.chmod(0o755)
+        (half / "model.safetensors").chmod((half / MARKER).stat().st_mode)  # safetensors writes it for its owner alone
         half.replace(directory)  # replaces at most an empty folder
     finally:
         shutil.rmtree(half, ignore_errors=True)
