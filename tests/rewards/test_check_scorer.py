@@ -1,5 +1,6 @@
 """Stored episodes are scored again by their checks: which, with what result, and what stays as it was."""
 
+import json
 from contextlib import nullcontext
 from unittest import mock
 
@@ -49,7 +50,9 @@ def run(made_run):
             "crashed": (1, CRASHED),
         }
         for number, (name, (given, outcome)) in enumerate(kinds.items()):
-            task = Task(id=name, check="size", extra={"size": given})
+            task = Task(
+                id=name, site={"old": "desk", "failed": "own"}.get(name, ""), check="size", extra={"size": given}
+            )
             append(made_run, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
         append(made_run, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
         append(made_run, trajectory(8, id="unchecked"))
@@ -57,7 +60,8 @@ def run(made_run):
 
 
 async def score(run, **query):
-    scorer = CheckScorer(load())
+    sites = {"desk": {"url": "http://desk/"}, "own": {"url": "http://own/", "isolation": "tenant"}}
+    scorer = CheckScorer(load(overrides=[f"sites={json.dumps(sites)}"]))
     plan = plan_scoring(run, scorer, ScoringQuery(**query))
     with nullcontext(scorer):
         return plan, await ScoringEngine(plan, run, scorer, lambda event: None).execute()
@@ -68,7 +72,8 @@ async def test_what_the_check_as_it_is_now_has_not_scored_is_scored(run):
     assert [one.id for one in plan.pending] == ["old", "failed", "page"]
     assert plan.skipped == {ScoringSkip.SAME_CHECK: 1, ScoringSkip.INFRASTRUCTURE: 2, ScoringSkip.NO_CHECK: 1}
     assert (summary["scored"], summary["successes"], summary["needs_page"]) == (2, 1, ["page"])
-    assert "page" in format_check_summary(summary)
+    assert summary["shared_sites"] == ["desk"]
+    assert all(name in format_check_summary(summary) for name in ("page", "desk"))
     outcomes = {one.id: one.outcome for one in scan(run, Split.TRAIN, 0)}
     assert (outcomes["old"].reward, outcomes["old"].extras) == (1.0, {"size": 2.0})
     assert (outcomes["failed"].reward, outcomes["failed"].failure) == (0.5, None)

@@ -149,6 +149,8 @@ class CheckSummary(Event, SuccessFacts):
     mean_reward: float | None
     needs_page: list[str]
     """Ids of the trajectories whose check reads the live page."""
+    shared_sites: list[str]
+    """Sites without tenants: checks that read their state saw what the last episode left."""
     check_failed: dict[str, int]
     """Number of trajectories without a score by what their check raised."""
     agreement_with_previous: AgreementFacts

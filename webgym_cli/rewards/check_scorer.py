@@ -51,6 +51,8 @@ class CheckScorer(Scorer[CheckSummary]):
         self._workers = Workers()
         self._agreement = Agreement()
         self._need_page: list[str] = []
+        self._shared = {name for name, site in settings.sites.items() if site.isolation != "tenant"}
+        self._scored_sites: set[str] = set()
         self._problems: Counter[str] = Counter()
 
     def find_skip_reason(
@@ -85,6 +87,7 @@ class CheckScorer(Scorer[CheckSummary]):
                 return ScoreResult(None, None, facts=facts)
             self._problems[str(error)] += 1
             return ScoreResult(None, None, problem=str(error), facts=facts)
+        self._scored_sites.add(trajectory.task.site)
         success = score.value >= trajectory.outcome.success_threshold
         judgement = _build_judgement(trajectory, score, success=success, seconds=time.monotonic() - began)
         before = pending.previous if pending.known else trajectory.outcome.success
@@ -102,6 +105,7 @@ class CheckScorer(Scorer[CheckSummary]):
             "interval": counts.interval,
             "mean_reward": ratio(counts.own["reward"], counts.verdicts),
             "needs_page": self._need_page,
+            "shared_sites": sorted(self._scored_sites & self._shared),
             "check_failed": dict(self._problems),
             "agreement_with_previous": self._agreement.to_json(),
             "seconds": seconds,
@@ -131,6 +135,8 @@ def format_check_summary(summary: CheckSummary) -> str:
     if ids := summary["needs_page"]:
         named = name_first(ids, _NAMED)
         parts.append(f"{len(ids)} can't be scored again, because their checks read the live page ({named})")
+    if sites := summary["shared_sites"]:
+        parts.append(f"checks that read the state of {', '.join(sites)} saw what the last episode left (no tenants)")
     parts += [f"{count} without a score: {problem}" for problem, count in summary["check_failed"].items()]
     if (agreement := summary["agreement_with_previous"])["both"]:
         parts.append(f"{agreement['same']} of {agreement['both']} as before")
