@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import groupby
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.episode import derive_sampling_seed
-from webgym_cli.rollout.plan import plan_rollout
+from webgym_cli.rollout.plan import PendingEpisode, plan_rollout
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.plans import read_plan
@@ -168,6 +169,16 @@ def test_the_seed_of_a_response_depends_on_run_attempt_and_step():
     assert derive_sampling_seed(7, "train-0000-00001", 0) == 0x9307BBEA1EBA
     others = {derive_sampling_seed(*key) for key in ((8, "t-1", 0), (7, "t-1", 0), (7, "t-1.1", 0), (7, "t-1", 1))}
     assert len(others) == 4
+
+
+def test_an_attempt_that_was_cut_off_is_sampled_again_as_it_was():
+    def names(attempt, failures):
+        owed = PendingEpisode(SimpleNamespace(id="train-0000-00001"), attempt, failures)
+        return owed.trajectory_id, owed.sampling_name
+
+    assert names(0, 0) == ("train-0000-00001", "train-0000-00001")
+    assert names(2, 0) == ("train-0000-00001.2", "train-0000-00001")  # two were cancelled
+    assert names(2, 1) == ("train-0000-00001.2", "train-0000-00001.1")
 
 
 async def test_test_episodes_are_sampled_as_they_are_told_and_training_episodes_as_ever(tmp_path):

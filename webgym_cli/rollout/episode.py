@@ -51,10 +51,10 @@ _LONGEST_TEXT = 100_000
 _MAYBE_NETWORK = {"navigation_failed", "start_page_failed", "page_timeout", "episode_timeout"}
 
 
-def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
-    """Return the sampling seed of one response, deterministic in run seed, trajectory id and step."""
+def derive_sampling_seed(seed: int, name: str, step: int) -> int:
+    """Return the sampling seed of one response, deterministic in run seed, name of the attempt and step."""
     # 48 bits: exact in any JSON parser, and collisions within a run are rare
-    return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{step}".encode()).digest()[:6])
 
 
 def describe_exception(error: BaseException) -> Outcome:
@@ -244,7 +244,7 @@ class EpisodeRun:
         observation = self._store_observation(view)
         prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
         episode = self.owed.episode
-        seed = derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps))
+        seed = derive_sampling_seed(self.settings.seed, self.owed.sampling_name, len(self.steps))
         return observation, replace(prompt, episode=episode.id, greedy=episode.greedy, seed=seed)
 
     def _store_observation(self, view: RawObservation) -> Observation:

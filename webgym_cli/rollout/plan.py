@@ -49,6 +49,11 @@ class PendingEpisode:
         """Id of this attempt's trajectory, unique among all attempts of all episodes."""
         return f"{self.episode.id}.{self.attempt}" if self.attempt else self.episode.id
 
+    @property
+    def sampling_name(self) -> str:
+        """What the sampling seeds derive from: an attempt that was cut off is sampled again as it was."""
+        return f"{self.episode.id}.{self.failures}" if self.failures else self.episode.id
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
