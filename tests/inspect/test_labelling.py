@@ -82,7 +82,7 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
             other = await session.get(f"{server.url}cleo/")
             assert (first.url.name, other.url.name) == (IDS[value == "no"], IDS[0])
     assert stored_labels(run) == {("ben", IDS[0]): "yes", ("ben", IDS[1]): "no"}
-    newest = {(label.who, *label.names): label.success for label in read_labels(run.root)}
+    newest = {(label.who, label.name): label.success for label in read_labels(run.root)}
     assert newest == {("ben", IDS[0]): True, ("ben", IDS[1]): False}
 
 
