@@ -11,6 +11,7 @@ from typing import Any
 from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.statements import extract_boxed
 from webgym_cli.util.json_values import as_list
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import find_between
 
 Messages = Sequence[Mapping[str, Any]]
@@ -70,10 +71,8 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
     thought = all("<think>" in content and "</think>" in content for content in earlier if content)
     measures = _measures(_extract_answer(final_response), _to_list(answer))
     well_formed = thought and bool(find_between(final_response, "answer"))
-    reward = 0.0
-    if well_formed:
-        reward = 1.0 if measures["em"] else 0.1
-    return {**measures, "reward": reward, "fmt": float(well_formed), "fmt_think": float(thought)}
+    reward = max(0.1, measures["em"])
+    return {**measures, "reward": when(well_formed, reward), "fmt": float(well_formed), "fmt_think": float(thought)}
 
 
 @reward

@@ -84,7 +84,7 @@ def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int |
     if not model:
         return None
     _, trained, stored = measure(model, rl_layout(config))
-    states = 2 if 0 < config["trainer"]["save_freq"] < steps else 1
+    states: int = 1 + (0 < config["trainer"]["save_freq"] < steps)
     return networks * (states * trained * 12 + stored)
 
 

@@ -119,7 +119,7 @@ class TrainPlan:
             "total_steps": self.total_steps,
             "time_limit_seconds": self.time_limit,
             "disk_bytes": self.disk_bytes,
-            "memory": self.memory.to_json() if self.memory else None,
+            "memory": map_known(TrainingMemory.to_json, self.memory),
             "notes": list(self.notes),
         }
 

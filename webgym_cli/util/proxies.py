@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.optional import map_known
 
 if TYPE_CHECKING:
     import ssl
@@ -155,7 +156,7 @@ def _parse_exemption(variable: str, entry: str) -> _Exemption:
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     try:
-        number = int(port) if port else None
+        number = map_known(int, port or None)
         if "/" in host:
             return _Exemption(network=ipaddress.ip_network(host, strict=False), port=number)
         if (address := _parse_ip(host)) is not None:

@@ -15,6 +15,7 @@ from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.optional import when
 from webgym_cli.util.registry import suggest_name
 
 
@@ -162,7 +163,7 @@ def _enter_date(scene: OracleScene) -> OracleMove:
 
 def _enter_time(scene: OracleScene) -> OracleMove:
     hours, minutes, half = re.split(r"[:\s]+", scene.read_instruction(r"Enter (\S+\s*[AP]M) as the time"))
-    return _fill(scene, [f"{int(hours) % 12 + (12 if half == 'PM' else 0):02}:{minutes}"])
+    return _fill(scene, [f"{int(hours) % 12 + when(half == 'PM', 12):02}:{minutes}"])
 
 
 def _focus_nth(scene: OracleScene) -> OracleMove:

@@ -17,6 +17,7 @@ from webgym_cli.store.checkpoints import locate_model, policy_path, version
 from webgym_cli.store.prepared import find_edited_deepspeed, find_prepared
 from webgym_cli.store.run import RunDir, run_id
 from webgym_cli.util.files import write_atomic, write_json
+from webgym_cli.util.optional import map_known
 from webgym_cli.venvs.locate import resolve_device
 
 
@@ -71,8 +72,8 @@ def _is_edited(config: Path, prepared: Prepared) -> bool:
 
 def _read_deepspeed(settings: Settings) -> bytes | None:
     """Return the content of the DeepSpeed file that the settings name; None without one."""
-    name = settings.algorithm_config.deepspeed_config_filename
-    return find_deepspeed_file(name).read_bytes() if name is not None else None
+    file = map_known(find_deepspeed_file, settings.algorithm_config.deepspeed_config_filename)
+    return map_known(Path.read_bytes, file)
 
 
 def _digest(content: bytes) -> str:

@@ -63,7 +63,7 @@ class BatchRunner:
             inputs = self._inputs(micro)
             for name, engine in learning.items():
                 term = loss(name, engine.call(inputs), micro)
-                engine.backward(term.loss * (0.0 if micro.idle else 1.0), last=count == len(micros))
+                engine.backward(term.loss * float(not micro.idle), last=count == len(micros))
                 for key, value in {f"{name}/loss": term.loss.detach(), **term.metrics}.items():
                     counted = torch.zeros_like(value) if micro.idle else value
                     sums[key] = sums.get(key, 0) + counted
