@@ -489,7 +489,7 @@ async def test_tenants_are_made_side_by_side(resetting):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ('{"url": "/"}', "the reset of reddit answered with no start of an episode: url: "),
+        ('{"url": "/"}', "the reset of reddit answered with no start of an episode: url: there is no such field"),
         ('{"cookies": 5}', "the reset of reddit answered with no start of an episode: cookies"),
         ("{not json", "the reset of reddit failed: its answer is not JSON"),
     ],
