@@ -6,7 +6,7 @@ import math
 import pytest
 
 from webgym_cli.config.shipped import find_deepspeed_file
-from webgym_cli.train.memory import TrainingMemory, network_memory, rl_memory, sft_memory
+from webgym_cli.train.memory import TrainingMemory, configured_memory, network_memory, rl_memory
 from webgym_cli.train.model_shapes import published_tensors
 
 BILLION = 10**9
@@ -52,7 +52,7 @@ def test_a_reference_is_another_copy_of_the_weights():
 
 def test_supervised_training_leaves_the_vision_tower_frozen():
     model = published_tensors("Qwen/Qwen3-VL-8B-Instruct")
-    memory = sft_memory(model, {"finetuning_type": "full"}, zero("h100_zero2"), 8)
+    memory = configured_memory(model, {"finetuning_type": "full"}, zero("h100_zero2"), 8)
     everything = sum(math.prod(shape) for _, _, shape in model)
     language = sum(math.prod(shape) for name, _, shape in model if "visual" not in name)
     assert memory.weights == 2 * everything
@@ -61,7 +61,7 @@ def test_supervised_training_leaves_the_vision_tower_frozen():
 
 def test_lora_trains_the_adapter_alone():
     model = published_tensors("Qwen/Qwen2.5-0.5B-Instruct")
-    memory = sft_memory(model, {"finetuning_type": "lora", "lora_rank": 8, "lora_target": "q_proj"}, None, 1)
+    memory = configured_memory(model, {"finetuning_type": "lora", "lora_rank": 8, "lora_target": "q_proj"}, None, 1)
     adapter = 24 * 8 * (896 + 896)
     frozen = sum(math.prod(shape) for _, _, shape in model)
     assert memory == TrainingMemory(4 * adapter + 2 * frozen, 4 * adapter, 8 * adapter, 0)

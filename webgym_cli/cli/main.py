@@ -121,16 +121,15 @@ def _click_error(error: Exception) -> int:
 
 def _explain(error: BaseException) -> int:
     """Print what a plug-in raised, or caused in webgym, and return the exit code; any other exception is raised."""
-    from webgym_cli.util.user_code import find_place, has_user_modules
+    from webgym_cli.util.user_code import find_first, find_place, has_user_modules
 
-    place, is_users = find_place(error)
+    first = find_first(error)
+    place, is_users = find_place(first)
     if os.environ.get(TRACEBACK) or not (is_users or (has_user_modules() and isinstance(error, Exception))):
         raise error
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
     fault = when(not is_users, "what a plug-in returned, or a bug of webgym; ")
     fail(
-        f"{place}: {type(error).__name__}: {' '.join(str(error).split())}"[:_REASON],
+        f"{place}: {type(first).__name__}: {' '.join(str(first).split())}"[:_REASON],
         f"{fault}{TRACEBACK}=1 and the same command show all the lines it passed",
     )
     return 1

@@ -78,9 +78,8 @@ class _Guard:
             await messages.put(message)
 
         async def answer(message: Message) -> None:
-            with suppress(
-                OSError
-            ):  # the client has left: OpenEnv would answer that with an error, which then is logged
+            # To a client that has left: OpenEnv would answer the failure with an error, which then is logged.
+            with suppress(OSError):
                 await send(message)
 
         reading = asyncio.create_task(read())

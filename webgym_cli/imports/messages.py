@@ -126,9 +126,7 @@ def build_episode(
         policy=episode.model or "messages",
         prompt=spec,
         steps=steps,
-        outcome=Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
-        if episode.failure
-        else Outcome.of_other_system(episode.reward, episode.answer, "the reward in the file"),
+        outcome=_build_outcome(episode),
         started_at=written,
     )
 
@@ -173,6 +171,12 @@ def _build_task(episode: ChatEpisode) -> Task:
     name = episode.id or compute_digest(instruction)[:16]
     facts = {"start_url": episode.start_url, "environment": _ENVIRONMENT, "extra": episode.metadata}
     return Task.model_validate({"id": name, "instruction": instruction.strip(), **facts})
+
+
+def _build_outcome(episode: ChatEpisode) -> Outcome:
+    if episode.failure:
+        return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
+    return Outcome.of_other_system(episode.reward, episode.answer, "the reward in the file")
 
 
 class _Images(dict[str, Picture]):

@@ -41,7 +41,7 @@ from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import replace_surrogates
-from webgym_cli.util.user_code import find_place, require_type
+from webgym_cli.util.user_code import find_first, find_place, require_type
 
 # Maximum characters of the reason why an action was refused, or why an episode failed unexpectedly.
 _REASON_LIMIT = 1000
@@ -60,7 +60,7 @@ def derive_sampling_seed(seed: int, name: str, step: int) -> int:
 def describe_exception(error: BaseException) -> Outcome:
     """Return the outcome of an episode that an unexpected exception ended."""
     detail = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
-    return Outcome(failure=FailureKind.INTERNAL_ERROR, failure_detail=f"{detail} ({find_place(error)[0]})")
+    return Outcome(failure=FailureKind.INTERNAL_ERROR, failure_detail=f"{detail} ({find_place(find_first(error))[0]})")
 
 
 @dataclass(slots=True)

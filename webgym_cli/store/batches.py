@@ -13,9 +13,9 @@ from webgym_cli.util.files import append_lines, read_valid_lines
 
 def append_batch(run: RunDir, batch: TrainingBatch) -> None:
     """Append a batch durably, unless the newest line of its parent version is equal. Raises `StoreError`."""
-    same = {"created_at", "config_digest"}  # another one would lead to the same training
+    left_out = {"created_at", "config_digest"}  # another one would lead to the same training
     newest = read_batches(run).get(batch.parent)
-    if newest is None or batch.model_dump(exclude=same) != newest.model_dump(exclude=same):
+    if newest is None or batch.model_dump(exclude=left_out) != newest.model_dump(exclude=left_out):
         append_lines(run.batches, batch.to_line())
 
 

@@ -37,9 +37,14 @@ def rubric_shape(value: Any) -> str:
         return "text" if value.strip() else "none"
     if not value:
         return "none"
-    items = as_list(value)
-    shapes = {"texts" if not isinstance(item, dict) else "groups" if "facts" in item else "facts" for item in items}
+    shapes = set(map(_item_shape, as_list(value)))
     return shapes.pop() if len(shapes) == 1 else "mixed"
+
+
+def _item_shape(item: Any) -> str:
+    if not isinstance(item, dict):
+        return "texts"
+    return "groups" if "facts" in item else "facts"
 
 
 def has_unknown_fields(value: Any) -> bool:

@@ -77,7 +77,7 @@ def network_memory(
     return TrainingMemory(weights, gradients, states // shares[0], host)
 
 
-def sft_memory(
+def configured_memory(
     model: Iterable[Tensor],
     config: dict[str, Any],
     deepspeed: dict[str, Any] | None,
@@ -85,7 +85,7 @@ def sft_memory(
     *,
     reference: bool = False,
 ) -> TrainingMemory:
-    """Return the memory of LLaMA-Factory's training by its `train_config.yaml`. `reference`: see `network_memory`."""
+    """Return the memory of a network's training by its trainer's configuration. `reference`: see `network_memory`."""
     parameters, trained, _ = measure(model, config)
     adapter = when(config.get("finetuning_type") == "lora", trained)
     return network_memory(parameters + adapter, trained, deepspeed, processes, reference=reference)
@@ -101,5 +101,5 @@ def rl_memory(
     network = (list(model), rl_layout(config), deepspeed, processes)
     compared = bool(config["actor"]["use_kl_loss"] or config["algorithm"]["use_kl_in_reward"] or "webrl" in config)
     # With LoRA the reference is the network with the adapter disabled, so there is no second copy.
-    policy = sft_memory(*network, reference=compared and not config["model"]["lora_rank"])
-    return policy + sft_memory(*network) if critic else policy
+    policy = configured_memory(*network, reference=compared and not config["model"]["lora_rank"])
+    return policy + configured_memory(*network) if critic else policy

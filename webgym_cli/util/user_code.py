@@ -28,14 +28,19 @@ def has_user_modules() -> bool:
     return bool(_MODULES)
 
 
+def find_first(error: BaseException) -> BaseException:
+    """Return the first exception of a group, or of one within it; any other exception itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def find_place(error: BaseException) -> tuple[str, bool]:
     """Return `FILE:LINE in FUNCTION` of an exception that was raised, and whether that is code of a user's.
 
     The innermost line of a user's code that the exception passed; without one webgym's innermost line; else the
-    innermost one. Of a group of exceptions its first one counts.
+    innermost one.
     """
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
     frames = [
         (_top(frame.f_globals.get("__name__", "")), frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)

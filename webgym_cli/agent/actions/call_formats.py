@@ -47,11 +47,7 @@ def make_call_format(
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         text = strip_reasoning(response, thinking=spec.thinking)
-        reading: Reading | ParseError
-        try:
-            reading = read(text, spec.tools or ())
-        except ValueError as error:
-            reading = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
+        reading = _read_or_error(read, text, spec.tools or ())
         if isinstance(reading, ParseError):
             is_open = reading.kind is ParseErrorKind.NO_TOOL_CALL
             return make_no_call_error(reading.detail, truncated=truncated) if is_open else reading
@@ -83,6 +79,15 @@ def make_call_format(
     return ActionSet(
         parse=parse, format_action=format_action, render=render, describe=describe, write_result=write_result
     )
+
+
+def _read_or_error(
+    read: Callable[[str, Schemas], Reading | ParseError], text: str, tools: Schemas
+) -> Reading | ParseError:
+    try:
+        return read(text, tools)
+    except ValueError as error:
+        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
 
 
 def _make_action(calls: Sequence[tuple[str, Any]], text: str, *, limit: int) -> Action | ParseError:

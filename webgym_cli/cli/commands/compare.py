@@ -71,13 +71,10 @@ def compare(
     """
     from webgym_cli.compare.evaluations import find_record
     from webgym_cli.compare.views import build_version_tables
-    from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
-    for file in (html, csv):
-        if file is not None and file != Path("-"):
-            refuse_output_in_run(file)
+    _refuse_places(html, csv)
     if any(records := [find_record(side) for side in sides]):
         refuse_without_effect("for evaluations", {"--split": split is not None, "--csv": csv is not None})
         _compare_evaluations(output, records, top if tasks else None, html, across=across)
@@ -104,6 +101,15 @@ def compare(
         output.data(difference)
     else:
         _show(output, build_version_tables(difference, tasks=tasks), top)
+
+
+def _refuse_places(*files: Path | None) -> None:
+    """Raise `UsageError` for an output file within a run."""
+    from webgym_cli.store.outputs import refuse_output_in_run
+
+    for file in files:
+        if file is not None and file != Path("-"):
+            refuse_output_in_run(file)
 
 
 def _compare_evaluations(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from webgym_cli.loop.context import StageContext
     from webgym_cli.loop.deadline import Deadline
     from webgym_cli.loop.loop import Loop
+    from webgym_cli.loop.loop_plan import LoopPlan
     from webgym_cli.records.events import Event
     from webgym_cli.store.run import RunDir
 
@@ -104,11 +106,16 @@ def loop(
     work("loop", directory, settings, output, kept, lambda context: Loop(plan, context), deadline)
     if plan.iterations < plan.start:
         output.note(f"note: the run has {plan.start} trainings already; --iterations is their total number")
-    if other := {"rollout": "update", "update": "rollout"}.get(phase):
-        output.next_step(f"webgym loop {run} --phase {other}")
-    else:
-        further = max(plan.iterations, plan.start) + 1
-        output.next_step(f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {further}")
+    output.next_step(_find_next_step(run, plan))
+
+
+def _find_next_step(run: Path, plan: LoopPlan) -> str:
+    """Return the commands that go on after a loop: the other half of its iteration, or more iterations."""
+    other = {"rollout": "update", "update": "rollout"}.get(plan.phase)
+    if other is not None:
+        return f"webgym loop {run} --phase {other}"
+    further = max(plan.iterations, plan.start) + 1
+    return f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {further}"
 
 
 def work(

@@ -50,7 +50,6 @@ def build_train_config(
     """
     algorithm = settings.algorithm_config
     _refuse_slow_bf16(algorithm, device)
-    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
     config: dict[str, Any] = {
         "model_name_or_path": model,
         "stage": "sft",
@@ -58,7 +57,7 @@ def build_train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": RAW if is_raw else require_template(settings),
+        "template": _find_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),
@@ -106,6 +105,11 @@ def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
         if "\0" in value:
             raise SettingsError(f"log_config: {name} can't contain a NUL character")
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _find_template(settings: Settings) -> str:
+    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
+    return RAW if is_raw else require_template(settings)
 
 
 def _copy(algorithm: AlgorithmSettings, names: tuple[str, ...]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
-from webgym_cli.train.memory import TrainingMemory, sft_memory
+from webgym_cli.train.memory import TrainingMemory, configured_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
@@ -39,7 +39,7 @@ def estimate_memory(
     settings: Settings, model: list[Tensor], deepspeed: dict[str, Any] | None, processes: int
 ) -> TrainingMemory:
     """Return the memory of a training without activations. The settings have LLaMA-Factory's names."""
-    return sft_memory(model, settings.algorithm_config.model_dump(mode="json"), deepspeed, processes)
+    return configured_memory(model, settings.algorithm_config.model_dump(mode="json"), deepspeed, processes)
 
 
 LLAMAFACTORY = TrainingBackend(
