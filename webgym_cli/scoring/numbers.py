@@ -65,7 +65,7 @@ _SPELLED = {word: number for number, word in enumerate(ONES)} | {
     for unit, one in enumerate(["", *ONES[1:10]])
 }
 _WORDS = "|".join(sorted((word.replace("-", "[- ]") for word in _SPELLED), key=len, reverse=True))
-_SPELLED_NUMBER = re.compile(rf"(?:(minus|negative)\s+)?({_WORDS}|\d+)(?![\w-])", re.IGNORECASE)
+_SPELLED_NUMBER = re.compile(rf"(?:(minus|negative)\s+)?((?:{_WORDS})(?!\s+quarters?\b)|\d+)(?![\w-])", re.IGNORECASE)
 # The last `and` of a list with commas.
 _LAST_AND = re.compile(r"^([^,]+,.*?),? and (?=[^,]+$)")
 _FINE = re.compile(r"\.\d{6}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from webgym_cli.scoring.units import CODES
 from webgym_cli.util.text import skip_match
 
 # Number of characters, from the end, in which the answer is looked for; of a formula; of phrases that are tried.
@@ -24,7 +25,7 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 # The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`.
-_SENTENCE = re.compile(r"(?<![ap]\.m)(?<!\b[ap])[.!?](?=\s|$|\*\*)(?!\s*m\.)|\n", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs)[.!?](?=\s|$|\*\*)(?!\s*m\.)|\n", re.IGNORECASE)
 _RETRACTED = re.compile(r"\b(?:wait|correction|mistake|sorry|scratch that|actually)\b|\bno,", re.IGNORECASE)
 
 _FILLERS = re.compile(
@@ -46,7 +47,8 @@ _FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 _ITEM = re.compile(
     r"\$\$(?P<a>.{1,300}?)\$\$|\\\[(?P<b>.{1,300}?)\\\]|\\\((?P<c>.{1,300}?)\\\)"
     r"|(?<![\\\w])\$(?!\s)(?P<d>[^$\n]{1,300}?)(?<![\s\\])\$(?!\d)|(?P<e>-?\d{0,20}\\[dt]?(?:frac\{[^{}]*\}|sqrt)\{[^{}]*\})"
-    r"|(?P<f>(?<![A-Za-z])(?:(?<![\w.)])[-−+](?=[$€£\d.]))?[$€£]?\s?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))(?:[eE][+-]?\d+)?"
+    r"|(?P<f>(?<![A-Za-z])(?:(?<![\w.)])[-−+](?=[$€£¥₹\d.]))?(?:(?:US)?[$€£¥₹]|" + CODES + r")?\s?"
+    r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))(?:[eE][+-]?\d+)?"
     r"(?:\s+\d+/\d+|\s*/\s*\d[\d,]*(?:\.\d+)?|:\d+)?)",
     re.DOTALL,
 )
@@ -57,7 +59,7 @@ _STATED = re.compile(
 )
 # What joins two items, so that neither is the answer alone.
 _JOINED = re.compile(
-    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided)\b|^\s*$|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
+    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided)\b|^\s*(?:of\s*)?$|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
     re.IGNORECASE,
 )
 # What begins a circumstance after an answer: `in` of `72 clips in 2 months`.
@@ -65,7 +67,8 @@ _ASIDE = re.compile(
     r"[A-Za-z]\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
 )
 _DENIED = re.compile(
-    r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|twice|double|triple|root|sqrt|up to)\b|n't\b|√"
+    r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
+    r"|up to)\b|n't\b|√"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
     r"|\b(?:over|under|above|below|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
     re.IGNORECASE,
@@ -76,7 +79,7 @@ _DENIED_VERB = re.compile(
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
-_PARTIAL = re.compile(r"(?:[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+)\s*$")
+_PARTIAL = re.compile(r"(?:[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+)\s*$|(?<=[A-Za-z])\$?$")
 _OTHER_NAME = re.compile(r"[,;]\s*[A-Za-z]\w*\s*=\s*$")
 
 
@@ -92,7 +95,7 @@ def find_answers(response: str) -> list[str]:
         return [response, *_read_loose(response)]
     content, end, is_exact = marked
     rest = response[end:]
-    if (retracted := _RETRACTED.search(rest)) and (corrected := _read_loose(rest[retracted.end() :])):
+    if (retracted := _RETRACTED.search(rest)) and (corrected := _read_loose(f"so {rest[retracted.end() :]}")):
         return corrected
     return [content] if is_exact else [content, *_read_phrase(content)]
 

@@ -19,9 +19,10 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
-# SQuAD drops all punctuation; but 3.5 is not 35, 1,2 not 12, -5 not 5, C++ not C, and A+ not A-.
+# SQuAD drops all punctuation; but 3.5 is not 35, 1,2 not 12, -5, 5+ and <5 not 5, x^2 not x2, C++ not C, and A+ not A-.
 _NUMERIC = re.compile(
-    r"(?<=\d)[^\w\s](?=\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
+    r"(?<=\d)[^\w\s](?=\d)|(?<=\d)\+(?!\w)|(?<!\w)[<>](?==?\s*[$€£]?\.?\d)|(?<=[<>])="
+    r"|(?<=\w)\^(?=\w)|-(?=\\)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
     r"|(?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|#|-(?=\W*$))(?!\w)"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=(?:\d{2},)*\d{3}(?!\d))")

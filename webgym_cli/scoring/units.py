@@ -8,7 +8,8 @@ import re
 _NAMES = """
 cm centimeter centimetre|m meter metre|km kilometer kilometre|mm millimeter millimetre|in inch inches|ft foot feet
 yd yard|mi mile|kg kilogram|g gram|mg milligram|lb pound|oz ounce|l liter litre|ml milliliter millilitre|gal gallon
-h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢|eur euro €|gbp £|yen ¥|degree deg ° ^circ
+h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢
+eur euro €|gbp £|jpy yen ¥|inr rupee rs ₹|cny yuan|chf|cad|aud|degree deg ° ^circ
 celsius c|fahrenheit f|% percent pct|n newton|j joule|w watt|v volt|hz hertz|rad radian|mi/h mph|km/h kmh kph|am|pm
 """
 _LINES = [line.split() for line in re.split(r"[|\n]", _NAMES) if line]
@@ -28,7 +29,7 @@ TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety
 _OPERATORS = re.compile(
     r"\b(?:or|and|to|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
     r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sin|cos|tan|log|ln|sqrt"
-    r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false|ago|later|earlier|before|after"
+    r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
     rf"|nov(?:ember)?|dec(?:ember)?|(?:{'|'.join(ONES + TENS)})(?!-))\b"
 )
@@ -38,11 +39,14 @@ _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "left", "rema
 _PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
 _WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|mathbf)\s*\{([^{}\\]*)\}")
+# A currency before its number, and bits, which are no bytes: Mb, Mbps.
+CODES = r"\b(?:USD|EUR|GBP|JPY|INR|CNY|CHF|CAD|AUD|Rs)(?=\.?\s?\d)\.?"
+_BITS = re.compile(r"\b([kKMGT]i?)b(?=ps\b|/s\b|\b)")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
 _TAIL = re.compile(
     r"(?:(?<=[\d.)}!])(\s*)|(?<=\S)(\s*~\s*))([A-Za-z%°¢€£¥][A-Za-z%°¢/ .'-]*(?:\s*\^\{?[23]\}?)?|[%°$])$"
 )
-_SIGN = re.compile(r"(?:US)?\\?(\$)|([€£¥])")
+_SIGN = re.compile(rf"(?:US)?\\?(\$)|([€£¥₹])|({CODES})")
 
 # A unit's words, and the factor of a multiplying word among them.
 Unit = tuple[frozenset[str], int]
@@ -51,10 +55,10 @@ NO_UNIT: Unit = (frozenset(), 1)
 
 def split_unit(text: str) -> tuple[str, Unit]:
     """Return a text without its unit, and the unit. A tail that may be no unit (`5x`, `5 or 6`) is left."""
-    signs = {match[1] or match[2] for match in _SIGN.finditer(text)}
+    signs = {_CANONICAL[(match[1] or match[2] or match[3]).lower().rstrip(".")] for match in _SIGN.finditer(text)}
     if len(signs) == 1:
         number, (words, factor) = split_unit(_SIGN.sub("", text).strip())
-        return number, (words | {_CANONICAL[signs.pop()]}, factor)
+        return number, (words | signs, factor)
     plain = _DEGREE.sub("°", _WORDS.sub(r"~\1", text).replace("\\%", "%")).rstrip(" .")
     tail = _TAIL.search(plain)
     unit = _read_unit(tail[3], spaced=bool(tail[1] or tail[2])) if tail else None
@@ -73,7 +77,7 @@ def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     """Return the unit that a text names; None if it may be something else, such as a variable."""
     if _PROPER.search(text):
         return None
-    text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", text.lower().strip(" ."))
+    text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", _BITS.sub(r"\1bit", text).lower().strip(" ."))
     if _OPERATORS.search(text):
         return None
     text = re.sub(r"\s*(?:/|\bper\s+(?!cent))\s*", "/", text.replace("per cent", "percent"))

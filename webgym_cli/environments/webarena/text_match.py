@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +18,7 @@ from webgym_cli.util.optional import when
 UNACHIEVABLE = "N/A"
 
 # A word including its joining characters and the sign of a number, or one other character.
-_TOKEN = re.compile(r"(?:(?<![\w)\].])[-+−]?(?=\.?\d)\.?)?\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
+_TOKEN = re.compile(r"(?:(?<![\w)\].])[-+−]?(?=\.?\d)\.?)?\w+(?:(?:[-./]|[,:–](?=\d))\w+)*|[^\w\s]")
 _NUMERAL = re.compile(r"[-+−]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)", re.ASCII)
 # A number that is no part of a date, a time, a version or a word.
 _FREE = re.compile(r"(?<![\w.,/:+−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w/:-]|[.,]\d)", re.ASCII)
@@ -88,8 +89,8 @@ def _meets_rules(text: str, expected: Expected) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Return a text in lower case, without surrounding space and quotes."""
-    text = text.strip()
+    """Return a text in lower case and NFC, without surrounding space and quotes."""
+    text = unicodedata.normalize("NFC", text).strip()
     while len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1].strip()
     return text.lower()
@@ -191,7 +192,8 @@ def _to_plain(text: str) -> str | None:
 def _occurs(content: str, wanted: str) -> bool:
     if wanted not in content:  # by far the most frequent case, on pages of megabytes
         return False
-    before = when(wanted[:1].isdecimal(), r"(?<!\d)(?<!\d,)(?<!\.)(?<!(?<![\w)\]])[-−])")
+    before = when(wanted[:1].isdecimal(), r"(?<!\d)(?<!\d[,:/–-])(?<!\.)")
+    before += when(wanted[:1].isdecimal() or wanted[:1] in "$€£", r"(?<!(?<![\w)\]])[-−])")
     return re.search(f"{before}{re.escape(wanted)}{_end(wanted)}", content) is not None
 
 
@@ -199,7 +201,7 @@ def _end(wanted: str) -> str:
     """Return the pattern of what may follow an expected substring: not the rest of its last number."""
     if not wanted[-1:].isdecimal() or _FINE.search(wanted):
         return ""
-    return r"0*(?!\d)" if _FRACTION.search(wanted) else r"(?!\d|,\d{3})"
+    return r"0*(?!\d)" if _FRACTION.search(wanted) else r"(?!\d|,\d{3}|[.:]\d)"
 
 
 def plain_number(word: str) -> str:
