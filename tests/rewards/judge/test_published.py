@@ -269,7 +269,7 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"],
+    ["Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5", "Score: -3"],
 )
 def test_no_score_is_guessed(text):
     with pytest.raises(UnreadableError):
@@ -281,11 +281,30 @@ def test_no_score_is_guessed(text):
     [
         *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
         "The form reads:\nStatus: success\n(not filled)",
+        *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
+        *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
     ],
 )
 def test_no_status_is_guessed(text):
     with pytest.raises(UnreadableError):
         published.read_status(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "Result: incomplete. SUCCESS"]
+)
+def test_a_success_beside_another_verdict_is_none(text):
+    with pytest.raises(UnreadableError):
+        published.read_webvoyager(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<reasoning>It says %s</reasoning>", "<!-- %s -->", "%s is what I'd write if it were done.", "I can't write %s"],
+)
+def test_a_tag_that_is_quoted_is_no_verdict(text):
+    with pytest.raises(UnreadableError):
+        published.read_tags(text % "<success>Successful</success>")
 
 
 def test_protocols_have_digests_of_their_own():

@@ -45,7 +45,7 @@ _VERDICT = re.compile(
     rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
     r"|\bI (?:would )?(?:conclude|judge|rate|call)(?: (?:this|it))?(?: as)?(?: an?)?:?"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
+    r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
     r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
@@ -59,14 +59,27 @@ _QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site
 # The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
 _DENIED = re.compile(r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|[不没未非]", re.IGNORECASE)
-_DENIAL = re.compile(r"\bNOT[\W_]*SUCCESS", re.IGNORECASE)
+_DENIAL = re.compile(
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|incomplete|no\b|unsuccessful)"
+    r"|^\W*fail(?:ed|ure)?\W*$|^\W*fail(?:ed|ure)?\.",
+    re.IGNORECASE | re.MULTILINE,
+)
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
-_SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
+_SCORE = re.compile(r"score\W*(?<!-)([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
     r"(?:^|[.!?] )(?:(?:final|overall) )?status(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
+# What unsays a success beside its line: a failure after it, or a sentence before it that says what would be written.
+_UNSAID = re.compile(
+    r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*$"
+    r"(?=\s*^.*status\W+success)"
+    r"|^(?:.*[.!?] )?(?:(?:final|overall) )?status\W+success(?s:.)*\b(?:fail(?:ed|ure)|not|wait|actually)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ASIDE = re.compile(r"<!--.*?-->|<reasoning>.*?</reasoning>", re.DOTALL | re.IGNORECASE)
+_OWN_LINE = re.compile(r"(?:^|[>:.])\s*<success>[^<]*</success>\s*(?:$|<)", re.MULTILINE | re.IGNORECASE)
 _TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
 
 _STATUS_FORM = 'Reply in two lines: "Thoughts: ..." with your reasons, then "Status: success" or "Status: failure".'
@@ -150,12 +163,23 @@ def read_score(text: str) -> JudgeReply:
 
 def read_status(text: str) -> JudgeReply:
     """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, and for both."""
-    return _read_word(_STATUS, _simplify(text), yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
+    plain = _simplify(text)
+    reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
+    return _refuse_unsaid(reply, _UNSAID.search(plain) is not None)
 
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`."""
-    return _read_word(_TAG, text.translate(_PLAIN), yes=("successful",), no=("unsuccessful",))
+    plain = _ASIDE.sub("", text.translate(_PLAIN))
+    reply = _read_word(_TAG, plain, yes=("successful",), no=("unsuccessful",))
+    return _refuse_unsaid(reply, _OWN_LINE.search(plain) is None)
+
+
+def _refuse_unsaid(reply: JudgeReply, is_unsaid: bool) -> JudgeReply:
+    """Return a reply. Raises `UnreadableError` for a success that the text around it takes back."""
+    if reply.yes and is_unsaid:
+        raise UnreadableError("the text around the verdict takes it back")
+    return reply
 
 
 def _read_word(pattern: re.Pattern[str], text: str, *, yes: Sequence[str], no: Sequence[str]) -> JudgeReply:
