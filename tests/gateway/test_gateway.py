@@ -128,10 +128,17 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
             pass
         final = await stream.get_final_response()
     assert json.loads(final.output[1].arguments) == {"index": 3}
+    world.upstream.finish_reason = "length"
+    async with client.responses.stream(model="policy", input="And then?") as stream:
+        kinds = [event.type async for event in stream]
+        final = await stream.get_final_response()
+    assert kinds[:2] == ["response.created", "response.in_progress"]
+    assert (final.status, final.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     await client.close()
     await end(world, session, reward=1)
     (trajectory,) = stored(world.run)
-    assert [step.action.calls[0].name for step in trajectory.steps] == ["click"] * 4
+    assert [step.action.calls[0].name for step in trajectory.steps[:4]] == ["click"] * 4
+    assert trajectory.steps[4].parse_error is ParseErrorKind.TRUNCATED
     assert isinstance(read_turns(trajectory, world.upstream.tokens), list)
 
 

@@ -77,11 +77,12 @@ def stream_response(completion: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": [], "usage": None}}
+    empty = {**response, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+    yield from ({"type": f"response.{state}", "response": empty} for state in ("created", "in_progress"))
     for index, item in enumerate(response["output"]):
         place = {"item_id": item["id"], "output_index": index}
-        empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
-        begun = {**item, **empty, "status": "in_progress"}
+        nothing: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
+        begun = {**item, **nothing, "status": "in_progress"}
         yield {"type": "response.output_item.added", "output_index": index, "item": begun}
         if item["type"] == "message":
             (part,) = item["content"]
@@ -96,7 +97,9 @@ def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
             facts = {**place, "name": item["name"], "arguments": arguments}
             yield {"type": "response.function_call_arguments.done", **facts}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
-    yield {"type": f"response.{response['status']}", "response": response}
+    # Also of an answer that was cut off, as vLLM does: after `response.incomplete` openai-agents raises, and openai's
+    # own client has no final response.
+    yield {"type": "response.completed", "response": response}
 
 
 def _convert_item(item: Any) -> list[dict[str, Any]]:
