@@ -26,16 +26,11 @@ REFUSED = {
     EXPORT: [
         (("nosuch",), "no trajectory 'nosuch'"),
         (("--where", "stepz > 1"), "is no condition"),
-        (("--format", "hf"), "--format hf makes a folder next: add -o DIR"),
-        (("--objective", "dpo", "--unit", "trajectory"), "it has no --unit trajectory"),
         (("--shard-size", "0"), "--shard-size"),
-        (("--format", "csv"), "--format"),
         (("--shard-size", "5"), "--shard-size has no effect"),
         (("--max-pairs-per-task", "5"), "--max-pairs-per-task has no effect"),
     ],
     JUDGE: [
-        (("-s", "judge.base_url="), "judge.base_url is empty"),
-        (("-s", "judge.base_url=nosuch"), "judge.base_url: 'nosuch' is no http(s) address"),
         (("-s", "judge.votes=0"), "judge.votes"),
         (("-s", "judge.protocol=nosuch"), "judge.protocol: there is no judge protocol 'nosuch'"),
         (("nosuch",), "no trajectory 'nosuch'"),
@@ -50,15 +45,8 @@ REFUSED = {
         (("nosuch",), "no trajectory 'nosuch'"),
         (("-s", "orm.threshold=2"), "orm.threshold"),
     ],
-    SCORE[:2]: [
-        ((), "no model to ask"),
-        (("-s", "orm.base_url=nosuch"), "orm.base_url: 'nosuch' is no http(s) address"),
-    ],
     ("import",): [
         (("webgym", "none", "run"), "none: no such file or folder"),
-        (("webrl", "logs", "run"), "nothing of the format webrl is there"),
-        (("auto", "model", "run"), "nothing that can be imported is there"),
-        (("webgym", "logs", "run", "--images", "none"), "none: no such folder"),
         (("webgym", "logs", "run", "-s", "seeed=1"), "seeed"),
         (("webgim", "logs", "run"), "did you mean webgym?"),
         (("agentlab", "logs", "run"), "there is no import format 'agentlab'"),
@@ -68,7 +56,6 @@ REFUSED = {
         ((), "Missing argument"),
         (("none.jsonl",), "none.jsonl: the task file can't be read: No such file"),
         ((".",), "can't be read: Is a directory"),
-        (("empty.jsonl",), "empty.jsonl: no task in the file"),
     ],
     ("tasks", "sample"): [
         (("none.jsonl",), "none.jsonl: the task file can't be read"),
@@ -145,7 +132,7 @@ REFUSED = {
         (("-s", "tasks.train=arithmetic:train"), "its tasks are of tools; new ones can be made of tasks on the web"),
     ],
 }
-TELLS_FIRST = {SCORE[:2], ("tasks", "check")}
+TELLS_FIRST = {("tasks", "check")}
 """Commands that tell what they would do, or have found, before they refuse it."""
 MISSING = [
     (*JUDGE, "--iteration", "9"),
@@ -166,7 +153,6 @@ def place(tmp_path_factory):
     webgym_pictures(folder / "logs", "one", steps=2)
     webgym_file(folder / "logs", [webgym_episode("one")])
     (folder / "raw.json").write_text(json.dumps([record(task_id=1)]))
-    (folder / "empty.jsonl").touch()
     return folder
 
 

@@ -125,13 +125,6 @@ def test_a_folder_stands_for_its_only_record(tmp_path):
         find_record(tmp_path)
 
 
-def test_another_file_is_no_record(tmp_path):
-    file = tmp_path / "a.json"
-    file.write_text("{}")
-    with pytest.raises(StoreError):
-        compare_records([file, file], across=False)
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -9,7 +9,6 @@ import pytest
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import CRASHED
 from webgym_cli.compare.versions import ComparedVersion, compare_versions
-from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import open_index
 
@@ -63,14 +62,6 @@ def test_without_shared_seeds_tasks_are_paired(tmp_path):
     assert rows["gained"] == [{"task": "a", "site": "a.test", **newest}]
 
 
-def test_two_runs(tmp_path):
-    first = fill_run(tmp_path / "a", attempt(0, "t", solved=False))
-    second = fill_run(tmp_path / "b", attempt(0, "t", solved=True))
-    rows = compared(first, second, iterations=(0, 0))
-    assert rows["counts"]["gained"] == 1
-    assert [rows[side]["run"] for side in ("first", "second")] == [str(first.root), str(second.root)]
-
-
 def test_failed_attempts_and_other_servers_change_neither_steps_nor_rates(tmp_path):
     served = {"policy": "policy at http://host:1/v1"}
     crashed = attempt(0, "t", solved=None, outcome=CRASHED, steps=9)
@@ -81,9 +72,3 @@ def test_failed_attempts_and_other_servers_change_neither_steps_nor_rates(tmp_pa
     assert (first["success_rate"], first["mean_steps"]) == (1.0, 3.0)
     only = fill_run(tmp_path / "c", attempt(0, "t", solved=True, steps=7, **served))
     assert compared(run, only, iterations=(0, 0))["second"]["mean_steps"] == 7.0
-
-
-def test_a_side_without_trajectories_is_named(tmp_path):
-    run = fill_run(tmp_path / "run", attempt(0, "t", solved=True), attempt(0, "t", solved=True, split=Split.TRAIN))
-    with pytest.raises(UsageError, match="no test trajectories of iteration 1; there is test 0, train 0"):
-        compared(run, run)

@@ -47,7 +47,3 @@ def test_of_several_sites_all_is_told_and_of_an_unknown_one_nothing():
 def test_an_answer_is_one_object_with_tasks_or_none(text):
     with pytest.raises(UnreadableError):
         read_object(text, NewTasks)
-
-
-def test_a_fence_around_the_object_is_allowed():
-    assert read_object('```json\n{"tasks": ["a", "b"]}\n```', NewTasks).tasks == ("a", "b")

@@ -30,7 +30,6 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import write_lines
 
 ONE, TWO, BLOCKED = "task_0000_ab", "task_0001_cd", "task_0002_ef"
 
@@ -82,8 +81,10 @@ def test_iterations_stay_iterations_and_the_last_four_count(run, tmp_path):
 def test_a_run_with_episodes_of_its_own_keeps_its_version(run, logs):
     run.plan(Split.TRAIN, 0).parent.mkdir(parents=True, exist_ok=True)
     run.plan(Split.TRAIN, 0).touch()
-    with pytest.raises(UsageError, match="iteration 0 is a rollout's"):
+    with pytest.raises(UsageError, match="its train iteration 0 is a rollout's") as refused:
         bring(run, logs)
+    assert "--iteration 1" in refused.value.hint
+    assert bring(run, logs, split=Split.TEST, dry=True)[0]["imported"] == 3
     assert bring(run, logs, iteration=1)[0]["iteration"] == 1
     assert version(run) == 0
 
@@ -191,16 +192,6 @@ def test_an_import_of_nothing_is_an_error_that_says_why(run, tmp_path):
     with pytest.raises(UsageError, match="nothing was imported: 1 x screenshot_missing") as refused:
         require_imported(summary, plan)
     assert "--images" in refused.value.hint
-
-
-def test_a_rollouts_iteration_takes_no_imports(run, logs):
-    write_lines(run.plan(Split.TRAIN, 0), [])
-    with pytest.raises(UsageError, match="its train iteration 0 is a rollout's") as refused:
-        bring(run, logs)
-    assert "--iteration 1" in refused.value.hint
-    bring(run, logs, split=Split.TEST)
-    bring(run, logs, split=Split.TEST, iteration=1)
-    assert len(ids(run, Split.TEST)) == 3
 
 
 def test_auto_finds_whose_files_they_are(run, logs, tmp_path):

@@ -137,11 +137,6 @@ def test_a_hostile_pickle_runs_nothing_and_is_named(name, form, tmp_path):
     assert not result.exists()
 
 
-def test_the_refused_name_is_told():
-    with pytest.raises(PickleRefused, match=r"file\.pt: it asks for 'posix\.system', which is no record"):
-        read(pickle.dumps(Order(os.system, "true")))
-
-
 def test_a_state_that_brings_its_own_methods_is_only_fields():
     """`__setstate__`, `__class__` and the like are words among the fields, and never become attributes of ours."""
     content = pickled(thing(TASK, __setstate__="x", __class__="y", __dict__="z", build="w", get="v"))

@@ -67,23 +67,6 @@ def test_a_repeated_import_adds_nothing_also_there_and_back(origin, run):
     assert files(run.root) == stored
 
 
-def test_an_interrupted_import_goes_on(origin, run, monkeypatch):
-    import webgym_cli.imports.execute as execute
-
-    def killed(run, trajectory):
-        if trajectory.iteration == 1:
-            raise KeyboardInterrupt
-        append(run, trajectory)
-
-    monkeypatch.setattr(execute, "append", killed)
-    with pytest.raises(KeyboardInterrupt):
-        bring(run, origin.root, "run")
-    monkeypatch.undo()
-    summary, _ = bring(run, origin.root, "run")
-    assert summary["imported"] + summary["skipped"]["already_imported"] == 5
-    assert [one.outcome.success for one in scan(run, Split.TRAIN, 1)] == [True]
-
-
 @pytest.mark.parametrize(
     ("where", "imported", "newest"),
     [("success", 2, 1), ("iteration = 0 AND split = 'train' AND failure IS NULL", 2, 0), ("task = 'w'", 1, 1)],

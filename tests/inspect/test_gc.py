@@ -98,13 +98,6 @@ def test_a_link_in_place_of_an_image_goes_and_not_what_it_names(run, tmp_path):
     assert not image(run, 10).is_symlink()
 
 
-def test_a_dry_run_counts_the_same_and_removes_nothing(run):
-    before = sorted(run.root.rglob("*"))
-    freed = remove_waste(find_waste(run), dry_run=True)
-    assert (freed[WasteKind.UNNAMED].files, freed[WasteKind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
-    assert sorted(run.root.rglob("*")) == before
-
-
 def test_a_young_image_stays_for_its_line_is_still_to_come(run):
     os.utime(image(run, 10))
     assert wasted(run) == {(WasteKind.UNNAMED, image(run, 11).name)}

@@ -11,7 +11,6 @@ from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir
 
 HARD = Task(id="hard", environment="web", difficulty=7, start_url="https://news.example.co.uk/x")
 
@@ -156,8 +155,3 @@ def test_pass_at_k_tells_splits_iterations_and_tasks_of_one_id_apart(tmp_path):
         "train 0": (1, 1.0), "test 0": (2, 1.0), "test 1": (1, 0.0)
     }  # fmt: skip
     assert list(pass_at_k) == ["train 0", "test 0", "test 1"]
-
-
-def test_the_run_may_be_named_by_a_relative_path(run, monkeypatch):
-    monkeypatch.chdir(run.root.parent)
-    assert seen(RunDir(run.root.relative_to(run.root.parent)))["trajectories"] == 6

@@ -148,11 +148,6 @@ def test_an_id_that_stands_twice_is_named(run):
     assert ID.format(1) in finding["detail"] and "part-0.jsonl (byte" in finding["detail"]
 
 
-def test_the_same_number_in_another_iteration_is_no_duplicate(run):
-    add(run, trajectory(1, iteration=1))
-    assert checked(run)["findings"] == []
-
-
 def test_a_line_in_the_file_of_another_iteration_is_named(run):
     with run.part(TRAIN, 1).open("ab") as file:
         file.write(trajectory(1).to_line().encode() + b"\n")

@@ -113,15 +113,6 @@ def test_every_version_is_answered_by_the_servers_of_all_nodes_and_by_its_weight
     assert [processes[version] for version in range(2)] == [servers] * 2
 
 
-def test_servers_of_other_nodes_answer_while_a_training_has_the_gpus_of_this_one(run):
-    code, _, error = run.finish("loop.iterations=2", TRAINER_AWAITS="16", **QUICK)  # all that may begin before it ends
-    assert code == 0, error
-    check_ledger(run, bound=1)
-    digests, weights = run.read_answers()[0], run.read_weights()
-    assert {version: {weights[version]} for version in digests} == digests
-    assert [len(run.read_events(name)) for name in ("sleep", "wake")] == [2, 2]
-
-
 def test_a_killed_loop_leaves_no_server_and_a_node_that_is_gone_ends_it_with_its_name_and_it_goes_on(run, cluster):
     loop = (*BESIDE, "loop.iterations=4")
     command = run.begin_training(*loop)

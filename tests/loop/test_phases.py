@@ -149,13 +149,6 @@ async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatc
     assert plan_curriculum(run, settings).to_json()["phases_to_do"] == []
 
 
-def test_a_plan_counts_the_demonstrations(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.loop_plan.plan_current_rollout", lambda *_: None)
-    record = plan_curriculum(run, settings_in(tmp_path, "loop.demonstration_iterations=2")).to_json()
-    assert (record["baseline"], record["demonstrations_to_do"]) == ("demonstrations", 2)
-    assert [phase["iteration"] for phase in record["phases_to_do"]] == [2, 3]
-
-
 def test_phases_are_counted_after_the_demonstrations(tmp_path):
     settings = settings_in(tmp_path, "loop.demonstration_iterations=2")
     assert [phase_of(settings, number) for number in range(5)] == [0, 0, 1, 2, 3]

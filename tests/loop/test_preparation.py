@@ -10,7 +10,7 @@ from tests.prepare.rl_builders import build_model, episode, line_of, served, set
 from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
 from tests.records.builders import UNSOLVED
 from webgym_cli.agent.tokens.tokens import ModelTokens
-from webgym_cli.errors import JobError, MissingStageError, SettingsError, WebGymError
+from webgym_cli.errors import JobError, MissingStageError, SettingsError
 from webgym_cli.loop import preparation
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.preparation import format_preparation, plan_preparation
@@ -161,21 +161,6 @@ async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown
     assert (len(server.requests), prepared_record.replayed_rows) == (7, 7)
     (noted,) = metrics(run, "prepare")
     assert (noted["current_rows"], noted["replayed_rows"]) == (4, 7)
-
-
-async def test_a_scoring_that_broke_off_goes_on_where_it_was(tmp_path, model, shown, server):
-    run = RunDir(tmp_path / "second")
-    where = f"rl.replay.base_url={server.base_url}"
-    with_ = second_phase(run, model, experience(shown), where, "rl.replay.retries=0", "rl.replay.concurrency=1")
-    server.statuses += [200, 200, 200, 500]
-    with pytest.raises(WebGymError, match=server.base_url) as caught:
-        await prepare(run, with_, lambda event: None, nobody, again=False)
-    assert "what was scored stays" in caught.value.hint
-    assert not run.rl_data.exists()
-    before = list(server.requests)
-    prepared, _ = await prepare(run, with_, lambda event: None, nobody, again=False)
-    assert (len(before), len(server.requests), prepared.replayed_rows) == (3, 7, 7)
-    assert not [one for one in server.requests[3:] if one in before]
 
 
 async def test_an_address_that_is_none_is_refused_first(tmp_path, model):

@@ -74,13 +74,6 @@ def test_nothing_scored_has_no_rate(tmp_path):
     assert (result["scored"], result["success_rate"], result["interval"]) == (0, None, None)
 
 
-def test_an_empty_run_has_nothing_to_tell(tmp_path):
-    result = facts(fill_run(tmp_path / "run"))
-    assert (result["trajectories"], result["steps"], result["points"], result["verdicts"]) == (0, 0, [], [])
-    assert result["failures"] == {"by_kind": {}, "stops": {}}
-    assert (result["timing"]["first"], result["timing"]["idle_share"]) == (None, None)
-
-
 def test_failures_are_counted_by_kind(tmp_path):
     timeout = Outcome(failure=FailureKind.PAGE_TIMEOUT)
     episodes = [did(n, "a", solved=False, outcome=CRASHED if n else timeout) for n in range(3)]

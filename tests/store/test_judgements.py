@@ -4,12 +4,8 @@ import pytest
 
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
-from webgym_cli.inspect.overview import build_overview
-from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement, read_judgements, scan, scan_stored
-from webgym_cli.store.index.query import open_index
-from webgym_cli.store.index.selection import TrajectoryQuery
 
 FIRST, SECOND, THIRD = (f"2026-01-0{day}T00:00:00.000+00:00" for day in (1, 2, 3))
 TRAIN = Split.TRAIN
@@ -39,24 +35,6 @@ def test_the_newest_judgement_counts_and_the_older_ones_are_kept(run):
     (kept,) = read_judgements(run, TRAIN, 0).values()
     assert [verdict.judged_at for verdict in kept] == [FIRST, SECOND, THIRD]
     assert [episode.outcome.reward for episode in scan_stored(run, TRAIN, 0)] == [None] * 4
-
-
-def test_a_judgement_that_failed_takes_an_older_verdict_away(run):
-    say(run, 0, FIRST, success=True)
-    say(run, 0, SECOND, failure=FailureKind.JUDGE_FAILED)
-    episode = next(iter(scan(run, TRAIN, 0)))
-    assert (episode.outcome.success, episode.outcome.failure) == (None, FailureKind.JUDGE_FAILED)
-
-
-def test_judge_failed_and_blocked_count_neither_as_success_nor_as_failure(run):
-    say(run, 0, success=True)
-    say(run, 1, success=False)
-    say(run, 2, failure=FailureKind.JUDGE_FAILED)
-    say(run, 3, failure=FailureKind.SITE_BLOCKED)
-    with open_index(run) as index:
-        overview = build_overview(run, index, TrajectoryQuery())
-    assert (overview["trajectories"], overview["scored"], overview["success_rate"]) == (4, 2, 0.5)
-    assert overview["failures"] == {"judge_failed": 1, "site_blocked": 1}
 
 
 def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):

@@ -119,9 +119,3 @@ def test_a_sample_has_no_task_twice(tasks):
 def test_a_sample_by_ratio_takes_no_more_than_a_band_has(tasks):
     drawn = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
     assert sorted(tasks.band(index) for index in drawn.indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)
-
-
-def test_a_sample_of_some_bands_without_some_sites(tasks):
-    drawn = sample_tasks(tasks, 100, bands=[HARD, MEDIUM], without_sites=["shop13.co.uk", "shop20.co.uk"])
-    assert set(drawn.indices) == set(range(12, 21)) - {13, 20}
-    assert [task.id for task in drawn] == [f"insta-{index}" for index in drawn.indices]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from webgym_cli.errors import JobError
-from webgym_cli.train.progress import StallDetector, TrainerLogTail, mean_loss, parse_line, read_log
+from webgym_cli.train.progress import StallDetector, TrainerLogTail, mean_loss, read_log
 from webgym_cli.util.training_log import trim_log
 
 
@@ -87,10 +87,6 @@ def test_the_metrics_of_the_last_whole_line(tmp_path):
     assert read_log(log)[-1].metrics == {"actor/loss": 0.5, "critic/score/mean": 1.0}
     log.write_text("")
     assert read_log(log) == []
-
-
-def test_parse_line_of_nothing():
-    assert parse_line("") is None
 
 
 @pytest.fixture

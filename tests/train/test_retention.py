@@ -2,13 +2,9 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from tests.train.fake_checkpoints import published
-from webgym_cli.errors import StoreError
 from webgym_cli.store import checkpoints
 from webgym_cli.train import retention
-from webgym_cli.util.files import disk_errors
 
 
 def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
@@ -90,8 +86,3 @@ def test_weights_that_a_server_was_started_with_stay(run):
         server.communicate(b"\n")
     retention.drop_old_weights(run, 1)
     assert not (first / "model.safetensors").exists()
-
-
-def test_a_disk_that_refuses_is_a_store_error(tmp_path):
-    with pytest.raises(StoreError, match="No space"), disk_errors(tmp_path):
-        raise OSError(28, "No space left on device")

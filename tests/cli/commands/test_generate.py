@@ -40,14 +40,6 @@ def test_the_scripted_model_makes_a_task_file(run, tmp_path):
     assert read_running_command(run) is None
 
 
-def test_the_same_command_again_asks_nothing_and_writes_the_same(run, tmp_path):
-    webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
-    before = (tmp_path / "new.jsonl").read_bytes()
-    webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
-    assert (tmp_path / "new.jsonl").read_bytes() == before
-    assert [(event["asked"], event["calls"]) for event in read_events(run, "generate")][1] == (0, 0)
-
-
 def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
     result = webgym("tasks", "generate", "run", "-o", "new.jsonl", "-n", "--json", cwd=tmp_path)
     plan = json.loads(result.stdout)

@@ -21,7 +21,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
-from webgym_cli.store.state import begin, read_running_command
+from webgym_cli.store.state import read_running_command
 from webgym_cli.util.files import write_lines
 
 
@@ -100,23 +100,14 @@ def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
     assert webgym("import", "visualagentbench", "marks", "run")[0] == 2
 
 
-def test_an_interrupted_import_is_resumed(webgym, tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
-    webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
-    options = {"format_": "webrl", "path": str(tmp_path / "results"), "split": None, "iteration": 3, "images": None}
-    begin(run, "import", options)
-    code, events, result = webgym("resume", "run", "--json")
-    assert (code, events[-1]["imported"], "resuming `webgym import`" in result) == (0, 1, True)
-    assert len(list(scan_stored(run, Split.TEST, 3))) == 1
-
-
-def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
+def test_a_terminated_import_leaves_whole_episodes_and_its_state_and_is_resumed(tmp_path):
     for seed in range(40):
         webrl_episode(tmp_path / "results", str(seed), ['do(action="Click", element="3")'])
     reading, writing = os.pipe()
     fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader and the signal
-    child = forked.begin("import", "webrl", "results", "run", "--json", cwd=tmp_path, streams={1: writing})
+    child = forked.begin(
+        "import", "webrl", "results", "run", "--json", "--iteration", "3", cwd=tmp_path, streams={1: writing}
+    )
     os.close(writing)
     with os.fdopen(reading) as events:
         while json.loads(events.readline())["event"] != "imported":
@@ -127,6 +118,7 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     assert child.exitcode == 143
     run = RunDir(tmp_path / "run")
     assert read_running_command(run).command == "import"
-    assert 0 < len(list(scan_stored(run, Split.TEST, 0))) < 40
-    forked.webgym("resume", "run", cwd=tmp_path)
-    assert len({one.id for one in scan_stored(run, Split.TEST, 0)}) == len(list(scan_stored(run, Split.TEST, 0))) == 40
+    assert 0 < len(list(scan_stored(run, Split.TEST, 3))) < 40
+    assert "resuming `webgym import`" in forked.webgym("resume", "run", cwd=tmp_path).stderr
+    stored = [one.id for one in scan_stored(run, Split.TEST, 3)]
+    assert len(set(stored)) == len(stored) == 40

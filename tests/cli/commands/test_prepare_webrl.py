@@ -54,5 +54,6 @@ async def test_what_was_scored_before_a_kill_is_not_asked_again(run):
 
 def test_a_server_that_is_gone_ends_it_with_the_next_command(run):
     nowhere = ("-s", "rl.replay.base_url=http://127.0.0.1:9/v1", "-s", "rl.replay.retries=0")
-    message, _ = refused("prepare", run.root, *nowhere, cwd=run.root.parent, code=1)
+    message, hint = refused("prepare", run.root, *nowhere, cwd=run.root.parent, code=1)
+    assert "what was scored stays" in hint
     assert message.startswith("http://127.0.0.1:9/v1: no log-probabilities of a prompt: Connection error.")

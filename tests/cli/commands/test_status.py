@@ -207,13 +207,6 @@ def test_an_interrupted_rollout_names_the_next_command(webgym, run):
     assert "episode\t" not in result.stdout
 
 
-def test_a_status_of_another_version_is_none(webgym, run):
-    write_status(run, rollout().snapshot())
-    write_json(run.status(), {**json.loads(run.status().read_text()), "schema": 2})
-    record = json.loads(webgym("status", run.root, "--json").stdout)
-    assert record["rollout"] is None
-
-
 XTERM = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
 
 

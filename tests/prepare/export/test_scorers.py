@@ -106,8 +106,3 @@ def test_episodes_of_other_tasks_are_refused_by_webarena_verified(run, tmp_path)
     with pytest.raises(UsageError, match="webarena-verified"):
         exported(run, tmp_path / "out", format="webarena-verified")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_must_be_named(run):
-    with pytest.raises(UsageError):
-        exported(run, format="webvoyager")

@@ -111,15 +111,6 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
     assert find_batch(filled) == data
 
 
-def test_a_row_a_step_where_turns_are_not_merged(filled, model):
-    merged = write(filled, model)
-    apart = write(filled, model, "rl.data.merge_turns=false")
-    assert (merged.rows, apart.rows) == (3, 6)
-    assert merged.trained_tokens == apart.trained_tokens
-    assert [(row["step"], row["steps"]) for row in lines(filled, "rows.jsonl")] == 3 * [(0, [0]), (1, [1])]
-    assert dropped(filled)["trained_steps"] == 6
-
-
 @pytest.mark.parametrize("merge", ["true", "false"])
 def test_only_the_last_turn_is_trained_where_that_is_asked_for(filled, model, merge):
     write(filled, model)

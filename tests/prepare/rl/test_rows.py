@@ -174,18 +174,18 @@ def change_generation(original, index, **changes):
     return changed(original, index, generation=original.steps[index].generation.model_copy(update=changes))
 
 
-def test_messages_that_are_not_those_that_were_sent_are_found(tokens):
-    whole = served(talk(0), tokens)
-    assert read_turns(changed(whole, 1, prompt_digest="1" * 64), tokens) is MaskReason.PROMPT_CHANGED
-    assert read_turns(whole.model_copy(update={"instruction": "Else?"}), tokens) is MaskReason.PROMPT_CHANGED
-
-
-def test_ids_that_are_not_those_of_the_server_are_found(tokens):
-    whole = served(talk(0), tokens)
-    assert (
-        read_turns(change_generation(whole, 1, prompt_token_digest=digest_tokens([1, 2])), tokens)
-        is MaskReason.PROMPT_TOKENS_CHANGED
-    )
+def test_why_a_trajectory_has_no_rows(tokens):
+    whole, sign = served(talk(0), tokens), tokens.tokenizer.token_to_id(IMAGE_PAD)
+    few = whole.steps[0].generation.logprobs[1:]
+    for wrong, reason in (
+        (changed(whole, 1, prompt_digest="1" * 64), MaskReason.PROMPT_CHANGED),
+        (whole.model_copy(update={"instruction": "Else?"}), MaskReason.PROMPT_CHANGED),
+        (change_generation(whole, 1, prompt_token_digest=digest_tokens([1, 2])), MaskReason.PROMPT_TOKENS_CHANGED),
+        (served(talk(0), tokens, {0: [*sampled(tokens, CALL), sign]}), MaskReason.PLACEHOLDER_SAMPLED),
+        (change_generation(whole, 0, logprobs=few), MaskReason.LOGPROBS_UNUSABLE),
+        (change_generation(whole, 0, token_ids=(), logprobs=()), MaskReason.LOGPROBS_UNUSABLE),
+    ):
+        assert read_turns(wrong, tokens) is reason
 
 
 @pytest.mark.parametrize("wrong", [-math.inf, math.nan, -9999.0, 0.5])
@@ -194,23 +194,6 @@ def test_impossible_log_probabilities_are_found(tokens, wrong):
     logprobs = (*whole.steps[1].generation.logprobs[:-1], wrong)
     assert read_turns(change_generation(whole, 1, logprobs=logprobs), tokens) is MaskReason.LOGPROBS_UNUSABLE
     assert not isinstance(read_turns(change_generation(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), MaskReason)
-
-
-def test_a_policy_that_writes_the_sign_of_an_image_is_found(tokens):
-    sign = tokens.tokenizer.token_to_id(IMAGE_PAD)
-    assert (
-        read_turns(served(talk(0), tokens, {0: [*sampled(tokens, CALL), sign]}), tokens)
-        is MaskReason.PLACEHOLDER_SAMPLED
-    )
-
-
-def test_one_log_probability_too_few_or_nothing_at_all_is_found(tokens):
-    whole = served(talk(0), tokens)
-    assert (
-        read_turns(change_generation(whole, 0, logprobs=whole.steps[0].generation.logprobs[1:]), tokens)
-        is MaskReason.LOGPROBS_UNUSABLE
-    )
-    assert read_turns(change_generation(whole, 0, token_ids=(), logprobs=()), tokens) is MaskReason.LOGPROBS_UNUSABLE
 
 
 @pytest.mark.parametrize(

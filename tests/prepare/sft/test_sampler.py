@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
-from tests.records.builders import CRASHED, UNSOLVED, trajectory
-from webgym_cli.errors import MissingStageError, WebGymError
+from tests.prepare.buffer import drawn, fill, planned, settings, steps_of
+from tests.records.builders import UNSOLVED, trajectory
+from webgym_cli.errors import MissingStageError
 from webgym_cli.prepare.sft.execute import split
 from webgym_cli.prepare.sft.filters import DropReason
-from webgym_cli.prepare.sft.plan import plan_dataset, preview_dataset, refuse_empty
+from webgym_cli.prepare.sft.plan import plan_dataset, preview_dataset
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Split
@@ -202,17 +202,6 @@ def test_what_is_too_long_loses_its_oldest_rounds_then_its_place(run):
     assert (nothing.dropped["too_long"], nothing.samples) == (4, [])
 
 
-def test_over_long_steps_are_counted_with_the_longest(run):
-    fill(run, trajectory(steps=4))
-    whole = {sample.step: sample.tokens for sample in drawn(run, settings(), [0])[1].samples}
-    for limit, shortened, over_long in ((whole[3], 0, 0), (whole[1] + 30, 2, 2), (16, 0, 4)):
-        limited = settings(f"algorithm_config.cutoff_len={limit}")
-        converting = converter(run, limited)
-        drawn(run, limited, [0], converting)
-        assert (converting.over_long, converting.shortened) == (over_long, shortened)
-        assert converting.longest == (whole[3] if over_long else 0)
-
-
 def test_only_the_newest_iterations_of_the_current_policy_are_read(four, run):
     with open_index(four) as index:
         assert plan_dataset(four, settings(), index).read == (0,)  # nothing was trained yet: the policy is version 0
@@ -243,12 +232,6 @@ def test_damaged_lines_are_named(run):
     assert plan.eligible == 4
 
 
-def test_nothing_to_train_on_says_why(run):
-    fill(run, trajectory(0, outcome=UNSOLVED), trajectory(1, outcome=CRASHED))
-    with planned(run, settings(), [0]) as plan, pytest.raises(WebGymError, match=r"\(1 x failure, 1 x unsuccessful\)"):
-        refuse_empty(plan, run)
-
-
 @pytest.mark.parametrize(("ratio", "held_out"), [(0.0, 0), (0.01, 1), (0.2, 3), (0.5, 8), (0.99, 14)])
 def test_a_trajectory_stays_on_one_side(four, ratio, held_out):
     samples = drawn(four, settings(), [0])[1].samples
@@ -272,9 +255,3 @@ def test_sharegpt_has_a_placeholder_for_each_image(four):
         assert sum(turn["value"].count(IMAGE) for turn in turns) == len(record["images"]) == sample.step + 1
         assert [turn["from"] for turn in turns] == ["human", "gpt"] * (sample.step + 1)
         assert IMAGE not in record["system"]
-
-
-def test_sharegpt_refuses_what_does_not_match(four):
-    sample = drawn(four, wanted(1), [0])[1].samples[0]
-    with pytest.raises(ValueError, match="placeholders"):
-        to_sharegpt(sample.model_copy(update={"images": ()}), str)

@@ -133,25 +133,6 @@ async def test_a_judge_that_is_down_takes_no_older_verdict_away(run, judge_run, 
     assert (await judge_run(ScoringSelection.ALL, temperature=0.5))["judged"] == 2
 
 
-async def test_a_lost_screenshot_fails_its_own_trajectory_only(run, judge_run):
-    fill(run, answered(0, shades=[0, 50]), answered(1))
-    summary = await judge_run()
-    assert (summary["judge_failed"], summary["successes"]) == (1, 1)
-    (failed,) = (event for event in judge_run.events if event["failure"])
-    assert "the screenshot can't be read" in failed["failure_detail"]
-
-
-async def test_cancelled_it_stores_what_was_finished(run, judge_run, server):
-    fill(run, answered(0), answered(1))
-    server.script(NO, ScriptedReply(silent=True), job="blocking")
-    task = asyncio.create_task(judge_run(concurrency=1))
-    await server.arrived(2, "blocking")
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert stored_verdicts(run) == {"train-0000-00000": [True]}
-
-
 async def test_no_more_trajectories_at_once_than_calls(run, judge_run, server):
     fill(run, *(answered(number) for number in range(5)))
     server.script(*[ScriptedReply(silent=True)] * 3, job="blocking")

@@ -82,13 +82,6 @@ def main_files(run: RunDir) -> list[str]:
     return sorted(path.name for path in (fragments.fragments_folder(run) / "trajectories").glob("*.parquet"))
 
 
-def test_a_run_without_trajectories_has_an_empty_index(run):
-    with open_index(run) as index:
-        assert list(index.rows("SELECT * FROM trajectories")) == []
-        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 0}
-        assert list(index.places()) == []
-
-
 def test_a_row_tells_what_the_line_says(run):
     outcome = Outcome(reward=1.0, stop=Stop.ANSWERED, answer="42", scores=(Score(source="environment", value=0.5),))
     episode = trajectory(7, iteration=1, task=WEB, outcome=outcome, split=Split.TEST, attempt=2)
@@ -104,21 +97,6 @@ def test_a_row_tells_what_the_line_says(run):
     assert [step["step"] for step in steps] == [0, 1]
     assert steps[1]["screenshot"] == episode.steps[1].observation.screenshot.sha256
     assert (steps[0]["action"], steps[0]["page_changed"], steps[0]["page_site"]) == ("click", True, "a")
-
-
-def test_what_was_sampled_from_can_be_asked_for(run):
-    sampling = Sampling(temperature=0.7, top_k=2, top_p=0.99, logprobs="processed")
-    append(run, trajectory(0, sampling=sampling))
-    append(run, trajectory(1, sampling=Sampling(temperature=0)))
-    append(run, trajectory(2))
-    with open_index(run) as index:
-        samplings = [row["sampling"] for row in index.rows("SELECT sampling FROM trajectories ORDER BY id")]
-        assert [place.id for place in index.places("sampling.temperature = 0")] == ["train-0000-00001"]
-    assert [value and Sampling.model_validate(value) for value in samplings] == [
-        sampling,
-        Sampling(temperature=0),
-        None,
-    ]
 
 
 def test_an_index_of_another_version_is_built_anew(run, monkeypatch):
@@ -326,18 +304,6 @@ def test_the_index_of_a_removed_iteration_is_removed(run):
     append(run, trajectory(1, iteration=1))
     assert list(outcomes(run)) == ["train-0001-00000", "train-0001-00001"]
     assert not [name for name in main_files(run) if name.startswith("train.0000")]
-
-
-def test_reading_one_trajectory_names_a_damaged_place(run):
-    append(run, trajectory(0))
-    with open_index(run) as index:
-        (place,) = index.places()
-    part = run.part(Split.TRAIN, 0)
-    content = bytearray(part.read_bytes())
-    content[10] = 0
-    part.write_bytes(content)
-    with pytest.raises(StoreError, match=r"part-0\.jsonl: the line at byte 0 is damaged"):
-        read(run, place)
 
 
 def test_a_condition_is_checked_before_it_is_asked(run):

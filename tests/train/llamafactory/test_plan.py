@@ -216,12 +216,6 @@ def test_a_parent_without_states_gives_its_weights_only(ready, run):
     assert "no optimizer states" in plan.notes[-1]
 
 
-def test_the_setting_that_drops_the_moments(ready, run):
-    published(run, 1)
-    plan = ready(train={"keep_optimizer_state": False})
-    assert (plan.mode, "keep_optimizer_state" in plan.notes[-1]) == ("fresh", True)
-
-
 @pytest.mark.parametrize(
     ("before", "processes", "stage", "reason"),
     [
