@@ -129,6 +129,7 @@ def test_a_folder_stands_for_its_only_record(tmp_path):
     "change",
     [
         *({name: None} for name in ("conditions", "tasks", "overall", "valid_only", "episodes", "valid", "blocked")),
+        {"schema": None},
         {"conditions": {}},
         {"overall": {}},
         {"overall": {"rate": 7}},

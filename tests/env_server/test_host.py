@@ -51,7 +51,6 @@ def test_what_no_episode_has_is_refused(host, given):
 
 def test_an_action_becomes_the_call_of_the_action_set(host):
     assert host.function["name"] == "computer_use"
-    assert host.function["name"] == "computer_use"
 
 
 def serve_scripted(script, *overrides):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
-from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
@@ -170,16 +169,6 @@ def test_rows_of_what_was_there_before_do_not_outlive_a_part_of_their_index(run,
     (fragment,) = run.index.glob(f"v*/{lost}/*.parquet")
     fragment.unlink()
     assert (ids(run), indexed(run)) == ([name(0)], ([name(0)], 1))
-
-
-def test_a_full_disk_refuses_the_line_and_keeps_those_before(run):
-    append(run, trajectory(0))
-    size = part(run).stat().st_size
-    with disk_full_at(size + 1000), pytest.raises(StoreError, match="can't be written"):
-        append(run, trajectory(1))
-    assert indexed(run) == ([name(0)], 0)
-    append(run, trajectory(2))
-    assert (ids(run), indexed(run)) == ([name(0), name(2)], ([name(0), name(2)], 0))
 
 
 def test_a_run_whose_index_cannot_be_written_is_read_by_a_temporary_one(run):
