@@ -1,13 +1,17 @@
 """Help and completion wait for nothing heavy."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.cli.made_rollout import rollout
+from tests.cli.runs import filled
+from tests.forked import webgym
 from tests.records.builders import trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.buffer import append
@@ -111,3 +115,16 @@ def test_looking_at_an_indexed_buffer_needs_no_arrow(run):
     assert json.loads(output)["trajectories"] == 1
     assert "duckdb" in result
     assert not result & {"pyarrow", "numpy", "yaml", "asyncio", "filelock", "rich", "playwright"}
+
+
+def test_a_dry_run_of_a_training_loads_ten_thousand_of_our_lines_at_most(tmp_path):
+    filled(tmp_path)
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    (tmp_path / "bin" / "llamafactory-cli").symlink_to(sys.executable)
+    webgym("prepare", "run", cwd=tmp_path)
+    output, result = modules("train", str(tmp_path / "run"), "-s", f"venvs.train={python}", "--dry-run")
+    assert json.loads(output)["stage"] == "train"
+    specs = [importlib.util.find_spec(name) for name in result if name.startswith("webgym_cli")]
+    assert sum(len(Path(spec.origin).read_text().splitlines()) for spec in specs) <= 10_000

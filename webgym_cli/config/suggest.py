@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from webgym_cli.config.foreign_names import answer_foreign
 from webgym_cli.records.base import describe_problem
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import and_more, name_first
@@ -38,6 +37,9 @@ def suggest(key: str, keys: Collection[str]) -> tuple[str, str]:
 
     Settings of verl, AgentFly and WebGym get ours; for some of them the suffix names no single key.
     """
+    # Only an unknown key needs the tables of other systems' names.
+    from webgym_cli.config.foreign_names import answer_foreign
+
     near, words = answer_foreign(key, keys)
     if words:
         return near, words
