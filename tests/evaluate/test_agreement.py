@@ -146,8 +146,10 @@ def test_the_threshold_that_a_precision_needs():
                 {"trajectory": "a", "label": "yes", "who": "anna"},
                 {"trajectory": "b", "label": 0},
                 {"trajectory": "c", "label": "unsure"},
+                {"trajectory": "d", "label": "Pass"},
+                {"trajectory": "e", "label": "N"},
             ],
-            [Label("a", True, "anna"), Label("b", False), Label("c", None)],
+            [Label("a", True, "anna"), Label("b", False), Label("c", None), Label("d", True), Label("e", False)],
         ),
         (
             "annotations.csv",

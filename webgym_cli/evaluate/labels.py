@@ -13,8 +13,8 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.convert import read_records, rename_fields
 from webgym_cli.tasks.registry import BadTaskError
 
-_YES = {"true", "yes", "1", "1.0", "success", "successful", "correct"}
-_NO = {"false", "no", "0", "0.0", "failure", "unsuccessful", "incorrect"}
+_YES = {"true", "yes", "y", "1", "1.0", "success", "successful", "correct", "pass", "passed"}
+_NO = {"false", "no", "n", "0", "0.0", "failure", "unsuccessful", "incorrect", "fail", "failed"}
 _UNSURE = {"", "none", "null", "nan", "unsure", "-1", "-1.0"}
 
 
