@@ -12,13 +12,14 @@ from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Generation, Score
 
 CALL = render_web_action(CLICK, InteractionMode.COORDINATES)
+ANSWER = render_web_action(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES)
 Hook = Callable[["ScriptedEnvironment"], Awaitable[None]]
 
 

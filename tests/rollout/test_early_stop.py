@@ -41,7 +41,7 @@ def cancelled(world):
     return [trajectory for trajectory in world.stored if trajectory.outcome.failure is FailureKind.CANCELLED]
 
 
-async def test_what_is_cut_is_stored_and_owed(world, stuck):
+async def test_what_is_cut_is_stored_and_run_by_the_next_command(world, stuck):
     world.load(*CUT, "rollout.concurrency=8")
     summary = await world.roll(8, on_step=stuck.hold(2), steps=4)
     assert len(cancelled(world)) == 2
@@ -51,11 +51,6 @@ async def test_what_is_cut_is_stored_and_owed(world, stuck):
     assert (summary["episodes"], summary["cut"], summary["owed"]) == (6, 2, 2)
     assert summary["failures"] == {"cancelled": 2}
     assert all(environment.closed == 1 for environment in world.pool.environments)
-
-
-async def test_the_next_command_runs_exactly_what_was_cut(world, stuck):
-    world.load(*CUT, "rollout.concurrency=8")
-    await world.roll(8, on_step=stuck.hold(2), steps=4)
     owed = world.plan(8).owed
     assert [one.episode.id for one in owed] == sorted({trajectory.episode for trajectory in cancelled(world)})
     assert {(one.attempt, one.failures) for one in owed} == {(1, 0)}, "a cut is no failed attempt"

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.records.builders import png
-from tests.rollout.scripted import CALL, ScriptedAgent, failing
+from tests.rollout.scripted import ANSWER, CALL, ScriptedAgent, failing
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.environments.base import RawObservation
@@ -19,8 +19,6 @@ from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tools.toolbox import CallResult
-
-ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
 
 
 async def test_every_owed_episode_is_stored_with_its_images(world):
@@ -44,13 +42,6 @@ async def test_a_second_rollout_has_nothing_to_do(world):
     assert (summary["episodes"], summary["collected"], len(world.stored)) == (3, 0, 3)
     await world.roll(5)
     assert len(world.pool.environments) == 2
-
-
-async def test_stored_prompts_can_be_made_again(world):
-    await world.roll(2, steps=7)
-    for trajectory in world.stored:
-        for step in trajectory.steps:
-            assert render_step(trajectory, step.index).digest == step.prompt_digest
 
 
 async def test_prompts_can_be_made_again_where_the_environment_has_no_instruction(world):
@@ -426,16 +417,6 @@ async def test_a_score_that_is_not_finite_is_a_failure_and_no_success(world, raw
     assert {(one.outcome.failure, one.outcome.reward) for one in world.stored} == {
         (FailureKind.ENVIRONMENT_ERROR, None)
     }
-
-
-async def test_events_tell_how_far_it_is(world):
-    await world.roll(3, on_step=failing(times=1, tasks="t1"))
-    events = [event for event in world.events if event["event"] == "trajectory"]
-    assert [event["done"] for event in events if event["failure"] is None] == [1, 2, 3]
-    assert all(event["total"] == 3 for event in events)
-    assert [event["reward"] for event in events if event["failure"]] == [None] * sum(
-        trajectory.outcome.failure is not None for trajectory in world.stored
-    )
 
 
 async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(world):

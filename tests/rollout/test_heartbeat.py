@@ -21,8 +21,14 @@ def state(world):
     return status.state
 
 
-async def test_a_rollout_says_how_it_ended(world):
-    await world.roll(4)
+async def test_a_rollout_says_how_far_it_is_and_how_it_ended(world):
+    async def takes_time(environment):
+        await asyncio.sleep(0.1)
+
+    await world.roll(4, on_step=takes_time)
+    events = [event for event in world.events if event["event"] == "status"]
+    assert len(events) >= 2 and all(event["transient"] for event in events), "none of them is kept"
+    json.dumps(events)
     (status,) = read_status(world.run)
     assert status.state is RolloutState.FINISHED
     assert (status.snapshot["collected"], status.snapshot["total"], status.snapshot["running"]) == (4, 4, 0)
@@ -52,16 +58,6 @@ async def test_an_interrupted_rollout_says_so(world):
 def state_or_none(world):
     rank_status = read_status(world.run)
     return rank_status[0].state if rank_status else None
-
-
-async def test_the_board_is_told_again_and_again_and_none_of_it_is_kept(world):
-    async def takes_time(environment):
-        await asyncio.sleep(0.1)
-
-    await world.roll(4, on_step=takes_time)
-    events = [event for event in world.events if event["event"] == "status"]
-    assert len(events) >= 2 and all(event["transient"] for event in events)
-    json.dumps(events)
 
 
 async def test_a_status_file_that_can_not_be_written_ends_nothing(world, monkeypatch):

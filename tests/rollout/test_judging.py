@@ -6,11 +6,9 @@ import pytest
 
 from tests.rewards.cases import DOWN, GARBAGE, judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
-from tests.rollout.scripted import ScriptedAgent
-from webgym_cli.agent.forms.tools import render_web_action
+from tests.rollout.scripted import ANSWER, ScriptedAgent
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
-from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
@@ -20,7 +18,7 @@ from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
-ANSWER = ScriptedAgent((render_web_action(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES),))
+AGENT = ScriptedAgent((ANSWER,))
 
 
 def verdict(trajectory, **outcome):
@@ -44,7 +42,7 @@ async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(wor
     async def judge(trajectory):
         return verdict(trajectory, success=trajectory.task.id != "t0")
 
-    summary = await world.roll(8, agent=ANSWER, judge=judge)
+    summary = await world.roll(8, agent=AGENT, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (8, 6, 8)
     assert {trajectory.task.id: trajectory.outcome.reward for trajectory in world.stored} == {
         "t0": 0.0,
@@ -69,7 +67,7 @@ async def test_no_episode_waits_for_the_judge(world):
         if len(world.pool.started) == 6:
             everything.set()
 
-    assert (await world.roll(6, agent=ANSWER, judge=judge, on_reset=last))["successes"] == 6
+    assert (await world.roll(6, agent=AGENT, judge=judge, on_reset=last))["successes"] == 6
 
 
 async def test_so_many_are_judged_at_once(world):
@@ -84,7 +82,7 @@ async def test_so_many_are_judged_at_once(world):
         judging -= 1
         return verdict(trajectory, success=True)
 
-    await world.roll(16, agent=ANSWER, judge=judge)
+    await world.roll(16, agent=AGENT, judge=judge)
     assert most == 3
 
 
@@ -101,12 +99,12 @@ async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rol
         return failed(trajectory) if trajectory.task.id == "t1" else verdict(trajectory, success=True)
 
     world.load("rollout.concurrency=1", "judge.concurrency=1")
-    summary = await world.roll(4, agent=ANSWER, judge=judge)
+    summary = await world.roll(4, agent=AGENT, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["failures"]) == (3, 3, {"judge_failed": 1})
     plan = world.plan(4)
     assert (plan.owed, plan.done, len(plan.unjudged)) == ((), 4, 1)
     waiting = [trajectory for trajectory in scan_stored(world.run, Split.TRAIN, 0) if trajectory.id in plan.unjudged]
-    summary = await world.roll(4, agent=ANSWER, judge=says_yes, unjudged=waiting)
+    summary = await world.roll(4, agent=AGENT, judge=says_yes, unjudged=waiting)
     assert world.pool.started == []
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (4, 4, 1)
     assert len(verdicts(world)[plan.unjudged[0]]) == 2
@@ -118,7 +116,7 @@ async def test_an_unreadable_judge_is_never_a_success(world):
         server.script(*[GARBAGE] * 50)
         judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
         with pytest.raises(WebGymError, match="none of the 4 collected episodes could be judged") as caught:
-            await world.roll(4, agent=ANSWER, judge=judge.judge)
+            await world.roll(4, agent=AGENT, judge=judge.judge)
         await judge.close()
     assert "webgym judge" in caught.value.hint
     assert {(trajectory.outcome.reward, trajectory.outcome.failure) for trajectory in world.stored} == {
@@ -133,7 +131,7 @@ async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
         server.script(*[DOWN] * 500)
         judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
         with pytest.raises(WebGymError, match="the judge does not answer") as caught:
-            await world.roll(episodes, agent=ANSWER, judge=judge.judge)
+            await world.roll(episodes, agent=AGENT, judge=judge.judge)
         await judge.close()
         count = len(server.requests)
     assert f"webgym judge {world.run.root}" in caught.value.hint
@@ -157,7 +155,7 @@ async def test_a_judge_that_answers_now_and_then_is_not_down(world):
         )
 
     world.load("judge.concurrency=1")
-    summary = await world.roll(3 * MAX_CONSECUTIVE_FAILURES, agent=ANSWER, judge=judge)
+    summary = await world.roll(3 * MAX_CONSECUTIVE_FAILURES, agent=AGENT, judge=judge)
     assert (summary["episodes"], summary["judged"]) == (3, 3 * MAX_CONSECUTIVE_FAILURES)
 
 
@@ -168,10 +166,10 @@ async def test_a_judgement_that_can_not_be_stored_ends_the_rollout(world):
         return verdict(trajectory, success=True)
 
     with pytest.raises(WebGymError, match="verdicts"):
-        await world.roll(4, agent=ANSWER, judge=judge)
+        await world.roll(4, agent=AGENT, judge=judge)
 
 
 async def test_without_a_judge_rewards_stay_unknown(world):
-    summary = await world.roll(4, agent=ANSWER)
+    summary = await world.roll(4, agent=AGENT)
     assert (summary["episodes"], summary["success_rate"], summary["collected"]) == (0, None, 4)
     assert len(world.plan(4).unjudged) == 4

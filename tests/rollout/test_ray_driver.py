@@ -17,8 +17,6 @@ from webgym_cli.rollout.ray_driver import RayRunner
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.store.status import read_status
 
-ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
-
 
 class Scaled:
     """A world that is rolled out over nodes."""

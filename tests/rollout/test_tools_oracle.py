@@ -22,11 +22,6 @@ from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
-WORKED = {
-    "question": "Natalia sold 48 clips in April, and half as many in May. How many altogether?",
-    "answer": "In May 48/2 = <<48/2=24>>24.\nAltogether 48+24 = <<48+24=72>>72.\n#### 72",
-}
-
 
 async def demonstrated(folder, episodes, *overrides):
     """Roll the expert out; return the summary and the trajectories."""
@@ -37,8 +32,9 @@ async def demonstrated(folder, episodes, *overrides):
     return summary, list(scan(run, Split.TRAIN, 0))
 
 
-@pytest.mark.parametrize(("name", "count"), [("train", 160), ("test", 40), ("sums-train", 240), ("sums-test", 60)])
-async def test_every_shipped_question_is_solved(tmp_path, name, count):
+@pytest.mark.parametrize(("name", "count"), [("test", 40), ("sums-test", 60)])
+async def test_shipped_questions_are_solved(tmp_path, name, count):
+    """tests/environments/tools/test_spec.py has the expressions of the others."""
     summary, outcome = await demonstrated(tmp_path, count, f"tasks.train=arithmetic:{name}")
     assert (summary["episodes"], summary["success_rate"], summary["failures"]) == (count, 1.0, {})
     assert len({trajectory.task.id for trajectory in outcome}) == count
@@ -49,24 +45,6 @@ async def test_every_shipped_question_is_solved(tmp_path, name, count):
         assert json.loads(first.response.split("\n")[1])["arguments"] == {"expression": expression}
         assert [result.text for result in second.observation.results] == [answer]
         assert second.response == trajectory.outcome.answer == f"The answer is \\boxed{{{answer}}}."
-
-
-async def test_a_record_of_gsm8k_is_worked_out_turn_by_turn(tmp_path):
-    data = tmp_path / "questions.json"
-    data.write_text(json.dumps([WORKED]))
-    _, (trajectory,) = await demonstrated(tmp_path, 1, f"tasks.train={data}")
-    assert trajectory.policy == "oracle"
-    assert [step.action.name for step in trajectory.steps] == [ActionName.CALL, ActionName.CALL, ActionName.ANSWER]
-    assert trajectory.outcome.reward == 1.0
-    messages = [(message.role, message.content) for message in render_step(trajectory, 2).messages[1:]]
-    assert [*messages, ("assistant", trajectory.steps[2].response)] == [
-        ("user", WORKED["question"]),
-        ("assistant", '<tool_call>\n{"name": "calculator", "arguments": {"expression": "48/2"}}\n</tool_call>'),
-        ("user", "<tool_response>\n24\n</tool_response>"),
-        ("assistant", '<tool_call>\n{"name": "calculator", "arguments": {"expression": "48+24"}}\n</tool_call>'),
-        ("user", "<tool_response>\n72\n</tool_response>"),
-        ("assistant", "The answer is \\boxed{72}."),
-    ]
 
 
 def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.agent.policy_host import Host
 from tests.environments.visits import HASTY
 from tests.rollout.conftest import World
 from tests.rollout.scripted import ScriptedAgent
@@ -19,7 +20,7 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.records.webrl import WebRLAction, WebRLActionName
+from webgym_cli.records.webrl import WebRLActionName
 from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.plan import plan_rollout
 
@@ -73,23 +74,6 @@ async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine
     assert WebRLActionName.SWITCH_TAB in switched
 
 
-async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engine):
-    click = render_webrl_action(Action(name=ActionName.CLICK, element_id=777))
-    select = render_webrl_action(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
-    agent = says(click, "hm", select, 'quote(content="kept")')
-    (trajectory,) = (await engine.roll("webarena:fixture-cheapest", agent)).values()
-    assert [step.action_error is None for step in trajectory.steps] == [False, True, False, True, True]
-    users = [prompt.messages[-1].content for prompt in agent.prompts]
-    assert "The last action failed: there is no element 777" in users[1]
-    assert "The last reply was no action: no_tool_call: " in users[2]
-    assert "is no list of options" in users[3]
-    assert not any(prompt.images for prompt in agent.prompts)
-    assert [message.content for message in agent.prompts[-1].messages if message.role == "assistant"] == list(
-        agent.replies[:-1]
-    )
-    assert (trajectory.outcome.reward, trajectory.outcome.answer) == (0.0, "wrong")
-
-
 def fuzzy(folder, **answers):
     record = {
         "id": "fuzzy",
@@ -105,30 +89,22 @@ def fuzzy(folder, **answers):
 
 @asynccontextmanager
 async def judge_that_says(reply):
-    """Serve a judge that gives one reply; yield its settings and the chats that it was sent."""
-    messages = []
-
-    async def answer(request):
-        messages.append((await request.json())["messages"])
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply}}
-        return web.json_response(
-            {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-        )
-
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    async with TestServer(app) as server:
-        yield (f"judge.base_url={server.make_url('/v1')}", "judge.retries=1"), messages
+    """Serve a judge that gives one reply; yield it and its settings."""
+    host = Host(content=reply)
+    await host.start()
+    yield host, (f"judge.base_url={host.url}", "judge.retries=1")
+    await host.stop()
 
 
-@pytest.mark.parametrize(("expected", "reference"), [(["red"], "red"), ("N/A", "It has none.")])
-@pytest.mark.parametrize(("verdict", "reward"), [("yes", 1.0), ("no", 0.0)])
+@pytest.mark.parametrize(
+    ("verdict", "reward", "expected", "reference"), [("yes", 1.0, ["red"], "red"), ("no", 0.0, "N/A", "It has none.")]
+)
 async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward, expected, reference):
-    async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (settings, result):
+    async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (judge, settings):
         (trajectory,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=expected), says(), *settings)).values()
     assert (trajectory.outcome.reward, trajectory.outcome.failure) == (reward, None)
-    (chat,) = result
-    question, _, data = chat[1]["content"].partition("\n<data>\n")
+    assert judge.received == 1
+    question, _, data = judge.body["messages"][1]["content"].partition("\n<data>\n")
     fields = {"task": "What colour is it?", "reference": reference, "answer": "wrong"}
     assert json.loads(data.removesuffix("\n</data>")) == fields
     assert ("can't be done" in question) == (expected == "N/A")
@@ -136,10 +112,10 @@ async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward, 
 
 @pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly"}'])
 async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
-    async with judge_that_says(reply) as (settings, result):
+    async with judge_that_says(reply) as (judge, settings):
         with pytest.raises(WebGymError, match="no episode could be collected"):
             await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *settings)
-    assert (engine.stored["fuzzy"].outcome.failure, len(result)) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
+    assert (engine.stored["fuzzy"].outcome.failure, judge.received) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
 
 
 async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):

@@ -8,13 +8,11 @@ from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.agent.actions.call_formats import make_call_format
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.tools import describe_action
-from webgym_cli.agent.prompt import render, render_step
+from webgym_cli.agent.prompt import render
 from webgym_cli.records.action import Action, ActionName, InteractionMode
-from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import Message
-from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
-from webgym_cli.records.trajectory import Observation, Outcome, ParseErrorKind, PromptSpec, ToolResult, Trajectory
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, ToolResult
 from webgym_cli.tools.builtin import calculator
 from webgym_cli.tools.python import python
 
@@ -200,27 +198,6 @@ def test_thoughts_leave_the_history():
     spec = SPEC.model_copy(update={"thinking": True})
     prompt = render(spec, "Q", "", [spoke(0, f"long</think>\n{call()}")], NOTHING)
     assert prompt.messages[2].content == call()
-
-
-def test_a_stored_step_gives_its_prompt_again():
-    steps = (spoke(0, call()), spoke(1, "72", results({"name": "calculator", "text": "72"})))
-    trajectory = Trajectory(
-        id="a",
-        episode="a",
-        split="train",
-        iteration=0,
-        task=Task(id="a", environment="tools"),
-        instruction="Q",
-        seed=0,
-        policy="p",
-        prompt=SPEC,
-        steps=steps,
-        outcome=Outcome(reward=1.0, stop=Stop.ANSWERED),
-        started_at="2025-01-15T00:00:00Z",
-    )
-    again = Trajectory.model_validate_json(trajectory.to_line())
-    sent = render(SPEC, "Q", "", steps[:1], steps[1].observation)
-    assert render_step(again, 1).digest == render_step(again, 1, window=0).digest == sent.digest
 
 
 # As in the chat template of Qwen2.5-Instruct, without its branches for tool messages.

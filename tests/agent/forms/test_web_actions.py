@@ -139,7 +139,9 @@ def test_success_without_an_answer_ends_an_episode():
 @pytest.mark.parametrize(("name", "mode"), MODES, ids=str)
 def test_the_schema_offers_exactly_what_is_read(name, mode):
     actions = SETS[name]
-    properties = dict(actions.build_schema(mode)["function"]["parameters"]["properties"])
+    function = actions.build_schema(mode)["function"]
+    properties = dict(function["parameters"]["properties"])
+    assert function["name"] == actions.functions[mode]
     assert properties.pop("action")["enum"] == list(actions.forms[mode])
     assert set(properties) == {
         part.strip("?") for form in actions.forms[mode].values() for part in form.arguments.split()

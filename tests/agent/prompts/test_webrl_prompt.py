@@ -4,12 +4,12 @@ from hypothesis import strategies as st
 
 from tests.records.builders import step, trajectory
 from webgym_cli.agent.forms.tools import describe_action
-from webgym_cli.agent.prompt import render, render_step
+from webgym_cli.agent.prompt import render
 from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt
 from webgym_cli.agent.prompts.webrl_prompt import PAST_PAGE, SYSTEM, is_raw
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.action import Action, ActionName
-from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step, Tab, Trajectory
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step, Tab
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
 
 SPEC = PromptSpec(version=PromptVersion.WEBRL)
@@ -123,11 +123,6 @@ def test_thoughts_are_not_sent_again():
 def episode(count):
     attempt = trajectory(0, steps=0, prompt=SPEC, instruction="Find it.")
     return attempt.model_copy(update={"steps": tuple(past(count))})
-
-
-def test_a_stored_trajectory_gives_its_prompts_again():
-    stored = Trajectory.model_validate_json(episode(3).to_line())
-    assert render_step(stored, 2) == prompt(past(2))
 
 
 def test_a_whole_episode_shows_every_page():
