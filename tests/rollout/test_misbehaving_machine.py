@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -33,28 +32,16 @@ def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
-    with socket.create_server(("127.0.0.1", 0)) as once:
-        port = once.getsockname()[1]
-    nobody = f"http://127.0.0.1:{port}/v1"
-    message, _ = refused("rollout", run, *DEMO, "--policy", nobody, "--episodes", 12, cwd=tmp_path, code=1)
-    assert f"127.0.0.1:{port}" in message
-    assert "policy_unavailable" in message
-    assert set(failures(run)) <= {"policy_unavailable", "cancelled"}
-    webgym("rollout", run, *ORACLE, 12, cwd=tmp_path)
-    assert len(set(finished(run))) == 12
-
-
 def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
     # so many at once that some are on a page, and not just between two pages, whenever the browser dies
-    command = Command(tmp_path, "rollout", run, *ORACLE, 24, "-s", "rollout.concurrency=12")
-    command.until(lambda: stored(run).count(b"\n") >= 10 and command.browsers())
+    command = Command(tmp_path, "rollout", run, *ORACLE, 18, "-s", "rollout.concurrency=12")
+    command.until(lambda: stored(run).count(b"\n") >= 4 and command.browsers())
     for browser in command.browsers():
         browser.kill()
     assert command.finish() == 0
     assert failures(run)
     assert set(failures(run)) == {"browser_crashed"}
-    assert len(finished(run)) == len(set(finished(run))) == 24
+    assert len(finished(run)) == len(set(finished(run))) == 18
     retried = {trajectory["episode"] for trajectory in trajectories(run) if trajectory["outcome"]["failure"]}
     assert retried <= set(finished(run))
 
@@ -68,8 +55,8 @@ def small_disk(tmp_path):
 def test_a_full_disk(chromium, tmp_path, small_disk):
     run = small_disk / "run"
     pages = "tasks.train=miniwob:click-dialog,click-tab,focus-text-2"
-    command = Command(tmp_path, "rollout", run, *ORACLE, 24, "-s", pages)
-    command.until(lambda: stored(run).count(b"\n") >= 10)
+    command = Command(tmp_path, "rollout", run, *ORACLE, 16, "-s", pages)
+    command.until(lambda: stored(run).count(b"\n") >= 5)
     filler = fill(small_disk)
     before = stored(run)
     assert command.finish() == 1
@@ -83,20 +70,20 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     filler.unlink()
     assert "damaged" not in webgym("resume", run, cwd=tmp_path).stderr
     assert stored(run).startswith(kept)
-    assert len(finished(run)) == len(set(finished(run))) == 24
+    assert len(finished(run)) == len(set(finished(run))) == 16
 
 
 def test_one_writer_a_run(chromium, tmp_path, run):
-    first = Command(tmp_path, "rollout", run, *ORACLE, 12)
+    first = Command(tmp_path, "rollout", run, *ORACLE, 6)
     first.until(lambda: stored(run).count(b"\n") >= 2)
     os.kill(first.process.pid, signal.SIGSTOP)  # on a busy machine it would end before the others have begun
-    message, _ = refused("rollout", run, *ORACLE, 12, cwd=tmp_path, code=75)
+    message, _ = refused("rollout", run, *ORACLE, 6, cwd=tmp_path, code=75)
     assert f"`webgym rollout {run}` (process {first.process.pid} on " in message
     webgym("inspect-buffer", run, cwd=tmp_path)
-    webgym("rollout", run, *ORACLE, 12, "--dry-run", cwd=tmp_path)
+    webgym("rollout", run, *ORACLE, 6, "--dry-run", cwd=tmp_path)
     os.kill(first.process.pid, signal.SIGCONT)
     assert first.finish() == 0
-    assert len(finished(run)) == 12
+    assert len(finished(run)) == 6
 
 
 def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path, run):

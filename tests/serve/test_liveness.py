@@ -67,8 +67,7 @@ async def kill(one, behave):
     os.kill(engine(one), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("break_server", [stop_process, hang, kill])
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(("break_server", "replicas"), [(stop_process, 1), (hang, 2), (kill, 2)])
 async def test_a_server_that_is_up_and_answers_nothing_is_started_again(fleet, behave, break_server, replicas):
     one = await fleet(f"serve.replicas={replicas}")
     urls, pids = one.base_urls, {engine(one, number) for number in range(replicas)}

@@ -89,6 +89,7 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     before, pid = await answers(one), (await look(one.base_urls[0]))["pid"]
     done = len(await calls(one))
     await one.release_gpus()
+    await one.release_gpus()  # it sleeps
     assert await calls(one, done) == ["/sleep?level=2&mode=abort"]
     await one.serve(models[1])
     woken = ["/wake_up?tags=weights", "/collective_rpc", *LOADED, "/wake_up?tags=kv_cache", *ASKED]
@@ -110,14 +111,6 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
         ]
         * 2
     )
-
-
-async def test_what_sleeps_is_not_sent_to_sleep_again(fleet, models):
-    one = fleet()
-    await one.serve(models[0])
-    await one.release_gpus()
-    await one.release_gpus()
-    assert list_events(one, "sleep") == [{"event": "sleep", "level": 2}]
 
 
 @pytest.mark.parametrize(
@@ -179,21 +172,19 @@ async def test_one_that_died_asleep_is_started_anew(fleet, models):
     assert await answers(one) == before
 
 
-async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, models):
-    one = fleet(memory_gb=4, nvml=Memory(5))
-    await one.serve(models[0])
-    await one.release_gpus()
-    failed, stopped = list_events(one, "sleep_failed", "stop", "sleep")
-    # the guard and the server under it: both count
-    assert failed["reason"] == "it holds 10.0 GiB of the GPU, more than 4"
-    assert (stopped, one.servers[0].pid) == ({"event": "stop"}, None)
+# the guard and the server under it: both count
+KEEPS = {"event": "sleep_failed", "reason": "it holds 10.0 GiB of the GPU, more than 4"}
 
 
-async def test_a_little_memory_is_no_reason(fleet, models):
-    one = fleet(memory_gb=4, nvml=Memory(1))
+@pytest.mark.parametrize(
+    ("gib", "events"), [(5, [KEEPS, {"event": "stop"}]), (1, [{"event": "sleep", "level": 2}])], ids=["much", "little"]
+)
+async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, models, gib, events):
+    one = fleet(memory_gb=4, nvml=Memory(gib))
     await one.serve(models[0])
     await one.release_gpus()
-    assert list_events(one, "sleep_failed", "stop", "sleep") == [{"event": "sleep", "level": 2}]
+    assert list_events(one, "sleep_failed", "stop", "sleep") == events
+    assert (one.servers[0].pid is None) == (gib == 5)
 
 
 async def test_stop_and_keep_are_what_they_say(fleet, models):

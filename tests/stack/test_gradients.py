@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.stack.conftest import demo_settings
-from webgym_cli.errors import SettingsError
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
@@ -62,29 +59,6 @@ def test_the_trainer_s_log_probs_are_those_of_the_server(improved):
     assert abs(checkpoint.metrics["rollout_corr/kl"]) < 1e-3
     assert checkpoint.metrics["rollout_corr/capped"] == 0.0
     assert checkpoint.metrics["response_length/mean"] > 1
-
-
-def test_each_group_has_a_greedy_episode_that_is_not_trained_on(improved):
-    run, _ = improved
-    stored = list(scan(run, Split.TRAIN, 0))
-    greedy = [trajectory for trajectory in stored if trajectory.sampling.greedy]
-    assert (len(stored), len(greedy)) == (20, 4)
-    assert {trajectory.sampling.logprobs for trajectory in stored} == {"processed"}
-    lines = [json.loads(line) for line in (run.rl_data / "trajectories.jsonl").read_text().splitlines()]
-    assert sum(line["greedy"] for line in lines) == 4
-    rows = [json.loads(line)["number"] for line in (run.rl_data / "rows.jsonl").read_text().splitlines()]
-    assert not {line["number"] for line in lines if line["greedy"]} & set(rows)
-
-
-async def test_what_another_server_sampled_can_t_be_learned_from_unless_it_is_plain(improved, policy_server, tmp_path):
-    """Its log-probabilities may be those before temperature and truncation: the settings to change are named."""
-    run, settings = RunDir(tmp_path / "run"), improved[1]
-    create_or_open(run, settings)
-    async with StageContext(run, settings, run.logs, lambda event: None) as context:
-        await rollouts.rollout(context, Split.TRAIN, policy_server.base_url, 5)
-        with pytest.raises(SettingsError, match=r"temperature=0\.8") as caught:
-            await preparation.prepare(context)
-    assert "policy_config.top_k=-1" in caught.value.hint
 
 
 async def test_imitation_goes_on_from_the_improved_policy(improved):

@@ -83,11 +83,6 @@ def test_trainer_and_webgym_write_into_one_tracked_run(settings, trained):
     assert summary["train/mean_loss"] > 0
 
 
-def test_the_settings_follow_the_model(settings):
-    policy = settings.policy_config
-    assert (policy.template, policy.thinking, settings.serve.reasoning_parser) == ("qwen3_vl", True, "deepseek_r1")
-
-
 def test_a_checkpoint_keeps_the_chat_template_of_its_base(thinker, folder):
     for name in ("chat_template.jinja", "generation_config.json", "tokenizer.json"):
         assert (folder / name).exists() == (thinker / name).exists()

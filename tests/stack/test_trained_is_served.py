@@ -14,7 +14,6 @@ from tests.stack_fixtures import needs
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens.tokens import ModelTokens
-from webgym_cli.config.load import load
 from webgym_cli.loop import rollouts
 from webgym_cli.loop.context import StageContext
 from webgym_cli.prepare.sft.convert import Converter
@@ -155,12 +154,3 @@ def test_our_token_counts_are_the_servers(served):
         assert len(ids) == step.generation.prompt_tokens
         assert digest_tokens(ids) == step.generation.prompt_token_digest
         assert sample.tokens == len(ids) + len(step.generation.token_ids) + 1
-
-
-def test_the_settings_name_both_pixel_limits():
-    settings = load(overrides=["algorithm_config.bf16=false", "algorithm_config.deepspeed_config_filename=null"])
-    config = build_train_config(
-        settings, dataset_dir=HERE, output_dir=HERE, model="m", deepspeed=None, validation=False, device="cpu"
-    )
-    assert config["image_max_pixels"] == settings.image.image_max_pixels >= 1280 * 768
-    assert config["image_min_pixels"] == settings.image.image_min_pixels
