@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.environments.browser.test_executors import act
 from webgym_cli.environments.browser import mouse
-from webgym_cli.environments.browser.actions import normalise_point, perform_action
+from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.field_actions import press_keys, type_text, upload_files
-from webgym_cli.environments.browser.frames import WAITS_JS
 from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -63,15 +62,6 @@ async def find(session: BrowserSession, name: str) -> ElementSnapshot:
     return next(seen for seen in await list_elements(session) if seen.element.name == name)
 
 
-async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, text: str | None = None):
-    seen = await find(session, target)
-    if mode is InteractionMode.SET_OF_MARKS:
-        action = Action(name=name, element_id=seen.element.id, text=text)
-    else:
-        action = Action(name=name, coordinate=normalise_point(seen.point, SIZE), text=text)
-    return await perform_action(session, action, RULES.refuse_url)
-
-
 async def test_what_is_listed(session: BrowserSession):
     seen = [element_snapshot.element for element_snapshot in await list_elements(session)]
     assert [(element.role, element.name) for element in seen] == [
@@ -95,28 +85,28 @@ async def test_what_is_listed(session: BrowserSession):
 
 @pytest.mark.parametrize("mode", InteractionMode)
 async def test_typing(session: BrowserSession, mode: InteractionMode):
-    assert await act(session, mode, ActionName.TYPE, "Query", "new words") is None
+    assert await act(session, mode, ActionName.TYPE, "Query", text="new words") is None
     assert (await find(session, "Query")).element.value == "new words"
     assert await session.evaluate("() => document.title") == "Form"
-    assert await act(session, mode, ActionName.TYPE, "Query", "") is None
+    assert await act(session, mode, ActionName.TYPE, "Query", text="") is None
     assert (await find(session, "Query")).element.value == ""
-    assert await act(session, mode, ActionName.TYPE, "Query", "go\n") is None
+    assert await act(session, mode, ActionName.TYPE, "Query", text="go\n") is None
     assert await session.evaluate("() => document.title") == "sent go"
-    assert await act(session, mode, ActionName.TYPE, "Notes", "two\nlines " + "long " * 30) is None
+    assert await act(session, mode, ActionName.TYPE, "Notes", text="two\nlines " + "long " * 30) is None
     assert (await session.evaluate("() => document.querySelector('textarea').value")).startswith("two\nlines long")
-    assert await act(session, mode, ActionName.TYPE, "Secret", "abc") is None
+    assert await act(session, mode, ActionName.TYPE, "Secret", text="abc") is None
     assert (await find(session, "Secret")).element.value == "•••"
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
 async def test_choosing_and_dates(session: BrowserSession, mode: InteractionMode):
-    assert await act(session, mode, ActionName.TYPE, "City", "rome") is None
+    assert await act(session, mode, ActionName.TYPE, "City", text="rome") is None
     assert (await find(session, "City")).element.value == "Rome"
-    refused = await act(session, mode, ActionName.TYPE, "City", "Paris")
+    refused = await act(session, mode, ActionName.TYPE, "City", text="Paris")
     assert refused is not None and "Oslo, Rome" in refused
-    assert await act(session, mode, ActionName.TYPE, "Day", "2020-02-03") is None
+    assert await act(session, mode, ActionName.TYPE, "Day", text="2020-02-03") is None
     assert (await find(session, "Day")).element.value == "2020-02-03"
-    refused = await act(session, mode, ActionName.TYPE, "Day", "3rd of May")
+    refused = await act(session, mode, ActionName.TYPE, "Day", text="3rd of May")
     assert refused is not None and "YYYY-MM-DD" in refused
 
 
@@ -178,31 +168,6 @@ async def test_a_page_that_closes_under_a_call_leaves_the_page_before_it(
     assert (session.page, session.pages.tabs) == (page, [page])
 
 
-async def test_popups_become_the_page_and_going_back_leaves_them(session: BrowserSession):
-    await act(session, InteractionMode.SET_OF_MARKS, ActionName.CLICK, "Open")
-    for _ in range(100):
-        if session.url.endswith("other.html"):
-            break
-        await asyncio.sleep(0.02)
-    assert await find(session, "There") and await session.evaluate("() => document.title") == "Other"
-    assert (await session.screenshot()).startswith(b"\x89PNG")
-    back = Action(name=ActionName.GO_BACK)
-    assert await perform_action(session, back, RULES.refuse_url) is None
-    assert session.url.endswith("form.html") and await find(session, "Ask")
-    assert await perform_action(session, Action(name=ActionName.WAIT, seconds=0.01), RULES.refuse_url) is None
-
-
-async def test_scrolling_by_a_page(session: BrowserSession):
-    for direction, shown in (("down", True), ("up", False)):
-        calls = []
-        for _ in range(3):
-            scroll = Action(name=ActionName.SCROLL, direction=direction)
-            calls.append(await perform_action(session, scroll, RULES.refuse_url))
-            await session.evaluate(f"() => {WAITS_JS}.settle(300)")
-        assert calls[0] is None and "nothing moved" in (calls[2] or "")
-        assert ("Below" in [seen.element.name for seen in await list_elements(session)]) is shown
-
-
 async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
     seen = await find(session, "Ask")
     await session.evaluate("() => window.scrollTo(0, 10000)")
@@ -233,30 +198,3 @@ async def test_gone_elements(session: BrowserSession):
     await session.evaluate("() => document.querySelector('body > button').remove()")
     refused = await perform_action(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
     assert refused is not None and "no longer" in refused
-
-
-async def test_of_ten_thousand_nodes_those_in_sight_are_listed(session: BrowserSession):
-    links = "".join(f"<p><a href='#'>link {number}</a></p>" for number in range(5000))
-    await session.evaluate("(links) => { document.body.innerHTML = links; }", links)
-    assert 3 <= len(await list_elements(session)) <= 30
-
-
-async def test_a_form_whose_fields_have_the_names_of_methods_is_listed_all_the_same(
-    browsers: BrowserPool, tmp_path: Path
-):
-    (tmp_path / "form.html").write_text(
-        "<form>"
-        + "".join(f"<input name={name}>" for name in ("matches", "getAttribute", "localName", "closest"))
-        + "</form>"
-    )
-    session = await browsers.session(
-        SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), upload_folder=tmp_path)
-    )
-    await session.goto((tmp_path / "form.html").as_uri())
-    assert [seen.element.name for seen in await list_elements(session)] == [
-        "matches",
-        "getAttribute",
-        "localName",
-        "closest",
-    ]
-    await session.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments.browser.test_executors import act
 from tests.environments.browser.test_observe import show
-from webgym_cli.environments.browser.actions import normalise_point, perform_action
+from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.observe import list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -28,12 +29,6 @@ async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
     )
     yield browser_session
     await browser_session.close()
-
-
-async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, **fields) -> str | None:
-    seen = next(one for one in await list_elements(session) if one.element.name == target)
-    place = {"element_id": seen.element.id} if mode is MARKS else {"coordinate": normalise_point(seen.point, SIZE)}
-    return await perform_action(session, Action(name=name, **place, **fields), lambda url: None)
 
 
 async def perform(session: BrowserSession, name: ActionName, **fields) -> str | None:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.environments.odd_server import OddServer
-from tests.environments.visits import SmallWeb, Visit, small_web
+from tests.environments.visits import SmallWeb, Visit
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.errors import BoundaryError
@@ -304,28 +304,17 @@ async def test_links_and_redirects_to_this_machine_are_step_errors(visit: Visit,
 @pytest.mark.parametrize(
     "url",
     [
-        "http://127.0.0.1:{port}/",
         "http://2130706433:{port}/",
-        "http://0x7f.0.0.1:{port}/",
         "http://0177.0.0.1:{port}/",
-        "http://0:{port}/",
-        "http://127.0.0.1.:{port}/",
         "http://①②⑦.0.0.1:{port}/",
-        "http://[::1]:{port}/",
         "http://[::ffff:127.0.0.1]:{port}/",
-        "http://localhost:{port}/",
-        "http://169.254.169.254/latest/meta-data/",
         "http://127.0.0.1:{port}\\@odd.test/",
         "http://odd.test/away?to=http://127.0.0.1:{port}/",
-        "file:///etc/passwd",
-        "chrome://version",
         "view-source:http://127.0.0.1:{port}/",
-        "data:text/html,<h1>x</h1>",
-        "javascript:alert(1)",
-        "about:blank",
     ],
 )
 async def test_the_policy_can_not_navigate_there(visit: Visit, local_web: SmallWeb, url: str):
+    """What Chromium makes of a spelling; test_address_rules.py has the other addresses and schemes."""
     await visit.open("http://lab.test/history")
     view = await visit.navigate(url.format(port=local_web.private.port))
     assert visit.error and not visit.view.url.startswith(("file:", "chrome:", "view-source:", "data:"))
@@ -379,17 +368,6 @@ async def test_what_pages_need_goes_through(visit: Visit, local_web: SmallWeb):
     assert await visit.ask(text) == "heard hello"
     many = "() => Promise.all(Array.from({ length: 40 }, (_, n) => fetch('/echo?' + n).then((r) => r.status)))"
     assert await visit.ask(many) == [200] * 40
-
-
-@pytest.mark.browser
-async def test_the_setting_opens_a_host_for_the_policy(chromium: str):
-    async with small_web('browser.private_hosts=["127.0.0.1"]') as web:
-        web.private.pages["/"] = "<title>inside</title><h1>inside</h1>"
-        visit = web.visit()
-        assert (await visit.open(f"{web.private.url}/")).title == "inside"
-        await visit.navigate(f"http://localhost:{web.private.port}/")
-        assert visit.error == "localhost is a private address"
-        await visit.environment.close()
 
 
 @pytest.mark.browser

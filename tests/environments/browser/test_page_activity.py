@@ -103,24 +103,24 @@ async def test_waiting_ends_with_the_next_event_or_in_time(traffic):
     await traffic.change(0.01)
 
 
-async def test_leaving_is_told_to_whoever_waits_for_it(traffic):
-    leaving = asyncio.ensure_future(traffic.until(lambda: traffic.navigating))
+LEAVING = {"frameId": MAIN, "navigationType": "differentDocument"}
+
+
+@pytest.mark.parametrize(
+    ("holds", "event", "params"),
+    [
+        (lambda traffic: traffic.navigating, "Page.frameStartedNavigating", LEAVING),
+        (lambda traffic: traffic.documents > 0, "Page.frameNavigated", {"frame": {"id": MAIN}}),
+    ],
+    ids=["leaving", "a further document"],
+)
+async def test_it_is_told_to_whoever_waits_for_it(traffic, holds, event, params):
+    waiting = asyncio.ensure_future(traffic.until(lambda: holds(traffic)))
     await asyncio.sleep(0)
     asks(traffic, 1)
-    await asyncio.sleep(0)
-    assert not leaving.done()
-    traffic.note("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "differentDocument"})
-    await asyncio.wait_for(leaving, 5)
-    await asyncio.wait_for(traffic.until(lambda: traffic.navigating), 5)
-
-
-async def test_a_further_document_is_told_to_whoever_waits_for_it(traffic):
-    assert traffic.documents == 0
-    waiting = asyncio.ensure_future(traffic.until(lambda: traffic.documents > 0))
-    await asyncio.sleep(0)
     traffic.note("Page.frameNavigated", {"frame": {"id": "other"}})
     await asyncio.sleep(0)
     assert not waiting.done()
-    traffic.note("Page.frameNavigated", {"frame": {"id": MAIN}})
+    traffic.note(event, params)
     await asyncio.wait_for(waiting, 5)
-    await asyncio.wait_for(traffic.until(lambda: traffic.documents > 0), 5)
+    await asyncio.wait_for(traffic.until(lambda: holds(traffic)), 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -39,20 +38,6 @@ async def failure_of(doing) -> FailureKind:
     return failure.value.kind
 
 
-async def test_sessions_are_isolated(browsers: BrowserPool, tmp_path: Path):
-    page = tmp_path / "page.html"
-    page.write_text("<title>one</title>")
-    one, two = await browsers.session(SMALL), await browsers.session(SMALL)
-    await asyncio.gather(one.goto(page.as_uri()), two.goto(page.as_uri()))
-    await one.evaluate("() => { localStorage.setItem('k', 'v'); }")
-    assert await one.evaluate("() => localStorage.getItem('k')") == "v"
-    assert await two.evaluate("() => localStorage.getItem('k')") is None
-    assert await one.evaluate("() => document.title") == "one" and one.url == page.as_uri()
-    assert (await one.screenshot()).startswith(b"\x89PNG")
-    await asyncio.gather(one.close(), two.close())
-    await one.close()
-
-
 async def test_errors_are_named(browsers: BrowserPool):
     session = await browsers.session(SMALL)
     assert session.is_pristine
@@ -62,13 +47,6 @@ async def test_errors_are_named(browsers: BrowserPool):
     assert await failure_of(session.evaluate("() => { throw new Error('no'); }")) is FailureKind.PAGE_ERROR
     await session.close()
     assert await failure_of(session.screenshot()) is FailureKind.BROWSER_CRASHED
-
-
-async def test_a_page_that_hangs_does_not_hold_the_episode(browsers: BrowserPool):
-    session = await browsers.session(SMALL)
-    assert await failure_of(session.evaluate("() => { for (;;); }")) is FailureKind.PAGE_TIMEOUT
-    assert await failure_of(session.screenshot()) is FailureKind.PAGE_TIMEOUT
-    await session.close()
 
 
 async def test_a_crashed_page_is_named(browsers: BrowserPool):
@@ -82,20 +60,6 @@ async def test_a_crashed_page_is_named(browsers: BrowserPool):
     session = await browsers.session(SMALL)
     assert await session.evaluate("() => 1 + 1") == 2
     await session.close()
-
-
-async def test_only_one_browser_is_started_again(chromium: str):
-    async with BrowserPool(BrowserSettings()) as pool:
-        first = pool.processes()
-        for pid in first:
-            with contextlib.suppress(psutil.Error):
-                if "chrom" in psutil.Process(pid).exe():
-                    psutil.Process(pid).kill()
-        sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(4)))
-        assert len({id(session.page.context.browser) for session in sessions}) == 1
-        assert [await session.evaluate("() => 2") for session in sessions] == [2, 2, 2, 2]
-        everything = [*first, *pool.processes()]
-    assert alive(everything) == []
 
 
 async def test_a_driver_that_dies_is_replaced(chromium: str):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from tests.records.builders import png
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import snapshot as module
 from webgym_cli.environments.browser.snapshot import _TRIES as TRIES
-from webgym_cli.environments.browser.snapshot import take_snapshot
+from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.records.trajectory import Element
 
 DRAWN = png(1) + b"\0" * 30_000  # too large for a blank picture
@@ -90,3 +92,46 @@ async def test_of_a_page_that_never_stands_still_what_stays_is_listed():
 async def test_a_page_that_changes_for_a_while_is_waited_for():
     page = Page([shows(str(number)) for number in range(20)])
     assert await page.take(10.0) == (shows("19"), True)
+
+
+# --- what counts as a blank picture
+
+
+def write_png(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def plain(size=(1280, 768), colour=(255, 255, 255), mode="RGB") -> Image.Image:
+    return Image.new(mode, size, colour)
+
+
+@pytest.mark.parametrize("colour", [(255, 255, 255), (0, 0, 0), (17, 120, 200)])
+def test_one_colour_is_blank(colour):
+    assert is_blank(write_png(plain(colour=colour)))
+
+
+@pytest.mark.parametrize(("difference", "blank"), [(3, True), (4, False)])
+def test_a_shade_that_nobody_sees_is_blank(difference, blank):
+    image = plain(colour=(200, 200, 200))
+    image.putpixel((5, 5), (200, 200 + difference, 200))
+    assert is_blank(write_png(image)) is blank
+
+
+def test_one_pixel_is_something():
+    image = plain()
+    image.putpixel((640, 384), (0, 0, 0))
+    assert not is_blank(write_png(image))
+
+
+def test_transparency_is_no_content():
+    assert is_blank(write_png(plain(mode="RGBA", colour=(9, 9, 9, 128))))
+    assert is_blank(write_png(plain(mode="L", colour=7)))
+
+
+def test_a_large_file_is_not_decoded(monkeypatch):
+    noisy = Image.effect_noise((1280, 768), 80)
+    data = write_png(noisy)
+    monkeypatch.setattr(Image.Image, "convert", None)
+    assert not is_blank(data)

@@ -1,4 +1,3 @@
-import string
 from collections import Counter
 
 import pytest
@@ -11,11 +10,7 @@ from webgym_cli.tasks.expand import parse_values
 
 TASKS = list(load_site_tasks().values())
 RECORDS = [task.task for task in TASKS]
-SEEDS = range(60)
-
-
-def names(template: str) -> set[str]:
-    return {name for _, name, _, _ in string.Formatter().parse(template) if name}
+SEEDS = range(30)
 
 
 def test_there_are_tasks_of_every_band_on_every_site():
@@ -85,9 +80,3 @@ def test_the_cheapest_of_a_category_is_the_cheapest():
         named = [one for one in others if one.name == instance.values["product"]]
         assert len(named) == 1
         assert named[0].cents == min(one.cents for one in others)
-
-
-def test_each_template_is_filled_from_what_the_seed_draws():
-    for task in TASKS:
-        drawn = {name for listed in task.draw for name in listed.split(", ")}
-        assert names(task.instruction) | set().union(*map(names, task.facts)) <= drawn

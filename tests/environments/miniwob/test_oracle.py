@@ -32,9 +32,10 @@ async def solve(pool: MiniWobPool, page: str, seed: int, gate: asyncio.Semaphore
 
 @pytest.mark.parametrize("mode", InteractionMode)
 async def test_expert_solves_its_pages(mode: InteractionMode, marked: MiniWobPool, pointed: MiniWobPool):
-    pool = marked if mode is InteractionMode.SET_OF_MARKS else pointed
+    """Each mode has every page and half of the seeds: what a seed changes is the page, not how it is acted on."""
+    pool, first = (marked, 0) if mode is InteractionMode.SET_OF_MARKS else (pointed, 1)
     gate = asyncio.Semaphore(8)
-    wanted = [(page, seed) for page in list_expert_tasks() for seed in range(2 if page in FEW else 6)]
+    wanted = [(page, seed) for page in list_expert_tasks() for seed in range(first, 2 if page in FEW else 6, 2)]
     ended = await asyncio.gather(*(solve(pool, page, seed, gate) for page, seed in wanted))
     assert len(list_expert_tasks()) >= 14
     assert [episode for episode in ended if episode[2] != 1.0] == []

@@ -7,6 +7,7 @@ import os
 import ssl
 import subprocess
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -168,6 +169,7 @@ async def test_a_task_on_the_open_web_starts_on_its_site_as_its_role(settings, m
             try:
                 _, view = await environment.reset(task_, 1)
                 assert view.url == f"{mail.url}{seen}"
+                assert any(lock.locked() for lock in pool.desk._turns.values()), "its site is its own until it ends"
             finally:
                 await environment.close()
         assert not any(lock.locked() for lock in pool.desk._turns.values())
@@ -192,6 +194,18 @@ async def test_the_doctor_tries_address_reset_and_logins(settings, mail, monkeyp
     assert "NO_SUCH is not set" in checks["login gitlab boss"].fix
 
 
+@asynccontextmanager
+async def serve_desk(answer, monkeypatch):
+    """Serve a site that this function answers for; yield its address and its settings."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    monkeypatch.setenv("DESK", "p")
+    async with LocalServer(app, 0) as server:
+        fields = ("account_field=name=name", "accounts.user.account=amy", "accounts.user.password_env_var=DESK")
+        desk = (*fields, f"url=http://{server.address}", "proof=text=Inside")
+        yield server.address, [f"sites.desk.{one}" for one in desk]
+
+
 async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_two_pages_or_a_password_alone(
     settings, monkeypatch
 ):
@@ -207,26 +221,14 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
         page = "<p>Inside" if "sid" in request.cookies else f"<form method=post><input {field}></form>"
         return web.Response(text=page, content_type="text/html")
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    monkeypatch.setenv("DESK", "p")
     monkeypatch.setenv("GATE", "gate:key")
-    async with LocalServer(app, 0) as server:
-        fields = {
-            "account_field": "name=name",
-            "accounts.user.account": "amy",
-            "accounts.user.password_env_var": "DESK",
-        }
-        fields |= {"url": f"http://{server.address}", "proof": "text=Inside"}
-        desk = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()))
+    async with serve_desk(answer, monkeypatch) as (address, desk):
         with pytest.raises(BoundaryError, match="status 401") as failure:
-            await log_in_to_sites(desk, [task("desk")])
+            await log_in_to_sites(settings(*desk), [task("desk")])
         assert "browser.http_credentials" in str(failure.value.hint)
-        gate = f'browser.http_credentials={{"{server.address}": "GATE"}}'
-        known = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()), gate)
-        assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
-        fields |= {"account_field": "", "login_page": "/alone"}
-        alone = settings(*(f"sites.desk.{name}={value}" for name, value in fields.items()), gate)
+        gate = f'browser.http_credentials={{"{address}": "GATE"}}'
+        assert await log_in_to_sites(settings(*desk, gate), [task("desk")]) == ("desk",)
+        alone = settings(*desk, gate, "sites.desk.account_field=", "sites.desk.login_page=/alone")
         LoginStore.of(alone).path(("desk",)).unlink()
         assert await log_in_to_sites(alone, [task("desk")]) == ("desk",)
 
@@ -248,12 +250,7 @@ async def test_a_page_that_logs_in_without_navigation_is_not_waited_for_until_th
             return web.Response(text="1")
         return web.Response(text=form, content_type="text/html")
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    monkeypatch.setenv("DESK", "p")
-    async with LocalServer(app, 0) as server, asyncio.timeout(120):
-        fields = ("account_field=name=name", "accounts.user.account=amy", "accounts.user.password_env_var=DESK")
-        desk = (f"sites.desk.{one}" for one in (*fields, f"url=http://{server.address}", "proof=text=Inside"))
+    async with serve_desk(answer, monkeypatch) as (_, desk), asyncio.timeout(120):
         known = settings(*desk, "browser.navigation_timeout=600", "browser.max_idle_wait=3")
         assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
 

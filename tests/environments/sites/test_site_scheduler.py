@@ -70,7 +70,7 @@ def test_placeholders_become_addresses_without_a_slash_too_many(settings):
         desk.address("__REDDIT__/f/books")
 
 
-def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep):
+def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep, monkeypatch):
     tasks = [task("shopping", state="./.auth/shopping_state.json")]
     with pytest.raises(SettingsError, match=r"task t1: sites\.shopping\.url is empty"):
         require_sites(settings(), tasks)
@@ -79,15 +79,13 @@ def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep):
     with pytest.raises(MissingStageError, match="the login of shopping is of no use: missing") as missing:
         require_sites(settings(*ADDRESSES, "sites.shopping.login=manual"), tasks)
     assert missing.value.hint == "webgym login shopping"
+    with monkeypatch.context() as patch:
+        patch.setenv("WEBARENA_SHOPPING_PASSWORD", "x")
+        require_sites(settings(*ADDRESSES), tasks)
     keep(WebArenaSite.SHOPPING)
     require_sites(settings(*ADDRESSES, "sites.shopping.login=manual"), tasks)
     require_sites(settings(*ADDRESSES), tasks)
     require_sites(settings(), [task("shopping", environment="web")])
-
-
-def test_a_password_is_enough_where_we_may_log_in(settings, monkeypatch):
-    monkeypatch.setenv("WEBARENA_SHOPPING_PASSWORD", "x")
-    require_sites(settings(*ADDRESSES), [task("shopping", state="shopping_state.json")])
 
 
 ON_DESK = {"id": "d1", "environment": "web", "instruction": "Do.", "site": "desk"}

@@ -19,17 +19,10 @@ ACCEPT, DISMISS, KEY, TYPE = ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG
 
 
 @pytest.fixture(scope="module")
-async def asking_web(chromium: str) -> AsyncIterator[SmallWeb]:
+async def local_web(chromium: str) -> AsyncIterator[SmallWeb]:
+    """The local web, whose pages' dialogs are the policy's."""
     async with small_web("browser.dialogs=policy", "browser.action_timeout=5") as web:
         yield web
-
-
-@pytest.fixture
-async def visit(asking_web: SmallWeb) -> AsyncIterator[Visit]:
-    yield asking_web.visit()
-    for item in asking_web.visits:
-        await item.environment.close()
-    asking_web.visits.clear()
 
 
 def assert_open(visit: Visit, *parts: str) -> None:
@@ -113,7 +106,7 @@ async def test_a_dialog_before_anything_else_is_the_first_thing_to_see(visit: Vi
     assert visit.view.png and "alert closed" in await visit.text()
 
 
-async def test_dialogs_in_a_row_and_one_that_opens_on_its_own(visit: Visit, asking_web: SmallWeb):
+async def test_dialogs_in_a_row_and_one_that_opens_on_its_own(visit: Visit, local_web: SmallWeb):
     await visit.show(
         "/row",
         "<title>r</title><button onclick='p.textContent = [prompt(1), prompt(2)]'>Two</button>"
@@ -133,15 +126,15 @@ async def test_dialogs_in_a_row_and_one_that_opens_on_its_own(visit: Visit, aski
     assert "true" in await visit.text()
 
 
-async def test_a_dialog_of_a_popup_and_one_of_its_opener(visit: Visit, asking_web: SmallWeb):
-    asking_web.odd.pages["/child"] = (
+async def test_a_dialog_of_a_popup_and_one_of_its_opener(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/child"] = (
         "<title>c</title><button>Child</button><script>window.said = confirm('new')</script>"
     )
-    asking_web.odd.pages["/opener"] = (
+    local_web.odd.pages["/opener"] = (
         "<title>o</title><button onclick=\"window.open('/child')\">Open</button>"
         "<button onclick=\"window.open('/row'); p.textContent = confirm('old')\">Both</button><p id=p></p>"
     )
-    asking_web.odd.pages["/row"] = "<title>r</title><button>Row</button>"
+    local_web.odd.pages["/row"] = "<title>r</title><button>Row</button>"
     await visit.open(f"{ODD}/opener")
     await visit.click("Open")
     assert_open(visit, '"new"')
@@ -157,8 +150,8 @@ async def test_a_dialog_of_a_popup_and_one_of_its_opener(visit: Visit, asking_we
     assert "false" in await visit.text()
 
 
-async def test_an_episode_that_ends_with_an_open_dialog_leaves_nothing(visit: Visit, asking_web: SmallWeb):
-    process = asking_web.pool.browsers._places[0].process
+async def test_an_episode_that_ends_with_an_open_dialog_leaves_nothing(visit: Visit, local_web: SmallWeb):
+    process = local_web.pool.browsers._places[0].process
     await visit.open(DIALOGS)
     await visit.click("Alert")
     assert_open(visit)

@@ -165,15 +165,6 @@ async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Vis
     assert written(local_web.pool, "A downloaded file.") == []
 
 
-@pytest.mark.parametrize("opened", ["click", "navigate"])
-async def test_a_pdf_is_shown_or_named(visit: Visit, local_web: SmallWeb, opened: str):
-    await visit.show("/papers", "<title>p</title><a href='/paper.pdf'>Paper</a>")
-    view = await (visit.click("Paper") if opened == "click" else visit.navigate(f"{ODD}/paper.pdf"))
-    shown = view.url.endswith("paper.pdf")
-    assert shown or view.notices == ("The page offered the file paper.pdf, which was not downloaded",)
-    assert (await visit.refused(f"{ODD}/paper.pdf")).kind is FailureKind.START_PAGE_FAILED or shown
-
-
 @pytest.mark.parametrize(
     "opener",
     [
@@ -333,18 +324,6 @@ async def test_a_form_that_takes_a_second_to_answer(visit: Visit, local_web: Sma
     assert view.title == "Thanks"
 
 
-async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local_web: SmallWeb):
-    local_web.odd.slow_seconds = 0.4
-    script = "fetch('/slow-data').then((r) => r.json()).then((j) => { this.textContent = j.text; })"
-    local_web.odd.pages["/data"] = f'<title>data</title><button id=b onclick="{script}">Fetch</button>'
-    try:
-        await visit.open(f"{ODD}/data")
-        await visit.click("Fetch")
-        assert visit.names == ["fetched"]
-    finally:
-        local_web.odd.slow_seconds = 1.0
-
-
 SPINNER = "<style>@keyframes t { to { rotate: 1turn } }</style><p id=s style='animation:t 1s infinite;width:9em'>wait"
 
 
@@ -395,8 +374,7 @@ async def test_a_later_blank_page_is_what_there_is_to_see(visit: Visit):
     assert (await visit.back()).title == "Pages by pushState"
 
 
-@pytest.mark.parametrize("nodes", [10_000, 100_000])
-async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
+async def test_heavy_pages_are_observed_within_bounds(monkeypatch):
     methods = []
     call = CDPConnection.call
 
@@ -407,7 +385,7 @@ async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
     monkeypatch.setattr(CDPConnection, "call", noted)
     async with small_web("browser.navigation_timeout=60", "browser.action_timeout=60") as web:
         visit = web.visit()
-        assert 0 < len((await visit.open(f"{LAB}/heavy?nodes={nodes}")).elements) <= MAX_ELEMENTS
+        assert 0 < len((await visit.open(f"{LAB}/heavy?nodes=100000")).elements) <= MAX_ELEMENTS
         await visit.act(ActionName.SCROLL, direction="down")
         assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
         await visit.environment.close()
@@ -434,10 +412,3 @@ async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):
     assert view.notices == ("301 more elements are in sight, but not marked",)
     await visit.open(f"{ODD}/deep")
     assert visit.names == ["too late"]  # it lies over the early one
-
-
-async def test_a_megabyte_of_text_is_seen_like_any_page(visit: Visit):
-    view = await visit.open(f"{LAB}/huge-text")
-    assert len(view.title) < 200 and len(view.elements) <= MAX_ELEMENTS
-    await visit.act(ActionName.SCROLL, direction="down")
-    assert await visit.ask("() => scrollY") > 0

@@ -59,15 +59,10 @@ async def test_a_site_that_only_checks_the_browser_is_not(visit: Visit):
     assert (await visit.open(f"{ODD}/check")).title == "Inside"
 
 
-async def test_a_captcha_later_is_what_there_is_to_see(visit: Visit):
+async def test_a_captcha_or_an_error_later_is_what_there_is_to_see(visit: Visit):
     await visit.open(f"{LAB}/history")
-    assert ((await visit.navigate(f"{LAB}/captcha")).url, visit.error) == (f"{LAB}/captcha", None)
-
-
-async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
-    assert "500" in str(await visit.refused(f"{LAB}/error"))
-    await visit.open(f"{LAB}/history")
-    assert (await visit.navigate(f"{LAB}/error")).url == f"{LAB}/error"
+    for path in ("/captcha", "/error"):
+        assert ((await visit.navigate(f"{LAB}{path}")).url, visit.error) == (f"{LAB}{path}", None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +75,9 @@ async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
     ],
 )
 async def test_a_start_page_that_can_not_be_shown_or_reached(visit: Visit, url: str, kind: FailureKind):
-    assert (await visit.refused(url)).kind is kind
+    failure = await visit.refused(url)
+    assert failure.kind is kind
+    assert "500" in str(failure) or not url.endswith("/error")
 
 
 async def test_redirects_are_followed_and_loops_end(visit: Visit):
@@ -223,34 +220,30 @@ async def test_a_page_may_give_its_parts_the_browser_s_names(visit: Visit, local
 
 
 THROWN = "() => { throw new Error('mine') }"
-REPLACED = [
-    f"performance.getEntriesByType = {THROWN}",
-    f"Map = {THROWN}",
-    f"JSON.stringify = {THROWN}; JSON.parse = {THROWN}",
-    f"Array.prototype.map = {THROWN}",
-    "Array.prototype.filter = () => 7; Array.from = () => ({})",
-    f"Array.prototype.push = {THROWN}",
-    f"document.querySelector = {THROWN}; document.querySelectorAll = {THROWN}",
-    f"getComputedStyle = {THROWN}",
-    "getComputedStyle = () => null",
-    f"Promise = {THROWN}",
-    f"Element.prototype.getBoundingClientRect = {THROWN}",
-    "Element.prototype.getAttribute = () => ({})",
-    f"String.prototype.replace = {THROWN}; String.prototype.toWellFormed = {THROWN}",
-    f"document.getAnimations = {THROWN}",
-    "Object.freeze(window); Math.round = () => 'x'",
-    "for (const kind of [Object, Function, Array, Element, EventTarget, Promise]) Object.freeze(kind.prototype)",
-    f"Array.prototype[Symbol.iterator] = {THROWN}; Function.prototype.call = {THROWN}; Reflect.apply = {THROWN}",
-    f"EventTarget.prototype.dispatchEvent = {THROWN}; CustomEvent = Number = Proxy = {THROWN}",
-    f"EventTarget.prototype.addEventListener = performance.now = {THROWN}",
-]
+OWN = {
+    "functions that throw": "; ".join(
+        f"{name} = {THROWN}"
+        for name in (
+            *("performance.getEntriesByType", "performance.now", "Map", "Promise", "CustomEvent", "Number", "Proxy"),
+            *("JSON.stringify", "JSON.parse", "Array.prototype.map", "Array.prototype.push", "getComputedStyle"),
+            *("document.querySelector", "document.querySelectorAll", "document.getAnimations"),
+            *("Element.prototype.getBoundingClientRect", "String.prototype.replace", "String.prototype.toWellFormed"),
+            *("EventTarget.prototype.dispatchEvent", "EventTarget.prototype.addEventListener", "Reflect.apply"),
+            *("Array.prototype[Symbol.iterator]", "Function.prototype.call"),
+        )
+    ),
+    "functions that lie": "Array.prototype.filter = () => 7; Array.from = () => ({}); getComputedStyle = () => null; "
+    "Element.prototype.getAttribute = () => ({}); Math.round = () => 'x'",
+    "frozen": "Object.freeze(window); for (const kind of [Object, Function, Array, Element, EventTarget, Promise]) "
+    "Object.freeze(kind.prototype)",
+}
 
 
-@pytest.mark.parametrize("script", REPLACED)
-async def test_what_a_page_replaces_or_freezes_is_not_what_we_use(visit: Visit, local_web: SmallWeb, script: str):
+@pytest.mark.parametrize("case", OWN)
+async def test_what_a_page_replaces_or_freezes_is_not_what_we_use(visit: Visit, local_web: SmallWeb, case: str):
     late = "setTimeout((b) => { b.textContent = 'late' }, 300, this)"
     button = f'<button onclick="{late}">b</button>'
-    await visit.show("/own", f"<title>own</title>{button}<script>{script}</script>")
+    await visit.show("/own", f"<title>own</title>{button}<script>{OWN[case]}</script>")
     await visit.click("b")
     assert visit.names == ["late"]
 
@@ -299,11 +292,3 @@ async def test_an_environment_starts_over_with_each_reset(visit: Visit):
     assert await stored(visit) == ["empty"] * 4
     await visit.environment.close()
     await visit.environment.close()
-
-
-async def test_a_page_full_of_orders_is_a_page(visit: Visit):
-    view = await visit.open(f"{LAB}/injection")
-    assert (view.title, view.notices) == ("Notes of a visitor", ())
-    assert [name for name in visit.names if "<image>" in name and "<|im_end|>" in name]
-    view = await visit.click("Continue") if "Continue" in visit.names else await visit.wait()
-    assert (view.url, visit.error) == (f"{LAB}/injection", None)

@@ -64,14 +64,6 @@ async def test_the_expert_solves_a_task_and_nothing_else_does(environment, name)
     assert (await environment.answer("something else")).value == 0.0
 
 
-async def test_a_generated_task_has_no_score_of_its_own(environment):
-    _, answer = await solve(environment, TASKS["fixture-generated"])
-    assert await environment.answer(answer) is None
-    await environment.reset(TASKS["fixture-generated"], 0)
-    assert await environment.answer("N/A") is None
-    assert await environment.out_of_steps() is None
-
-
 def element(view, name, *roles):
     return next(one for one in view.elements if one.name == name and (not roles or one.role in roles)).id
 
@@ -118,15 +110,6 @@ async def test_tabs_are_named_and_switched(environment):
     assert wrong.action_error == "there is no tab 2; they are numbered 0 to 1"
     shop = (await environment.step(WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=0))).view
     assert shop.url == "http://shop.test/"
-
-
-async def test_history_goes_both_ways(environment):
-    _, view = await environment.reset(TASKS["fixture-cheapest"], 0)
-    forward = WebRLAction(name=WebRLActionName.GO_FORWARD)
-    assert (await environment.step(forward)).action_error == "there is no page to go forward to"
-    await environment.step(Action(name=ActionName.CLICK, element_id=element(view, "Deals", "link")))
-    assert (await environment.step(Action(name=ActionName.GO_BACK))).view.url == "http://shop.test/"
-    assert (await environment.step(forward)).view.url == "http://shop.test/deals"
 
 
 async def test_what_can_not_be_done_is_told(environment):

@@ -1,15 +1,10 @@
 """What WebArena's helpers tell of a page and of the shop."""
 
-import json
-from contextlib import asynccontextmanager
-
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from webgym_cli.config.load import load
-from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.environments.webarena.evaluation_browser import (
     EvaluationBrowser,
@@ -20,7 +15,6 @@ from webgym_cli.environments.webarena.evaluation_browser import (
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import WebArenaSite
 
 SETTLED = "browser.max_idle_wait=0.5"
 
@@ -114,43 +108,3 @@ async def test_pages_are_looked_at_without_touching_the_last_one():
         await pages.open("http://lab.test/other")
         assert len(session.pages) == 2
         await environment.close()
-
-
-@pytest.mark.browser
-@pytest.mark.usefixtures("chromium")
-async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_closed(tmp_path):
-    script = "document.body.append(`${document.cookie} ${localStorage.getItem('theme')}`)"
-
-    async def page(request):
-        return web.Response(text=f"<body>Hello <script>{script}</script></body>", content_type="text/html")
-
-    app = web.Application()
-    app.router.add_get("/", page)
-    held = []
-
-    class Desk(SiteScheduler):
-        @asynccontextmanager
-        async def reserve(self, sites, logins, values):
-            held.extend(sites)
-            yield EpisodeStart()
-            held.clear()
-
-        def storage_state(self, task):
-            return state
-
-    async with TestServer(app) as server, WebArenaPool(load(overrides=[SETTLED])) as pool:
-        url = str(server.make_url("")).rstrip("/")
-        cookie = {"name": "login", "value": "known", "domain": "127.0.0.1", "path": "/", "expires": -1}
-        cookie |= {"httpOnly": False, "secure": False, "sameSite": "Lax"}
-        origin = {"origin": url, "localStorage": [{"name": "theme", "value": "dark"}]}
-        state = tmp_path / "shopping_state.json"
-        state.write_text(json.dumps({"cookies": [cookie], "origins": [origin]}))
-        pool.gate.rules = pool.gate.rules.with_names(["127.0.0.1"])
-        pool.desk = Desk(pool.settings, lambda: pool.browsers)
-        environment = pool.new()
-        task = Task(id="t", start_url=url, environment="webarena", extra={"sites": ["shopping"]})
-        _, view = await environment.reset(task, 0)
-        assert "login=known dark" in view.html
-        assert held == [WebArenaSite.SHOPPING]
-        await environment.close()
-        assert held == []
