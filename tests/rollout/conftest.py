@@ -5,18 +5,29 @@ from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
 from tests.store.test_blocklist import clock  # noqa: F401  a fixture
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.config.load import load
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
 
 
 def task_fields(number):
     return {"instruction": f"Do {number}.", "start_url": f"https://site{number}.com/", "environment": "webarena"}
+
+
+async def roll_stage(folder, policy, episodes, *overrides, files=("arithmetic",), split=Split.TRAIN):
+    """Roll out as the command does; return the run, its settings, the summary and what is stored."""
+    run, settings = RunDir(folder / "run"), load(files, list(overrides))
+    create_or_open(run, settings)
+    async with StageContext(run, settings, run.logs, lambda event: None) as context:
+        summary = await rollouts.rollout(context, split, policy, episodes)
+    return run, settings, summary, list(scan(run, split, 0))
 
 
 class World:

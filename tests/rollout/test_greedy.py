@@ -6,13 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.rollout.conftest import roll_stage
 from tests.rollout.scripted import ScriptedAgent, failing
 from tests.rollout.test_tools import Solver
 from webgym_cli.agent.client.gate import ServedPolicy
-from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
-from webgym_cli.loop import rollouts
-from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.serving import Serving
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
@@ -20,9 +18,7 @@ from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.episode import derive_sampling_seed
 from webgym_cli.rollout.plan import PendingEpisode, plan_rollout
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
-from webgym_cli.store.buffer import scan
 from webgym_cli.store.plans import read_plan
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
 
 CHAINS, GREEDY = "agent.num_chains=2", "agent.greedy_chain=true"
@@ -121,16 +117,13 @@ def test_demonstrations_come_once_and_leave_the_groups_as_they_were(world, repea
 async def rolled(tmp_path, host, acts, *overrides, split=Split.TRAIN):
     """Roll six questions out; `acts`: what `rollout.policy` says, given the host."""
     overrides = ["rollout.concurrency=4", "agent.num_chains=2", *overrides]
-    run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], overrides)
-    create_or_open(run, settings)
     await host.start()
     try:
-        async with StageContext(run, settings, run.logs, lambda event: None) as context:
-            await rollouts.rollout(context, split, acts(host), 6)
+        run, *_, stored = await roll_stage(tmp_path, acts(host), 6, *overrides, split=split)
     finally:
         await host.stop()
     greedy = {episode.id: episode.greedy for episode in read_plan(run, split, 0)}
-    return {trajectory.id: (greedy[trajectory.id], trajectory) for trajectory in scan(run, split, 0)}
+    return {trajectory.id: (greedy[trajectory.id], trajectory) for trajectory in stored}
 
 
 class Plain(Solver):
@@ -236,12 +229,9 @@ async def test_experts_sample_from_nothing(world):
 @pytest.mark.browser
 async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
     given = [CHAINS, GREEDY, "tasks.train=miniwob:click-button", "loop.demonstration_iterations=0"]
-    run, settings = RunDir(tmp_path / "run"), load(["demo"], given)
-    create_or_open(run, settings)
-    async with StageContext(run, settings, run.logs, lambda event: None) as context:
-        await rollouts.rollout(context, Split.TRAIN, "oracle", 3)
+    run, *_, stored = await roll_stage(tmp_path, "oracle", 3, *given, files=("demo",))
     order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
-    stored = sorted(scan(run, Split.TRAIN, 0), key=lambda trajectory: order.index(trajectory.id))
+    stored.sort(key=lambda trajectory: order.index(trajectory.id))
     first, second, greedy = [
         (trajectory.instruction, trajectory.steps[0].observation.screenshot) for trajectory in stored
     ]

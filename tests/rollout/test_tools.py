@@ -11,23 +11,19 @@ from aiohttp import web
 
 from tests.agent.policy_host import Host
 from tests.prepare.buffer import converter, drawn, steps_of
+from tests.rollout.conftest import roll_stage
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.config.load import load
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.verify import verify
-from webgym_cli.loop import rollouts
-from webgym_cli.loop.context import StageContext
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
 from webgym_cli.report.facts import gather_facts
 from webgym_cli.report.views import build_sections
-from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tracking.metrics import extract_metrics
 
@@ -89,16 +85,12 @@ def roll(tmp_path):
     async def rolled(host, episodes, *overrides, split=Split.TRAIN):
         data = tmp_path / "questions.json"
         data.write_text(json.dumps(RECORDS))
-        run = RunDir(tmp_path / "run")
-        settings = load(["arithmetic"], [f"tasks.train={data}", "tasks.test=", "rollout.concurrency=4", *overrides])
-        create_or_open(run, settings)
+        given = (f"tasks.train={data}", "tasks.test=", "rollout.concurrency=4", *overrides)
         await host.start()
         try:
-            async with StageContext(run, settings, run.logs, lambda event: None) as context:
-                summary = await rollouts.rollout(context, split, host.url, episodes)
+            return await roll_stage(tmp_path, host.url, episodes, *given, split=split)
         finally:
             await host.stop()
-        return run, settings, summary, list(scan(run, split, 0))
 
     return rolled
 

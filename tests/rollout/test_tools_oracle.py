@@ -6,36 +6,27 @@ import pytest
 
 from tests.cli.runs import model
 from tests.forked import webgym
+from tests.rollout.conftest import roll_stage
 from webgym_cli.agent.actions.tool_calls import HERMES
 from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
-from webgym_cli.loop import rollouts
-from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.buffer import scan
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-
-
-async def demonstrated(folder, episodes, *overrides):
-    """Roll the expert out; return the summary and the trajectories."""
-    run, settings = RunDir(folder / "run"), load(["arithmetic"], ["agent.num_chains=1", *overrides])
-    create_or_open(run, settings)
-    async with StageContext(run, settings, run.logs, lambda event: None) as context:
-        summary = await rollouts.rollout(context, Split.TRAIN, "oracle", episodes)
-    return summary, list(scan(run, Split.TRAIN, 0))
 
 
 @pytest.mark.parametrize(("name", "count"), [("test", 40), ("sums-test", 60)])
 async def test_shipped_questions_are_solved(tmp_path, name, count):
     """tests/environments/tools/test_spec.py has the expressions of the others."""
-    summary, outcome = await demonstrated(tmp_path, count, f"tasks.train=arithmetic:{name}")
+    given = ("agent.num_chains=1", f"tasks.train=arithmetic:{name}")
+    *_, summary, outcome = await roll_stage(tmp_path, "oracle", count, *given)
     assert (summary["episodes"], summary["success_rate"], summary["failures"]) == (count, 1.0, {})
     assert len({trajectory.task.id for trajectory in outcome}) == count
     for trajectory in outcome:

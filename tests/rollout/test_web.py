@@ -1,7 +1,7 @@
 """The whole engine on local sites in a real Chromium: failures by site, partial trajectories, hostile pages."""
 
+import re
 from collections import Counter
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -9,19 +9,18 @@ from tests.environments.visits import HASTY, SmallWeb, small_web
 from tests.executable import needs_chromium
 from tests.prepare.buffer import WordTokens, settings
 from tests.rollout.conftest import World
+from tests.rollout.scripted import ScriptedAgent
+from tests.rollout.test_judging import says_yes
 from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.web import environment as web_module
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.sample import IMAGE, Sample
 from webgym_cli.records.trajectory import Generation
-from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 pytestmark = pytest.mark.browser
@@ -35,27 +34,23 @@ def to(url: str) -> Action:
     return Action(name=ActionName.NAVIGATE, url=url)
 
 
-@dataclass
-class Player:
+class Player(ScriptedAgent):
     """Plays a list of actions for each task: an action, or the name of what is clicked. Then it answers."""
 
-    plays: dict[str, list[Action | str]] = field(default_factory=dict)
-    prompts: list[Prompt] = field(default_factory=list)
-    name: str = "player"
-    _at: Counter[int] = field(default_factory=Counter)
+    def __init__(self, plays: dict[str, list[Action | str]]) -> None:
+        super().__init__(name="player")
+        self.plays, self._at = plays, Counter()
 
     async def act(self, prompt: Prompt, environment) -> PolicyReply:
         self.prompts.append(prompt)
-        plays = [*self.plays.get(environment.played, []), ANSWER]
-        play = plays[min(self._at[id(environment)], len(plays) - 1)]
-        self._at[id(environment)] += 1
+        task = re.search(r"Look at (\w+)\.", prompt.messages[1].content)[1]
+        plays = [*self.plays.get(task, []), ANSWER]
+        play = plays[min(self._at[task], len(plays) - 1)]
+        self._at[task] += 1
         if isinstance(play, str):
-            listed = await environment._session.evaluate(f"(limit) => {OBSERVE_JS}.look({{ limit }})", 200)
-            play = Action(name=ActionName.CLICK, element_id=next(one["id"] for one in listed if one["name"] == play))
+            number = re.search(rf'^\[(\d+)\] \w+ "{play}"', prompt.messages[-1].content, re.MULTILINE)[1]
+            play = Action(name=ActionName.CLICK, element_id=int(number))
         return PolicyReply(text=render_web_action(play, MODE), generation=Generation(finish_reason="stop"))
-
-    def sampling(self, *, greedy: bool) -> None:
-        return None
 
 
 class Engine(World):
@@ -63,39 +58,22 @@ class Engine(World):
 
     files = ()
 
-    def __init__(self, folder, web: SmallWeb, *overrides: str) -> None:
+    def __init__(self, folder, web: SmallWeb) -> None:
         super().__init__(folder)
-        self.web, self.overrides = web, overrides
+        self.web = web
 
     async def roll(self, tasks: dict[str, str], player: Player, judge=None) -> dict:
         self.write_tasks(
             {"id": name, "instruction": f"Look at {name}.", "start_url": url, "environment": "web"}
             for name, url in tasks.items()
         )
-        self.load(*HASTY, f"context_config.interaction_mode={MODE}", "rollout.concurrency=3", *self.overrides)
-        return await super().roll(len(tasks), agent=player, pool=_Named(self.web.pool), judge=judge)
+        limits = ("rollout.concurrency=3", "rollout.max_attempts=1", "rollout.blocklist_hours=0")
+        self.load(*HASTY, f"context_config.interaction_mode={MODE}", *limits)
+        return await super().roll(len(tasks), agent=player, pool=self.web.pool, judge=judge)
 
     @property
     def stored(self) -> dict[str, object]:
         return {trajectory.task.id: trajectory for trajectory in super().stored}
-
-
-class _Named:
-    """The pool, whose environments know their task: the player needs it."""
-
-    def __init__(self, pool) -> None:
-        self._pool = pool
-
-    def new(self):
-        environment = self._pool.new()
-        reset = environment.reset
-
-        async def noted(task, seed):
-            environment.played = task.id
-            return await reset(task, seed)
-
-        environment.reset = noted
-        return environment
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +86,7 @@ async def web():
 @pytest.fixture
 def engine(tmp_path, web, monkeypatch):
     monkeypatch.setattr(web_module, "_CHALLENGE_SECONDS", 0.2)
-    return Engine(tmp_path, web, "rollout.max_attempts=1")
-
-
-async def says_yes(trajectory) -> Judgement:
-    return Judgement(trajectory=trajectory.id, models={}, settings_digest="0", judged_at=now(), success=True)
+    return Engine(tmp_path, web)
 
 
 async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web):
@@ -128,7 +102,6 @@ async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web)
         "unknown": "http://no-such-host.invalid/",
     }
     plays = {"fine": ["Next page", "Next page"], "download": ["Download the report"], "freeze": ["b", "Freeze"]}
-    engine.overrides += ("rollout.blocklist_hours=0",)
     summary = await engine.roll(tasks, Player(plays), says_yes)
     by_name = {name: result.outcome.failure for name, result in engine.stored.items()}
     assert by_name == {

@@ -1,14 +1,12 @@
 import base64
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.builders import png, shot, step
 from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt, render
-from webgym_cli.errors import StoreError
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec
 
@@ -28,10 +26,6 @@ class Loader:
 def decoded(part):
     url = json.loads(part)["image_url"]["url"]
     return base64.b64decode(url.removeprefix("data:image/png;base64,"), validate=True)
-
-
-def test_a_part_is_the_image_as_a_data_url():
-    assert decoded(EncodedImages(Loader()).part(shot(3).sha256)) == png(3)
 
 
 def test_an_image_is_read_once_for_all_prompts_that_show_it():
@@ -66,14 +60,6 @@ def test_an_image_beyond_the_limit_is_sent_and_not_kept():
     images = EncodedImages(loader, limit=10)
     assert [decoded(images.part(shot(1).sha256)) for _ in range(2)] == [png(1)] * 2
     assert len(loader.requests) == 2
-
-
-def test_an_image_that_is_gone_is_told():
-    def raise_missing(sha256):
-        raise StoreError("gone")
-
-    with pytest.raises(StoreError, match="gone"):
-        EncodedImages(raise_missing).part("0" * 64)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
