@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import openai
@@ -18,6 +19,7 @@ from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
+from webgym_cli.gateway import recorder, sessions
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute
@@ -56,6 +58,12 @@ async def end(world, session, **body):
     answer = await world.post(f"/sessions/{session['id']}/end", session["key"], body)
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+async def look_for_expired(world):
+    """Let the recorder look once for sessions that exceed the time limit."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(world.recorder.end_expired(), 0.01)
 
 
 async def test_a_session_becomes_one_trajectory_whose_calls_train_one_by_one(world):
@@ -333,6 +341,23 @@ async def test_a_session_that_never_ends_is_a_failure_and_never_a_reward_of_0(tm
         (trajectory,) = stored(world.run)
         assert (trajectory.outcome.failure, trajectory.outcome.reward) == (FailureKind.EPISODE_TIMEOUT, None)
         assert (await world.chat(session["key"])).status_code == 401
+
+
+@pytest.mark.parametrize("clock", ["2026-01-01T00:00:00.000+00:00", "2199-01-01T00:00:00.000+00:00"])
+async def test_a_clock_that_is_set_ends_no_session(tmp_path, model, monkeypatch, clock):
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            session = await world.open()
+            await world.chat(session["key"])
+            for module in (sessions, recorder):
+                monkeypatch.setattr(module, "now", lambda: clock)
+            await world.chat(session["key"], ask("Again."))
+            await look_for_expired(world)
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            await look_for_expired(world)
+            await end(world, session, reward=1)
+            (trajectory,) = stored(world.run)
+    assert (len(trajectory.steps), trajectory.outcome.reward, 0 <= trajectory.seconds < 60) == (2, 1.0, True)
 
 
 async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path, model):

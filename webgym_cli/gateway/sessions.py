@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.base import Moment, Record, moment_of
+from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Step, count_tokens
@@ -71,6 +72,8 @@ class Session:
     path: Path
     """Its file."""
     opened_at: str = field(default_factory=now)
+    began: float = field(default_factory=time.monotonic)
+    """When this gateway opened it or took it over, by the monotonic clock: the wall clock may jump."""
     calls: list[GatewayCall] = field(default_factory=list)
     running: dict[str, asyncio.Task[GatewayCall]] = field(default_factory=dict)
     """Calls in flight by their request."""
@@ -93,8 +96,8 @@ class Session:
 
     @property
     def age(self) -> float:
-        """Seconds since it was opened."""
-        return (moment_of(now()) - moment_of(self.opened_at)).total_seconds()
+        """Seconds since this gateway opened it or took it over."""
+        return time.monotonic() - self.began
 
     @property
     def ends_unusable(self) -> bool:
