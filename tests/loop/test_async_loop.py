@@ -69,6 +69,15 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
     assert sorted(event["iteration"] for event in run.read_events("batch")) == list(range(5))
 
 
+def test_groups_that_are_cut_otherwise_from_now_on_train_no_episode_twice(new_run):
+    run = new_run("run")
+    for iterations, group_by in ((1, "task"), (2, "chain")):
+        loop = (BATCHES, ASYNC, "tasks.train=dial:1", f"loop.iterations={iterations}", f"rl.data.group_by={group_by}")
+        code, _, error = run.finish(*loop)
+        assert code == 0, error
+    assert check_ledger(run, bound=1)["versions"] == 2
+
+
 def test_a_trainer_that_fails_ends_the_loop_with_its_error_and_the_batch_is_made_again(new_run):
     run = new_run("run")
     code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", TRAINER_FAILS="1")

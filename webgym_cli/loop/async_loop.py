@@ -70,7 +70,7 @@ class AsyncLoop:
         run, settings, start = self.context.run, self.context.settings, version(self.context.run)
         self._pending = read_async_batches(run, start)
         first, data = min(self._pending, default=start), current_data(run, settings)
-        used = frozenset(name for batch in self._pending.values() for name in batch.group_ids)
+        used = frozenset(name for batch in self._pending.values() for name in batch.used_episodes)
         judged = bool(settings.judge.base_url)
         self.metrics = AsyncMetrics(run)
         slots = SlotPool(default_concurrency(settings.rollout))

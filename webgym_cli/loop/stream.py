@@ -29,7 +29,7 @@ class EpisodeStream:
     judged: bool
     """Whether a judge is configured."""
     used: frozenset[str]
-    """Ids of the groups that earlier batches consumed."""
+    """Ids of the episodes that earlier batches consumed, whatever groups they were in (`rl.data.group_by`)."""
     window: int
     """Index of the next window; equals the iteration of its plans and trajectories."""
     plans: dict[int, RolloutPlan] = field(default_factory=dict)
@@ -40,17 +40,21 @@ class EpisodeStream:
     def open_stored(self) -> list[EpisodeGroup]:
         """Reload the windows that an earlier command planned; return their started groups that are not used up."""
         while self.run.plan(Split.TRAIN, self.window).is_file():
-            names = self._name_groups(read_plan(self.run, Split.TRAIN, self.window))
-            if self.used.issuperset(names):
-                self.window += 1
-            else:
+            if self._list_unused(read_plan(self.run, Split.TRAIN, self.window)):
                 self.add_window(*self.load_window())
+            else:
+                self.window += 1
         begun = [group for group in self.waiting if group.trajectories]
         self.waiting = deque(group for group in self.waiting if not group.trajectories)
         return begun
 
-    def _name_groups(self, episodes: Sequence[Episode]) -> list[str]:
-        return name_groups(episodes, self.group_by, self.settings.agent.group_size)
+    def _list_unused(self, episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+        """Return the episodes of each group of which no batch consumed any, by group id."""
+        members: dict[str, list[Episode]] = {}
+        names = name_groups(episodes, self.group_by, self.settings.agent.group_size)
+        for episode, name in zip(episodes, names, strict=True):
+            members.setdefault(name, []).append(episode)
+        return {name: of_one for name, of_one in members.items() if self.used.isdisjoint(one.id for one in of_one)}
 
     def load_window(self) -> tuple[RolloutPlan, list[EpisodeGroup]]:
         """Plan the next window; return its plan and its groups. Raises the errors of `plan_current_rollout`."""
@@ -58,7 +62,7 @@ class EpisodeStream:
             self.run, self.settings, Split.TRAIN, self.settings.rollout.policy, iteration=self.window
         )
         write_plan(self.run, plan)
-        groups = [group for group in self._take_apart(plan) if group.id not in self.used]
+        groups = list(self._take_apart(plan))
         by_episode = {episode: group for group in groups for episode in group.episodes}
         for trajectory in scan(self.run, Split.TRAIN, self.window):
             if group := by_episode.get(trajectory.episode):
@@ -73,12 +77,9 @@ class EpisodeStream:
         self.window += 1
 
     def _take_apart(self, plan: RolloutPlan) -> Iterator[EpisodeGroup]:
-        """Yield the groups of a window in the order of their first planned episode."""
+        """Yield the unused groups of a window in the order of their first planned episode."""
         pending = {owed.episode.id: owed for owed in plan.owed}
-        members: dict[str, list[Episode]] = {}
-        for episode, name in zip(plan.episodes, self._name_groups(plan.episodes), strict=True):
-            members.setdefault(name, []).append(episode)
-        for name, episodes in members.items():
+        for name, episodes in self._list_unused(plan.episodes).items():
             yield EpisodeGroup(
                 id=name,
                 iteration=plan.iteration,

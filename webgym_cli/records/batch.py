@@ -74,9 +74,11 @@ class TrainingBatch(StoredRecord):
     created_at: Moment
 
     @property
-    def group_ids(self) -> frozenset[str]:
-        """Ids of the groups consumed by the batch: trained on or dropped."""
-        return frozenset(group.id for group in (*self.groups, *self.dropped))
+    def used_episodes(self) -> frozenset[str]:
+        """Ids of the episodes consumed by the batch, trained on or dropped; each group's first one is among them."""
+        groups = (*self.groups, *self.dropped)
+        attempts = (name.partition(".")[0] for name in _trajectories(groups))
+        return frozenset((*attempts, *(group.id for group in groups)))
 
     @property
     def selection(self) -> BatchSelection:
