@@ -94,6 +94,16 @@ def test_a_dry_training_writes_nothing(place):
     assert (plan["event"], plan["stage"], plan["iteration"]) == ("plan", "train", 0)
 
 
+@pytest.mark.parametrize(
+    ("changed", "noted"),
+    [("algorithm_config.positive_samples_to_train=1", True), ("algorithm_config.learning_rate=0.5", False)],
+)
+def test_a_training_says_if_only_prepare_reads_what_is_changed(place, changed, noted):
+    webgym("prepare", "run", cwd=place)
+    result = webgym("train", "run", "-s", f"venvs.train={place / 'python'}", "-s", changed, "--dry-run", cwd=place)
+    assert (f"webgym prepare {place / 'run'}" in result.stderr) is noted
+
+
 def test_a_dry_run_counts_by_the_index_that_is_there(place):
     """And takes in what is new elsewhere."""
     plain = webgym("prepare", "run", "--dry-run", cwd=place).stdout

@@ -27,7 +27,7 @@ from webgym_cli.records.dataset import PreparedRecord
 from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
-from webgym_cli.store.batches import append_batch, measure_ends, require_turns
+from webgym_cli.store.batches import append_batch, is_async, measure_ends, require_turns
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.metrics import append_event
@@ -43,6 +43,15 @@ def plan_preparation(run: RunDir, settings: Settings, index: Index) -> DataPlan:
     require_turns(run)
     plan: DataPlan = current_data(run, settings).plan(run, settings, index)
     return plan
+
+
+def is_up_to_date(run: RunDir, settings: Settings, index: Index) -> bool:
+    """Whether `prepare` would leave the written data as it is; true for data that was made by other means."""
+    data = current_data(run, settings)
+    prepared = data.find_written(run)
+    if prepared is None or not prepared.plan_digest or not run.list_iterations(Split.TRAIN) or is_async(run):
+        return True
+    return _find_made(data, plan_preparation(run, settings, index), run) is not None
 
 
 def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -> int:

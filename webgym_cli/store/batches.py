@@ -53,9 +53,14 @@ def measure_ends(run: RunDir, iterations: Sequence[int]) -> dict[str, int]:
     return {str(file.relative_to(run.root)): file.stat().st_size for file in files}
 
 
+def is_async(run: RunDir) -> bool:
+    """Whether a run has trained asynchronously: its rollout windows are not iterations."""
+    return any(batch.mode == "async" for batch in scan_batches(run))
+
+
 def require_turns(run: RunDir) -> None:
-    """Raise `UsageError` for an asynchronous run, whose rollout windows are not iterations."""
-    if any(batch.mode == "async" for batch in scan_batches(run)):
+    """Raise `UsageError` for an asynchronous run."""
+    if is_async(run):
         raise UsageError(
             f"{run.root}: trains asynchronously: its rollouts are not of single iterations",
             hint=f"webgym loop {run.root} -s loop.mode=async",
