@@ -80,6 +80,18 @@ async def test_a_seed_is_the_same_episode_everywhere(marked: MiniWobPool):
             assert (await first(marked, page, 8))[1].png != before[1].png, page
 
 
+async def test_what_a_script_animates_is_seen_at_rest(marked: MiniWobPool):
+    environment = marked.new()
+    try:
+        await environment.reset(Task(id="click-collapsible"), 5)
+        after = (await environment.step(Action(name=ActionName.CLICK, element_id=0))).view
+        later = (await environment.step(Action(name=ActionName.WAIT, seconds=1))).view
+    finally:
+        await environment.close()
+    assert after is not None and later is not None
+    assert (after.elements, after.png) == (later.elements, later.png)
+
+
 async def test_coordinates_mode_shows_the_bare_page(pointed: MiniWobPool, marked: MiniWobPool):
     bare = await first(pointed, "click-button", 5)
     numbered = await first(marked, "click-button", 5)

@@ -1,6 +1,6 @@
 // Waits until a document is stable and rendered, called from Python.
 webgym.waits = (() => {
-  const QUIET_MS = 100, IMPATIENT_MS = 300, ANIMATION_MS = 1000;
+  const QUIET_MS = 100, IMPATIENT_MS = 300, ANIMATION_MS = 1000, STILL_FRAMES = 3;
 
   // A page that is not rendered gets no animation frames: fall back to a timeout.
   const frame = () => new Promise((done) => {
@@ -42,10 +42,14 @@ webgym.waits = (() => {
 
   // Wait for at most `limit` milliseconds. For small pages, because of the pictures of their style sheets.
   const settle = async (limit) => {
+    let still = STILL_FRAMES;
+    const observer = new MutationObserver(() => { still = 0; }); // jQuery animates by styles: seen halfway, a click misses
+    observer.observe(document, { subtree: true, attributeFilter: ["style"] });
     await frame();
     await frame();
-    const waited = moving();
-    await until(() => !moving(), limit);
+    const waited = moving() || still < STILL_FRAMES;
+    await until(() => !moving() && still++ >= STILL_FRAMES, limit);
+    observer.disconnect();
     const loads = stylePictures();
     if (loads.length) await Promise.race([Promise.all(loads), new Promise((done) => setTimeout(done, limit))]);
     if (loads.length || waited) {
