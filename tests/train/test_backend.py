@@ -16,6 +16,7 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.batches import read_batches
 from webgym_cli.store.run import create_or_open
 from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
+from webgym_cli.util.registry import portable_plugins
 
 NAME = "model_20260109_000000"
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,3 +209,9 @@ def test_what_each_algorithm_is_prepared_as():
     names = ("sft", "grpo", "gae", "webrl")
     assert [find_backend(name).data for name in names] == ["dataset", "batch", "batch", "transitions"]
     assert BACKENDS.names() == ["sft", "webrl"]
+
+
+def test_plugins_are_found_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    assert portable_plugins(["mine.py", "json"]) == [str(tmp_path / "mine.py"), "json"]

@@ -20,7 +20,6 @@ def loop(tmp_path, *arguments, **options):
     [
         ((), {"phase": "both", "trainings_to_do": 3, "evaluations": [0, 1, 2, 3]}),
         (("--eval-every", "2", "--iterations", "5"), {"trainings_to_do": 5, "evaluations": [0, 2, 4, 5]}),
-        (("--eval-every", "0"), {"evaluations": []}),
         (("--phase", "rollout"), {"trainings_to_do": 0, "evaluations": [0]}),
         (("--phase", "update"), {"trainings_to_do": 1, "evaluations": []}),
         (("--until", "0.8", "--min-success", "0.5", "--keep-going"), {"until": 0.8, "min_success": 0.5}),

@@ -52,9 +52,6 @@ def web(site, difficulty=1):
         (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
         (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
         (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
-        (trajectory(task=web("b.com")), ['filters.only_sites=["a.com"]'], DropReason.OTHER_SITE),
-        (trajectory(task=web("b.com")), ['filters.exclude_sites=["b.com"]'], DropReason.OTHER_SITE),
-        (trajectory(task=web("b.com", 7)), ['filters.difficulties=["easy", "medium"]'], DropReason.OTHER_BAND),
     ],
     ids=lambda value: value.value if isinstance(value, DropReason) else "",
 )
