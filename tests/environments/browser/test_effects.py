@@ -105,6 +105,12 @@ SLIDER = (
     "<div role=slider aria-label=Name tabindex=0 aria-valuenow=2 style='width:50px;height:20px' onkeydown=\"const by = "
     "event.key === 'ArrowRight' ? 1 : -1; this.ariaValueNow = Math.min(MOST, Number(this.ariaValueNow) + by)\"></div>"
 )
+HANDLE = SLIDER.replace("MOST", "9").replace("style='", "style='position:absolute;pointer-events:none;left:LEFT;")
+HANDLES = (
+    "<div style='position:relative;height:20px'><input type=range tabindex=-1 aria-hidden=true style='position:"
+    f"absolute;width:200px;opacity:0.3;z-index:1'>{HANDLE.replace('LEFT', '0').replace('Name', 'Low')}"
+    f"{HANDLE.replace('LEFT', '100px')}</div>"
+)
 FIELDS = {
     "plain": (FIELD + ">", "new", None),
     "formatted": (FIELD + "oninput='this.value = this.value.replace(/^(...)(....)$/, `($1) $2`)'>", "5551234", None),
@@ -119,6 +125,9 @@ FIELDS = {
     "a slider": ("<div role=slider aria-label=Name tabindex=0 style='width:50px;height:20px'></div>", "5",
         "takes keys"),
     "a slider with keys": (SLIDER.replace("MOST", "9"), "7", None),
+    "a slider whose press is handled without a focus": (SLIDER.replace("MOST", "9").replace("onkeydown",
+        "onmousedown='event.preventDefault()' onkeydown"), "7", None),
+    "one of two sliders under a hidden field": (HANDLES, "7", None),
     "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider stops at 4"),
     "a slider whose track is clicked": ("<div style='cursor:pointer;width:200px' onmousedown='event.preventDefault()'>"
         f"<p>t</p>{SLIDER.replace('MOST', '9')}</div>", "7", None),
@@ -133,6 +142,10 @@ FIELDS = {
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),
     "disabled": (FIELD + "disabled>", "new", "can't be changed"),
+    "a time that goes on by itself": (FIELD.replace("old", "00:00") + "onkeydown=\"event.preventDefault();"
+        "const digit = event.key.match(/[0-9]/), parts = this.value.split(':'); if (this.selectionEnd > this."
+        "selectionStart) at = count = 0; if (digit) parts[at] = (parts[at] + digit).slice(-2); if (!digit || ++count % "
+        "2 == 0) at = 1 - at; this.value = parts.join(':')\"><script>var at = 0, count = 0</script>", "14:30", None),
     "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
 }  # fmt: skip
 

@@ -336,3 +336,7 @@ async def test_zooming_shows_a_region(session: BrowserSession):
     assert error is None and marked.png != view.png
     for nowhere in (Action(name=ActionName.ZOOM, element_id=99), Action(name=ActionName.ZOOM)):
         assert await zoom_into(view, nowhere, SIZE) == (view, "there is no such region")
+
+
+async def test_a_page_can_not_lock_the_mouse(session: BrowserSession):
+    assert await ask(session, "document.body.requestPointerLock().catch(({ name }) => name)") == "NotAllowedError"

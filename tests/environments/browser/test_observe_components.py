@@ -32,6 +32,39 @@ CASES = {
         + "</div>",
         [("slider", "From", "2", ()), ("slider", "To", "6", ())],
     ),
+    "the box and the range that a form sends for a component's own": (
+        f"<label>Gift <span role=checkbox aria-checked=false tabindex=0 style='{BOX}'></span>"
+        f"<input type=checkbox aria-hidden=true tabindex=-1 style='{UNSEEN}'></label><div><label for=r>Price</label>"
+        "</div><div style='position:relative;height:30px'><label>0</label><input type=range id=r aria-hidden=true "
+        "style='position:absolute;opacity:0.3;z-index:1'><div role=slider aria-valuenow=20 tabindex=0 "
+        "style='position:absolute;pointer-events:none;top:0;left:40px;width:16px;height:16px'></div></div>",
+        [("checkbox", "Gift", "", ("unchecked",)), ("slider", "Price", "20", ())],
+    ),
+    "what stands between the parts of a date": (
+        "<div onmousedown=1><span role=spinbutton aria-label=Day tabindex=0>5</span><span>/</span>"
+        "<span role=spinbutton aria-label=Month tabindex=0>7</span></div>",
+        [("spinbutton", "Day", "", ()), ("spinbutton", "Month", "", ())],
+    ),
+    "a label that reaches nothing": (
+        "<label for=none style='cursor:pointer'>Severity</label> <button>Low</button>",
+        [("button", "Low", "", ())],
+    ),
+    "a column on which cards are dropped, by its own word": (
+        f"<div data-drop-target-for-element=true style='{BOX}'>Todo</div>",
+        [("generic", "Todo", "", ())],
+    ),
+    "handles that a style sheet draws": (
+        "<style>i::before { content: ''; position: absolute; width: 12px; height: 12px; margin: -6px }</style>"
+        "<div style='position:relative;height:20px'><i tabindex=0 style='position:absolute;top:9px;left:40px'><input "
+        "type=range readonly tabindex=-1 aria-label=Zoom aria-valuenow=50 style='position:absolute;clip:rect(0,0,0,0);"
+        "width:100%;height:100%'></i></div>",
+        [("slider", "Zoom", "50", ("readonly",))],
+    ),
+    "a switch in a wider frame that does nothing": (
+        "<div style='cursor:pointer;width:400px'><button role=switch aria-checked=false aria-label=Live style='width:"
+        "40px'></button></div>",
+        [("switch", "Live", "", ("unchecked",))],
+    ),
     "a date that its field's title repeats": (
         "<div><div><label>Born</label></div><div><input title=2026-05-17 value=2026-05-17></div></div>",
         [("textbox", "Born", "2026-05-17", ())],

@@ -6,7 +6,7 @@ webgym.act = (() => {
   const { hasChanged, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
-  const { boxOf } = webgym.geometry;
+  const { boxOf, within } = webgym.geometry;
   const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, MOST_PRESSES = 200;
 
   const focused = () => {
@@ -112,10 +112,12 @@ webgym.act = (() => {
     return took || field.value === text ? { done: true } : { error: `the field took ${field.value} instead of ${shown(text)}` };
   };
 
-  // The one slider that has its handle in the track at a point.
-  const sliderAt = (found) => {
-    const sliders = found?.parentElement?.querySelectorAll("[role=slider],input[type=range]") || [];
-    return sliders.length === 1 ? sliders[0] : null;
+  // The slider at a point, or the one that has its handle in the track there.
+  const SLIDERS = "[role=slider],input[type=range]";
+  const sliderAt = (found, x, y) => {
+    const [inner, near] = [found, found?.parentElement].map((one) => (one ? inside(one, SLIDERS) : []));
+    const isAt = (one) => one.ariaHidden !== "true" && within([x, y], one.getBoundingClientRect());
+    return near.find(isAt) || found?.closest(SLIDERS) || [inner, near].find(({ length }) => length === 1)?.[0];
   };
 
   const FOCUSABLE = "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]";
@@ -134,13 +136,18 @@ webgym.act = (() => {
     const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
-    if (!focused() || focused() === document.body) {
-      if (field?.closest?.("input:disabled,textarea:disabled")) return { error: "the field can't be changed" };
-      sliderAt(field)?.focus();
-    }
+    const isNowhere = !focused() || focused() === document.body;
+    if (isNowhere && field?.closest?.("input:disabled,textarea:disabled")) return { error: "the field can't be changed" };
+    // its press may be handled without a focus
+    if (!takesText(focused()) || matches(focused(), "[type=range]")) sliderAt(field, x, y)?.focus();
     field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);
+    const isStepped = field && matches(field, "[role=slider][aria-valuenow],[type=range][readonly][aria-valuenow]");
+    if (isStepped && text.trim() && Number.isFinite(Number(text))) {
+      [apart, presses] = [Infinity, 0];
+      return towards(text);
+    }
     if (field?.localName === "input" && /^(date|time|month|week|datetime-local|color|range)$/.test(field.type)) {
       return put(field, text);
     }
@@ -153,10 +160,6 @@ webgym.act = (() => {
     const isField = field?.localName === "input" || field?.localName === "textarea";
     const editor = editorOf(field);
     if (isField && (field.readOnly || field.disabled) && !editor) return { error: "the field can't be changed" };
-    if (field && matches(field, "[role=slider][aria-valuenow]") && text.trim() && Number.isFinite(Number(text))) {
-      [apart, presses] = [Infinity, 0];
-      return towards(text);
-    }
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) {
       idle = matches(deepest(x, y) || document.body, "body,canvas") ? null : field; // a canvas may draw what is typed

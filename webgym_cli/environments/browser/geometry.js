@@ -1,9 +1,9 @@
 // Visible boxes of elements, and points where a click reaches them; through shadow roots and same-origin documents.
 webgym.geometry = (() => {
-  const { memo, parentOf, styleOf } = webgym.names;
+  const { matches, memo, parentOf, styleOf } = webgym.names;
   const { clip, hitAt, intersect, offsetOf, rectOf } = webgym.frames;
   const { coversOf, limitsOf } = webgym.covers;
-  const EDGE = 3;
+  const EDGE = 3, HANDLE = 6;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
   // The share of a side from which on nothing is cut.
   const LESS = 0.9;
@@ -18,6 +18,9 @@ webgym.geometry = (() => {
       const range = element.ownerDocument.createRange();
       range.selectNodeContents(element);
       rect = range.getBoundingClientRect();
+    }
+    if (!rect.width && !rect.height && matches(element, "[role=slider],:has(> [type=range])")) { // drawn by a style sheet
+      rect = { left: rect.left - HANDLE, top: rect.top - HANDLE, width: 2 * HANDLE, height: 2 * HANDLE };
     }
     const whole = clip(rect, offset);
     const lines = display === "inline" ? element.getClientRects() : [];
@@ -37,7 +40,8 @@ webgym.geometry = (() => {
       if (at === element) return true;
       if (at.localName === "label" && at.control === element) return true;
     }
-    return false;
+    // a hidden field over a component's handles takes their clicks
+    return Boolean(hit) && hit.type === "range" && hit.parentElement === element.parentElement && hit.ariaHidden === "true";
   };
 
   // Candidate click points: spread over the box, at its edge if it is full of other elements, and on a drawn line.

@@ -46,8 +46,11 @@ webgym.kinds = (() => {
     }
   };
 
-  // Whether things are dropped on an element: as a target of them it is listed, whatever it contains.
-  const isZone = (element) => zones.has(element) && !roots.has(element) && element !== element.ownerDocument.body;
+  // Whether things are dropped on an element, by its listeners or by its own word where a library listens to the whole
+  // document: as a target of them it is listed, whatever it contains.
+  const DROPPED = /drop-?(target|zone)|droppable/, namesOf = Element.prototype.getAttributeNames;
+  const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name))) &&
+    !roots.has(element) && element !== element.ownerDocument.body);
 
   // Whether an element has a click listener; null for a framework's root.
   const listens = (element) => (roots.has(element) ? null :
@@ -141,7 +144,7 @@ webgym.kinds = (() => {
   const holdsItems = memo((element) => {
     const parts = Array.from(element.children), least = /^(absolute|fixed)$/.test(styleOf(element).position) ? 2 : 3;
     const isItem = (part) => /^(div|span)$/.test(part.localName) && part.localName === parts[0].localName &&
-      !part.childElementCount && oneLine(part.textContent, LONGEST_ITEM).match(/^[^…]+$/);
+      !part.childElementCount && !part.hasAttribute("role") && oneLine(part.textContent, LONGEST_ITEM).match(/^[^…]+$/);
     return parts.length >= least && listens(element) && !cursorOf(element) && parts.every(isItem);
   });
 
@@ -163,7 +166,7 @@ webgym.kinds = (() => {
     if (ROLES.has(role) || editable(element)) return 3;
     if (element === element.ownerDocument.body || element === element.ownerDocument.documentElement) return 0;
     if (element.hasAttribute("aria-sort")) return 2;
-    if (element.localName === "label" && element.control) return 0;
+    if (element.localName === "label" && (element.control || element.htmlFor && !listens(element))) return 0;
     if (element.getAttribute("draggable") === "true") return 2;
     const parent = parentOf(element);
     // a list that is pressed and receives drops is a board's column: its items are dragged

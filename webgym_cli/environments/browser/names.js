@@ -218,10 +218,10 @@ webgym.names = (() => {
     for (const at of levelsOf(element)) {
       // a label may float over its field from behind it
       const before = at.previousElementSibling, after = isField && !before && at.nextElementSibling, beside = before || after;
-      const label = beside && [beside, ...inside(beside, labels)].find((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS));
+      const label = beside && [beside, ...inside(beside, labels)].find((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS) && /\p{L}/u.test(textOf(one)));
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside)) return null;
-      if (label && !label.control) return textOf(label);
+      if (label && (!label.control || isUnused(label.control))) return textOf(label);
       if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
     return null;

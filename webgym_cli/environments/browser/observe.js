@@ -23,6 +23,7 @@ webgym.observe = (() => {
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
   // Fields that may be around the one that takes their text.
   const WRAPPED = "[role=combobox],[role=spinbutton]";
+  const isTwin = (one) => Boolean(one) && matches(one, "[role=switch],[role=checkbox],[role=radio],[role=slider]");
   const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
@@ -62,9 +63,11 @@ webgym.observe = (() => {
   // editor's field.
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
+    // what a form sends for a component's own control
+    if (isTicked && isUnused(element) && [element.previousElementSibling, element.nextElementSibling].some(isTwin)) return null;
     const isClear = isTicked || element.localName === "select" && element.tabIndex >= 0;
     const seen = place(element), hidden = isClear && !seen && place(element, true);
-    if ((isTicked || matches(element, "[role=checkbox],[role=radio]")) && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
+    if ((isTicked || matches(element, "[role=checkbox],[role=radio],[role=switch]")) && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
     const labels = isTicked ? Array.from(element.labels || []) : [];
     // a button that is a label with a hidden box or field in it; a label of several parts has its own picture of the box
     const around = labels.find((label) => label.contains(element));
@@ -75,8 +78,8 @@ webgym.observe = (() => {
       if (wrapper) return wrapper;
     }
     for (const label of labels) if (place(label)) return place(label);
-    const handle = element.type === "range" && !seen && element.nextElementSibling;
-    if (handle && place(handle)) return place(handle);
+    const handles = element.type === "range" && !seen ? [element.nextElementSibling, element.parentElement] : [];
+    for (const handle of handles) if (handle && place(handle)) return place(handle);
     const writes = matches(element, "textarea,[role=textbox]") || editable(element);
     const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
     return (editor && place(editor)) || seen || hidden || element.localName === "canvas" && surfaceOf(element);

@@ -1,5 +1,5 @@
 // Runs in a page's own world before its scripts. It replaces functions that fail under automation: the pickers of files
-// and folders, which are cancelled, by a file input or a download; and writing to the clipboard, which is denied, by a copy that our scripts hear.
+// and folders, which are cancelled, by a file input or a download; locking the mouse, which is refused; and writing to the clipboard, which is denied, by a copy that our scripts hear.
 // It also tells our scripts of the timers that an input starts, or the answer to its request: what they change belongs to
 // the action.
 (() => {
@@ -93,6 +93,8 @@
     window.showDirectoryPicker = async () => folder(await pick(true));
     window.showSaveFilePicker = async (options) => target(options?.suggestedName || "untitled");
   }
+  // A mouse that is locked gets no further input.
+  Element.prototype.requestPointerLock = async () => { throw refuse("The mouse can't be locked."); };
   const clipboard = window.Clipboard?.prototype;
   if (!clipboard) return;
   clipboard.writeText = async (text) => {
