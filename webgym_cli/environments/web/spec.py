@@ -36,7 +36,6 @@ def _no_new_fields(task: Task) -> dict[str, Any]:
 
 SPEC = EnvironmentSpec(
     name="web",
-    benchmarks=("openended",),
     claims=is_web_record,
     complete=complete_address,
     check_task=require_instruction,
