@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, Series, say
+from benchmarks.model_shapes import PUBLISHED, published_tensors
 from benchmarks.rl import beside_trl
 from benchmarks.rl_bench import Bench, Result, compared, options
 from benchmarks.rl_data import Conversations, rows, write
 from benchmarks.rl_gpu import peak, step_flops
 from webgym_cli.errors import JobError
 from webgym_cli.train.memory import network_memory
-from webgym_cli.train.model_shapes import PUBLISHED, published_tensors
 
 PACKED, PADDED, CHUNKED, FULL = "packed", "padded", "chunked", "full logits"
 RANK = 16

@@ -13,11 +13,11 @@ from benchmarks import gpu, gpu_cases, rl_data
 from benchmarks.gpu import regressions, save
 from benchmarks.gpu_cases import QUICK, TINY, WHOLE, Device, Measurement, too_large
 from benchmarks.harness import ROOT, Row, Series
+from benchmarks.model_shapes import PUBLISHED
 from benchmarks.rl import VOCABULARY
 from benchmarks.rl_bench import Bench
 from benchmarks.rl_gpu import peak, step_flops
 from tests.stack_fixtures import needs
-from webgym_cli.train.model_shapes import PUBLISHED
 
 H200 = Device("NVIDIA H200", 141 * 10**9)
 CPU = Device("", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.model_shapes import published_tensors
 from tests.app import app
 from tests.stack_fixtures import needs
 from webgym_cli.cli import gpu_checks
@@ -12,11 +13,16 @@ from webgym_cli.cli.gpu_checks import GpuHost, check_gpus, check_memory, report_
 from webgym_cli.cli.gpu_round import RoundResult, summarize
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, VenvError
-from webgym_cli.train.disk import model_tensors
 
 GB = 10**9
 H200 = {"name": "NVIDIA H200", "bytes": 141 * GB, "free": 140 * GB}
 FINE = RoundResult({"serve": 30.0, "training": 12.0}, "in_place", "", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def downloaded(monkeypatch):
+    """The published models are here."""
+    monkeypatch.setattr(gpu_checks.disk, "model_tensors", published_tensors)
 
 
 @pytest.fixture
@@ -106,7 +112,9 @@ def test_a_round_needs_both_environments(machine, monkeypatch):
 
 def test_memory_by_hand():
     model = "policy_config.base_model=Qwen/Qwen2.5-0.5B-Instruct"
-    count = sum(shape[0] * (shape[1] if len(shape) > 1 else 1) for _, _, shape in model_tensors(model.split("=")[1]))
+    count = sum(
+        shape[0] * (shape[1] if len(shape) > 1 else 1) for _, _, shape in published_tensors(model.split("=")[1])
+    )
     plain = [model, "algorithm_config.deepspeed_config_filename=null", "rl.trainer.deepspeed=null"]
     # fp32 weights, gradients and two moments
     sixteen = f"training {16 * count / GB:.1f} GB"

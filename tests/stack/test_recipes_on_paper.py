@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.model_shapes import PUBLISHED, published_tensors
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.prepare.sft.train_config import build_train_config
 from webgym_cli.serve.plan import plan_servers
-from webgym_cli.train.model_shapes import PUBLISHED, published_tensors
 
 pytestmark = pytest.mark.stack
 RECIPES = ("webgym", "webrl", "gsm8k", "gpu-host")

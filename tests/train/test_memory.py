@@ -5,9 +5,9 @@ import math
 
 import pytest
 
+from benchmarks.model_shapes import published_tensors
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.train.memory import TrainingMemory, configured_memory, network_memory, rl_memory
-from webgym_cli.train.model_shapes import published_tensors
 
 BILLION = 10**9
 

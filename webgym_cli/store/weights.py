@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+# Name, dtype (`BF16`, `F32`, ...) and shape.
+Tensor = tuple[str, str, tuple[int, ...]]
 # Bits of a value of each float format, and of its exponent: with all of these set it is infinite or not a number.
 _FLOATS = {
     "F64": ("<u8", 0x7FF << 52),
@@ -52,8 +54,8 @@ def is_complete_file(file: Path) -> bool:
         return False
 
 
-def list_tensors(folder: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield name, dtype (`BF16`, `F32`, ...) and shape of each tensor in a model folder. Raises as `read_header`."""
+def list_tensors(folder: Path) -> Iterator[Tensor]:
+    """Yield each tensor in a model folder. Raises as `read_header`."""
     for file in sorted(folder.glob("*.safetensors")):
         for name, tensor in read_header(file).items():
             yield name, str(tensor["dtype"]), tuple(int(size) for size in tensor["shape"])

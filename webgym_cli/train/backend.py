@@ -11,8 +11,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.records.dataset import TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.weights import Tensor
 from webgym_cli.train.memory import TrainingMemory
-from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.training_plan import TrainPlan
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import StoreError
 from webgym_cli.records.training_files import VISION
-from webgym_cli.store.weights import list_tensors
-from webgym_cli.train.model_shapes import Tensor, published_tensors
+from webgym_cli.store.weights import Tensor, list_tensors
 from webgym_cli.util.optional import when
 
 # Bytes per element, by safetensors dtype.
@@ -89,10 +88,10 @@ def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int |
 
 
 def model_tensors(model: str) -> list[Tensor]:
-    """Return the tensors of a model's files, or of a known published model without local files; else none."""
+    """Return the tensors of a model's files; none without local ones."""
     folder = find_model_folder(model)
     try:
-        return list(list_tensors(folder) if folder else ()) or published_tensors(model)
+        return list(list_tensors(folder) if folder else ())
     except (OSError, ValueError, KeyError, TypeError):  # the trainer will report damaged files
         return []
 

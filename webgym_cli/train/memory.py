@@ -7,8 +7,8 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from webgym_cli.config.deepspeed import is_offloaded, zero_stage
+from webgym_cli.store.weights import Tensor
 from webgym_cli.train.disk import measure, rl_layout
-from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.util.optional import when
 
 # Bytes per trained parameter for AdamW's two moments in fp32.

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
+from webgym_cli.store.weights import Tensor
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
 from webgym_cli.train.memory import TrainingMemory, configured_memory
-from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import when

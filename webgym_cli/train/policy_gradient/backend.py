@@ -23,10 +23,10 @@ from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.weights import Tensor
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.memory import TrainingMemory, rl_memory
-from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note

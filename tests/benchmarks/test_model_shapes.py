@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from webgym_cli.train.model_shapes import PUBLISHED, published_tensors
+from benchmarks.model_shapes import PUBLISHED, published_tensors
 
 
 def billions(model):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-# Name, kind (`BF16`) and shape.
-Tensor = tuple[str, str, tuple[int, ...]]
+from webgym_cli.store.weights import Tensor
+
 # The dtype of all these published models.
 KIND = "BF16"
 
