@@ -47,7 +47,6 @@ OTHERS = {
     "page": ["--help"],
     "config schema": ["config", "schema"],
     "tasks check": ["tasks", "check", "tasks.jsonl"],
-    "tools list": ["tools", "list"],
     "completion": [],
     **{name: [name, "run", "--dry-run"] for name in ("rollout", "loop", "serve", "track", "resume")},
     "setup": ["setup", "--dry-run"],

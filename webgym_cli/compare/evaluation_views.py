@@ -1,4 +1,4 @@
-"""Tables of evaluation records and of their comparison, for the command line and as HTML pages. Pure."""
+"""Tables of evaluation records and of their comparison, and the HTML page of a record. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ _COUNTS = ("episodes", "valid", "blocked", "failed")
 _NOTE = (
     "Overall counts blocked and failed episodes as not solved; valid only leaves them out. A task counts once, with "
     "the mean of its repeats; the interval is Wilson's over tasks, 95 %."
-)
-_COMPARISON_NOTE = (
-    "Tasks are paired; one is solved if at least half of its repeats are. p is McNemar's, exact; p (Holm) is adjusted "
-    "for the number of comparisons."
 )
 
 
@@ -123,19 +119,6 @@ def build_comparison_tables(comparison: Mapping[str, Any], *, tasks: bool) -> li
     if tasks:
         tables.append(build_table("changed tasks", ("", "change", "task"), changed))
     return tables
-
-
-def render_record_comparison(comparison: Mapping[str, Any]) -> bytes:
-    """Render the page of compared records, encoded in UTF-8."""
-    sides = [comparison["first"], *comparison["others"]]
-    tiles = [
-        (str(number), format_percent(one["rates"]["overall"]["rate"]), one["record"])
-        for number, one in enumerate(sides)
-    ]
-    tables = build_comparison_tables(comparison, tasks=True)
-    sections = [ReportSection(of.title.split()[0], of.title.capitalize(), (of,)) for of in tables if of.table.rows]
-    sections[1:2] = [ReportSection("paired", "Paired by task", (tables[1],), _COMPARISON_NOTE)]
-    return render_sections("compare", "Evaluations", tiles, sections)
 
 
 def _build_pairs(title: str, values: Mapping[str, Any]) -> Figure:

@@ -40,25 +40,14 @@ def build_study_tables(study: dict[str, Any]) -> list[Figure]:
     ]
 
 
-def render_study(
-    study: dict[str, Any],
-    curves: StudyCurves,
-    links: Mapping[str, str] | None = None,
-    newest: dict[str, Any] | None = None,
-) -> bytes:
-    """Render a study's page, encoded in UTF-8: its curves in one chart each, and its tables.
-
-    `links`: pages of runs. `newest`: the comparison of the newest versions of two runs.
-    """
+def render_study(study: dict[str, Any], curves: StudyCurves, links: Mapping[str, str]) -> bytes:
+    """Render a study's page, encoded in UTF-8: its curves in one chart each, and its tables. `links`: pages of runs."""
     success = [make_success_curve(f"Success, {name}", rows) for name, rows in curves["success"].items()]
     sections = [
         ReportSection("success", "Success", tuple(success)),
         ReportSection("training", "Training", tuple(build_step_figures(curves["optimizer_steps"]))),
         *(ReportSection(of.title, of.title.title(), (of,)) for of in build_study_tables(study) if of.table.rows),
     ]
-    if newest:
-        paired = tuple(build_version_tables(newest, tasks=True))
-        sections.insert(0, ReportSection("newest", "Newest versions", paired))
     heading = f"{len(study['runs'])} runs"
     return render_sections("compare", heading, [], [of for of in sections if of.figures], links)
 

@@ -31,13 +31,8 @@ class FindingKind(StrEnum):
     """An observation's screenshot, elements, URL and title are not those that were stored together."""
     LONE_JUDGEMENT = "lone_judgement"
     """A judgement refers to a missing trajectory."""
-    INDEX_UNREADABLE = "index_unreadable"
-    INDEX_LACKS = "index_lacks"
-    """A row is missing in the index."""
-    INDEX_EXTRA = "index_extra"
-    """The index has a row without source."""
     INDEX_DIFFERS = "index_differs"
-    """A row of the index differs from its source: one of the two was altered."""
+    """A file of the index differs from its source: one of the two was altered."""
     IMAGE_MISSING = "image_missing"
     IMAGE_ALTERED = "image_altered"
     """The content does not match the name, or the ledger."""
@@ -67,7 +62,7 @@ class Findings:
         self.sink(make_event("finding", **finding))
 
     def _mend(self, kind: FindingKind) -> str:
-        if kind.value.startswith("index_"):
+        if kind is FindingKind.INDEX_DIFFERS:
             return f"webgym inspect-buffer {self.root} --reindex"
         if kind in (FindingKind.DUPLICATE_ID, FindingKind.MISPLACED_LINE, FindingKind.LONE_JUDGEMENT):
             return f"take the line out of the file, then webgym inspect-buffer {self.root} --reindex"

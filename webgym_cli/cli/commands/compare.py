@@ -30,9 +30,6 @@ SplitOpt = Annotated[
 ]
 TasksOpt = Annotated[bool, typer.Option("--tasks", help="Show which tasks and episodes changed.")]
 TopOpt = Annotated[int, typer.Option("--top", min=0, help="Maximum number of rows of --tasks; 0: all.")]
-HtmlOpt = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Also write the comparison to FILE, as one HTML page.")
-]
 CsvOpt = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Also write a row for each run to FILE; -: to stdout.")
 ]
@@ -46,7 +43,6 @@ def compare(
     split: SplitOpt = None,
     tasks: TasksOpt = False,
     top: TopOpt = 20,
-    html: HtmlOpt = None,
     csv: CsvOpt = None,
     across: AcrossOpt = False,
     json: JsonOpt = False,
@@ -59,7 +55,6 @@ def compare(
 
     Examples:
       webgym compare runs/a 0 3 --tasks
-      webgym compare runs/a runs/b --html ab.html
       webgym compare runs/lr-*-seed-* --csv study.csv
       webgym compare runs/a 3 runs/b 3 --tasks --json | jq -r .lost[].second
       webgym compare evaluations/a evaluations/b evaluations/c --tasks
@@ -71,16 +66,18 @@ def compare(
     """
     from webgym_cli.compare.evaluations import find_record
     from webgym_cli.compare.views import build_version_tables
+    from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
-    _refuse_places(html, csv)
+    if csv is not None and csv != Path("-"):
+        refuse_output_in_run(csv)
     if any(records := [find_record(side) for side in sides]):
         refuse_without_effect("for evaluations", {"--split": split is not None, "--csv": csv is not None})
-        _compare_evaluations(output, records, top if tasks else None, html, across=across)
+        _compare_evaluations(output, records, top if tasks else None, across=across)
         return
     refuse_without_effect("for runs", {"--across": across})
-    named = _parse_sides(sides, csv, html)
+    named = _parse_sides(sides, csv)
     with ExitStack() as stack:
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
@@ -88,11 +85,11 @@ def compare(
         chosen = split or Split.TEST
         if csv is not None or len(pairs) > 2:
             refuse_without_effect("for a row per run", {"--tasks": tasks, "--split": split is not None})
-            _show_study(output, pairs, csv, html)
+            _show_study(output, pairs, csv)
             return
         if len(pairs) == 2:
             newest = _compare_newest(output, pairs, chosen)
-            _show_study(output, pairs, csv, html, newest)
+            _show_study(output, pairs, csv, newest)
             if newest and not json:
                 _show(output, build_version_tables(newest, tasks=tasks), top)
             return
@@ -103,44 +100,22 @@ def compare(
         _show(output, build_version_tables(difference, tasks=tasks), top)
 
 
-def _refuse_places(*files: Path | None) -> None:
-    """Raise `UsageError` for an output file within a run."""
-    from webgym_cli.store.outputs import refuse_output_in_run
-
-    for file in files:
-        if file is not None and file != Path("-"):
-            refuse_output_in_run(file)
-
-
-def _compare_evaluations(
-    output: Output, sides: Sequence[Path | None], top: int | None, html: Path | None, *, across: bool
-) -> None:
+def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int | None, *, across: bool) -> None:
     """Compare records of evaluations. `sides`: None for what is no evaluation. `top`: as for runs."""
-    from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
+    from webgym_cli.compare.evaluation_views import build_comparison_tables
     from webgym_cli.compare.evaluations import compare_records
 
     records = [record for record in sides if record]
     if len(records) < max(2, len(sides)):
         raise UsageError("evaluations are compared with evaluations", hint="webgym compare EVALUATION EVALUATION")
     comparison = compare_records(records, across=across)
-    if html is not None:
-        _write(output, "the page", html, render_record_comparison(comparison))
     if output.as_json:
         output.data(comparison)
     else:
         _show(output, build_comparison_tables(comparison, tasks=top is not None), top or 0)
 
 
-def _write(output: Output, name: str, path: Path, content: bytes) -> None:
-    from webgym_cli.store.outputs import check_output
-    from webgym_cli.util.files import write_atomic
-
-    check_output(path, content)
-    write_atomic(path, content)
-    output.note(f"{name}: {path}")
-
-
-def _parse_sides(words: Sequence[Path], csv: Path | None, html: Path | None) -> list[tuple[Path, list[int]]]:
+def _parse_sides(words: Sequence[Path], csv: Path | None) -> list[tuple[Path, list[int]]]:
     """Return the runs, each with the versions that follow it; these have no file. Raises `UsageError`."""
     sides: list[tuple[Path, list[int]]] = []
     for word in words:
@@ -154,8 +129,6 @@ def _parse_sides(words: Sequence[Path], csv: Path | None, html: Path | None) -> 
         raise UsageError("two versions are compared, of one run or of two", hint=usage)
     if csv is not None and any(counts):
         raise UsageError("--csv: a row belongs to a run", hint="webgym compare RUN... --csv FILE")
-    if html is not None and (len(sides) < 2 or any(counts)):
-        raise UsageError("--html: a page compares runs", hint="webgym compare RUN_A RUN_B --html FILE")
     return sides
 
 
@@ -187,29 +160,26 @@ def _compare_newest(output: Output, runs: Sequence[tuple[RunDir, Index]], split:
 
 
 def _show_study(
-    output: Output,
-    runs: Sequence[tuple[RunDir, Index]],
-    csv: Path | None,
-    html: Path | None,
-    newest: dict[str, Any] | None = None,
+    output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None, newest: dict[str, Any] | None = None
 ) -> None:
     """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -.
 
-    `newest`: the comparison of the newest versions of two runs, for the page and as data.
+    `newest`: the comparison of the newest versions of two runs, as data.
     """
-    from webgym_cli.compare.study import build_study, build_study_with_curves, render_csv
-    from webgym_cli.compare.views import build_study_tables, render_study
+    from webgym_cli.compare.study import build_study, render_csv
+    from webgym_cli.compare.views import build_study_tables
+    from webgym_cli.store.outputs import check_output
+    from webgym_cli.util.files import write_atomic
 
-    if html is None:
-        study = build_study(runs)
-    else:
-        study, curves = build_study_with_curves(runs)
-        _write(output, "the page", html, render_study(study, curves, newest=newest))
+    study = build_study(runs)
     if csv == Path("-"):
         output.text(render_csv(study).rstrip("\n"))
         return
     if csv is not None:
-        _write(output, "the rows", csv, render_csv(study).encode())
+        content = render_csv(study).encode()
+        check_output(csv, content)
+        write_atomic(csv, content)
+        output.note(f"the rows: {csv}")
     if output.as_json:
         output.data({**study, "newest": newest})
     else:
