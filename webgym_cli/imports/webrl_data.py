@@ -33,6 +33,7 @@ from webgym_cli.imports.source import (
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, PromptVersion, Score
+from webgym_cli.tasks.registry import WEBRL_ENVIRONMENT
 from webgym_cli.util.files import read_json
 from webgym_cli.util.optional import when
 
@@ -41,7 +42,6 @@ _USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
 _REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
 # Maximum length of history and page together in WebRL's prompts, in characters.
 _MAX_CHARACTERS = 15872
-_ENVIRONMENT = "webarena"
 
 
 def find(path: Path) -> list[Path]:
@@ -131,7 +131,7 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
         task=Task(
             id=compute_digest(instruction)[:16],
             instruction=instruction,
-            environment=_ENVIRONMENT,
+            environment=WEBRL_ENVIRONMENT,
             extra={"generated": True},
         ),
         policy="webrl",

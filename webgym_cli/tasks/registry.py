@@ -111,6 +111,8 @@ ENVIRONMENTS: Registry[TaskSource] = Registry(
     },
     usage="from webgym_cli.environments.registry import EnvironmentSpec, and make one",
 )
+# Of the tasks in WebRL's released data.
+WEBRL_ENVIRONMENT = "webarena"
 
 
 @dataclass(frozen=True, slots=True)
