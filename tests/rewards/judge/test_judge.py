@@ -61,8 +61,9 @@ async def test_each_job_has_its_address_and_key(judge, server):
         "key_point": ("http://a/v1", "K"),
         "blocking": ("http://b/v1", ""),  # the other server's key is not sent to it
     }
-    with pytest.raises(SettingsError, match="no http"):
-        require_judge(JudgeSettings(base_url="http://a/v1", jobs={"blocking": {"base_url": "elsewhere"}}))
+    for wrong in ({"base_url": "http://a/v1", "jobs": {"blocking": {"base_url": "elsewhere"}}}, {"base_url": "nosuch"}):
+        with pytest.raises(SettingsError, match="no http"):
+            require_judge(JudgeSettings.model_validate(wrong))
 
 
 async def test_the_questions_come_in_their_order(judge, server):
