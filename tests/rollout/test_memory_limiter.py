@@ -98,16 +98,12 @@ async def test_what_has_just_begun_is_still_to_take_its_memory(memory, monkeypat
     assert gate.running == 9
 
 
-async def test_a_rollout_with_little_memory_runs_one_at_a_time(world, memory):
-    memory["mb"] = 0
-    world.load("rollout.concurrency=4", "browser.memory_reserve_mb=1000")
-    assert ((await world.roll(6))["episodes"], world.pool.most) == (6, 1)
-
-
-async def test_a_rollout_with_enough_runs_as_many_as_set(world, memory):
+@pytest.mark.parametrize(("mb", "most"), [(0, 1), (100_000, 4)])
+async def test_a_rollout_runs_as_many_at_once_as_memory_and_settings_allow(world, memory, mb, most):
+    memory["mb"] = mb
     world.load("rollout.concurrency=4", "browser.memory_reserve_mb=1000")
     summary = await world.roll(12)
-    assert (summary["episodes"], world.pool.most) == (12, 4)
+    assert (summary["episodes"], world.pool.most) == (12, most)
     assert summary["stages"]["admission"]["count"] == 12
 
 

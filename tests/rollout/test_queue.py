@@ -52,13 +52,6 @@ async def test_what_needs_a_busy_site_is_passed_over(world, on):
     assert sorted(world.pool.started) == [f"t{number}" for number in range(7)]
 
 
-async def test_a_site_that_may_be_shared_is(world, on):
-    on(["reddit"], ["reddit"], ["reddit"])
-    world.load("rollout.concurrency=3", "webarena.reddit.isolation=parallel")
-    await asyncio.wait_for(world.roll(3, on_step=Watched(3).on_step), 60)
-    assert world.pool.most == 3
-
-
 async def test_an_episode_that_fails_frees_its_site_and_is_tried_again(world, on):
     on(["reddit"], ["reddit"])
     failed = []

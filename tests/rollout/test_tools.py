@@ -118,11 +118,6 @@ async def test_questions_are_rolled_out_in_groups_with_calls_results_and_tokens(
     assert sent == {"system": 16, "user": 24, "assistant": 8}
 
 
-async def test_an_evaluation_asks_each_question_once(roll):
-    _, _, summary, trajectories = await roll(Solver(), 4, "agent.num_chains=4", split=Split.TEST)
-    assert summary["episodes"] == len({trajectory.task.id for trajectory in trajectories}) == 4
-
-
 async def test_after_the_last_turn_what_there_is_is_scored(roll):
     host = Solver(lambda messages: call("calculator", expression=messages[1]["content"][10:-1]))
     _, _, _, trajectories = await roll(host, 1, "agent.max_turns=2", "agent.reward_name=math_reward_string_equal")

@@ -15,7 +15,6 @@ from tests.environments.odd_server import OddServer
 from tests.environments.visits import SmallWeb, Visit
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 PUBLIC = "93.184.216.34"
@@ -326,9 +325,8 @@ async def test_the_policy_can_not_navigate_there(visit: Visit, local_web: SmallW
     "url", ["http://127.0.0.1:{port}/", "file:///etc/passwd", "http://odd.test/away?to=http://127.0.0.1:{port}/"]
 )
 async def test_a_task_can_not_start_there(visit: Visit, local_web: SmallWeb, url: str):
-    with pytest.raises(BoundaryError) as failure:
-        await visit.open(url.format(port=local_web.private.port))
-    assert failure.value.kind is FailureKind.ADDRESS_REFUSED
+    failure = await visit.refused(url.format(port=local_web.private.port))
+    assert failure.kind is FailureKind.ADDRESS_REFUSED
     assert local_web.private.hits == []
 
 
