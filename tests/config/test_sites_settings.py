@@ -59,6 +59,8 @@ def test_sources_are_merged_key_by_key(tmp_path):
         ("{desk: {url: desk.test}}", r"site.yaml: sites.desk.url: 'desk.test' is no http\(s\) address"),
         ("{desk: {url: 'http://desk.test:x'}}", r"site.yaml: sites.desk.url: .* is no http\(s\) address"),
         ("{desk: {isolation: reset}}", r'site.yaml: sites.desk: isolation "reset" needs reset'),
+        ("{desk: {reset: 'make {episodes}'}}", r"site.yaml: sites.desk.reset: {episodes} is no placeholder; there are"),
+        ("{desk: {reset: make 'it}}", r"site.yaml: sites.desk.reset: No closing quotation"),
         ("{desk: {isolation: alone}}", r"site.yaml: sites.desk.isolation: "),
         ("{desk: {login_hours: 0}}", r"site.yaml: sites.desk.login_hours"),
         ("{'my desk': {url: 'http://a.test'}}", r"site.yaml: 'sites.my desk.url': names of sites and of roles are"),

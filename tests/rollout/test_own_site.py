@@ -49,6 +49,10 @@ def test_the_user_s_file_has_few_lines():
 
 def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
     rollout = ("rollout", "run", "-c", "site.yaml", "--policy", "oracle", "-s", "rollout.max_attempts=1")
+    lines = (folder / "tasks.jsonl").read_text()
+    (folder / "bad.jsonl").write_text(lines.replace('"check": "ticket"', '"check": "tickets"'))
+    refused = webgym(folder, "tasks", "check", "bad.jsonl", "-c", "site.yaml", code=2)
+    assert "task close-printer: there is no check 'tickets'; loaded: ticket" in refused
     assert "2 tasks tried" in webgym(folder, "tasks", "check", "tasks.jsonl", "-c", "site.yaml", "--try")
     webgym(folder, *rollout, "--episodes", "4")
     episodes = stored(folder)
@@ -56,13 +60,14 @@ def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
     for one in episodes:
         (score,) = one["outcome"]["scores"]
         assert (score["source"], score["detail"], score["extras"]) == ("check", "ticket", {"others_changed": 0.0})
-        assert one["final"]["state"] == {"tenant": one["id"]} and "Status:" in one["final"]["text"]
+        assert list(one["final"]["state"]) == ["tenant"] and "Status:" in one["final"]["text"]
         assert one["task"]["id"] in ("close-printer", "urgent-chair") and "cookies" not in json.dumps(one)
     with sqlite3.connect(folder / "desk.db") as database:
         assert database.execute("SELECT count(DISTINCT tenant) FROM tickets").fetchone() == (
             6,
         )  # with those of the trial
-        database.execute("UPDATE tickets SET status = 'open' WHERE tenant = ?", (episodes[0]["id"],))
+        tenant = episodes[0]["final"]["state"]["tenant"]
+        database.execute("UPDATE tickets SET status = 'open' WHERE tenant = ?", (tenant,))
     assert "scored 0" in webgym(folder, "score", "run", "--check")
     again = webgym(folder, "score", "run", "--check", "--all")
     assert "3 solved" in again and "3 of 4 as before" in again

@@ -120,6 +120,9 @@ def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_
     with pytest.raises(UsageError, match="closed needs ticket, which the task b does not have"):
         require_checks(tasks)
     require_checks([tasks[0], tasks[2]])
+    check("hiding")(lambda context: 1)
+    with pytest.raises(UsageError, match="hiding has an argument context of its own, but the task e has a field conte"):
+        require_checks([Task(id="e", check="hiding", extra={"context": "x"})])
     marker = tmp_path / "ran"
     (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')")
     with pytest.raises(UsageError, match="loaded: closed"):

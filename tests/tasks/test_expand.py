@@ -79,7 +79,8 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
     [
         ({"templates": []}, "templates"),
         ({"templates": [TEMPLATE | {"instruction": "{nobody}"}]}, "close: {nobody} is no parameter"),
-        ({"templates": [TEMPLATE | {"instruction": "{title} {person.age}"}]}, "has no column age"),
+        ({"templates": [TEMPLATE | {"instruction": "{title} {person.age}"}]}, "there is no column age"),
+        ({"templates": [TEMPLATE | {"instruction": "{title} { n } {n}"}]}, "close: a { before n begins no placeholder"),
         ({"templates": [TEMPLATE, TEMPLATE]}, "two tasks have the id"),
         ({"templates": [TEMPLATE | {"start_url": ""}]}, "template close: start_url"),
         ({"held_out": {"title": 1}}, "a share is from 0"),

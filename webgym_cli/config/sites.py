@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ from webgym_cli.util.urls import is_address
 Isolation = Literal["parallel", "serial", "reset", "tenant"]
 # Names of sites and of roles are parts of dotted keys and of file names.
 _NAME = re.compile(r"^[A-Za-z0-9_-]+$")
+# Placeholders of `reset`.
+_PLACEHOLDERS = ("{episode}", "{seed}", "{role}")
 # Role of a login that is named after its site alone; WebArena's sites have one account each.
 DEFAULT_ROLE = "user"
 
@@ -86,6 +89,17 @@ class SiteSettings(ConfigSection):
             raise ValueError(f"{url!r}: paths are appended to it, so it has no ? and no #")
         # Appended paths begin with a slash.
         return url.rstrip("/")
+
+    @field_validator("reset")
+    @classmethod
+    def _has_known_placeholders(cls, reset: str) -> str:
+        if not is_address(reset.strip()):
+            shlex.split(reset)  # ValueError: an unclosed quotation mark
+        # Left as it is, `{episodes}` would be one tenant for all episodes. `${NAME}` and `{{.ID}}` are a command's own.
+        written = re.findall(r"(?<![{$])\{[a-z_]+\}(?!\})", reset)
+        if unknown := [name for name in written if name not in _PLACEHOLDERS]:
+            raise ValueError(f"{unknown[0]} is no placeholder; there are: {', '.join(_PLACEHOLDERS)}")
+        return reset
 
     @field_validator("login_page", "proof_page")
     @classmethod

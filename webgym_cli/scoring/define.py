@@ -39,6 +39,7 @@ class Reward(UserFunction):
     noun = "reward"
     offered = OFFERED
     living = LIVING
+    hides_fields = True
 
 
 @overload

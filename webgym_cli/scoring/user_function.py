@@ -41,6 +41,8 @@ class UserFunction:
     """Arguments that every episode offers in addition to its task's fields."""
     living: ClassVar[tuple[str, ...]] = ("context",)
     """Those of them that are objects, not data."""
+    hides_fields: ClassVar[bool] = False
+    """Whether an offered argument may hide a field of the same name; otherwise such a task is refused."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str, **facts: Any) -> Self:
@@ -101,10 +103,17 @@ class UserFunction:
         )
 
     def require_fields(self, task: Task, fields: Mapping[str, object], setting: str) -> None:
-        """Raise `UsageError` for a task that lacks a field that the function requires."""
+        """Raise `UsageError` for a task that lacks a field that the function requires, or has one that it can't get."""
         if missing := self.missing(fields):
             raise UsageError(
                 f"{setting}: {self.name} needs {', '.join(missing)}, which the task {task.id} does not have",
                 hint=f"it has {', '.join(dict.fromkeys((*self.offered, *fields)))}; "
                 f"name another {self.noun}, or give the argument a default",
+            )
+        hidden = [name for name in (*self.required, *self.optional) if name in self.offered and name in task.extra]
+        if hidden and not self.hides_fields:
+            raise UsageError(
+                f"{setting}: {self.name} has an argument {hidden[0]} of its own, but the task {task.id} has a field "
+                f"{hidden[0]}",
+                hint="give the field another name",
             )

@@ -28,6 +28,8 @@ from webgym_cli.util.yaml_text import load_yaml
 
 # `{parameter}` or `{parameter.column}` in a text of a template.
 PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
+# What is no placeholder, but begins like one.
+_OPENED = re.compile(r"\{\s*(\w+)")
 _COMMAND_SECONDS = 60.0
 # Field of a task with the template that it was made from.
 TEMPLATE = "template"
@@ -190,8 +192,8 @@ def _run_command(path: Path, name: str, command: str) -> list[Any]:
     except subprocess.TimeoutExpired:
         raise UsageError(f"{where} took longer than {_COMMAND_SECONDS:g} s") from None
     if done.returncode:
-        last = "".join(done.stderr.strip().splitlines()[-1:])
-        raise UsageError(f"{where} ended with {done.returncode}: {last}")
+        last = done.stderr.strip().splitlines()[-1:]
+        raise UsageError(": ".join([f"{where} ended with {done.returncode}", *last]))
     return [_parse(line) for line in done.stdout.splitlines() if line.strip()]
 
 
@@ -225,6 +227,12 @@ def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[st
         raise UsageError(
             f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter",
             hint=f"there are: {', '.join(values)}",
+        )
+    others = (_OPENED.search(PLACEHOLDER.sub("", text)) for text in list_leaves(template) if isinstance(text, str))
+    if broken := next((match for match in others if match and match[1] in values), None):
+        raise UsageError(
+            f"{path}: template {template.get('id')}: a {{ before {broken[1]} begins no placeholder",
+            hint=f"{{{broken[1]}}}, or {{{broken[1]}.COLUMN}}, without spaces",
         )
     return names
 
@@ -275,7 +283,8 @@ def _look_up(path: Path, match: re.Match[str], assigned: Mapping[str, Any]) -> A
     if column is None:
         return value
     if not isinstance(value, Mapping) or column not in value:
-        raise UsageError(f"{path}: {match[0]}: {value!r} has no column {column}")
+        columns = ", ".join(value) if isinstance(value, Mapping) else f"none, it is {value!r}"
+        raise UsageError(f"{path}: {match[0]}: there is no column {column}", hint=f"the columns are: {columns}")
     return value[column]
 
 

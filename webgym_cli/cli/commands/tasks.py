@@ -13,7 +13,7 @@ import typer
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.commands.expand import expand
 from webgym_cli.cli.commands.generate import generate
-from webgym_cli.cli.commands.try_tasks import try_files
+from webgym_cli.cli.commands.try_tasks import require_runnable, try_files
 from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.options import DataOptions, FieldOpt, SettingsOptions, parse_fields
 from webgym_cli.cli.output import Output
@@ -105,6 +105,8 @@ def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
         raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
     if try_:
         try_files(settings, files, output)
+    elif "-" not in files and (settings.sites or settings.plugins):
+        require_runnable(settings, files)
 
 
 @command(app)

@@ -13,17 +13,29 @@ if TYPE_CHECKING:
     from webgym_cli.records.task import Task
 
 
+def require_runnable(settings: Settings, files: Sequence[str]) -> None:
+    """Raise `WebGymError` for the first task of files that a rollout with these sites and plugins would refuse."""
+    from webgym_cli.environments.registry import check_tasks
+
+    check_tasks(settings, _read(files))
+
+
+def _read(files: Sequence[str]) -> list[Task]:
+    from webgym_cli.tasks.source import open_tasks
+
+    opened = [open_tasks(file) for file in files]
+    return [one.task(number) for one in opened for number in range(len(one))]
+
+
 def try_files(settings: Settings, files: Sequence[str], output: Output) -> None:
     """Try the tasks of files and show each problem. Raises `UsageError` if there is one, or nothing scores a task."""
     from webgym_cli.environments.registry import count_unscored
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.task_trial import try_tasks
-    from webgym_cli.tasks.source import open_tasks
 
     if "-" in files:
         raise UsageError("--try reads the tasks again: it needs files", hint="webgym tasks check FILE --try")
-    opened = [open_tasks(file) for file in files]
-    tasks = [one.task(number) for one in opened for number in range(len(one))]
+    tasks = _read(files)
     settings = settings.with_changes(tasks={"train": files[0], "test": files[-1]})
     if count := count_unscored(settings, tasks):
         output.note(f"{count} tasks without a check, and judge.base_url is empty: nothing scores their episodes")

@@ -76,7 +76,8 @@ class LoginManager:
                     FailureKind.ENVIRONMENT_ERROR,
                     f"{login} did not let {account.account} in: {why}{detail}",
                     hint=f"check {login.account_key}.account and the variable {account.password_env_var}, and that "
-                    f"this role may see {site.proof_page or 'the first page'}, then: {login.command}",
+                    f"this role sees {when(site.proof, f'{site.proof!r} on ')}{site.proof_page or 'the first page'}, "
+                    f"then: {login.command}",
                 )
             async with session.guard("keeping the login"):
                 return dict(await session.page.context.storage_state())

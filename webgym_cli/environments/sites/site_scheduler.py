@@ -28,7 +28,7 @@ from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.environments.sites.site_expert import EXPERTS
-from webgym_cli.environments.sites.site_setup import SETUPS
+from webgym_cli.environments.sites.site_setup import SETUPS, require_tenants
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
@@ -196,7 +196,7 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
         if not _is_only_name(settings, task):
             for site in task_sites(task):
                 _require_known(settings, task, site)
-                find_site(settings, site, f"task {task.id}: ")
+                require_tenants(task, site, find_site(settings, site, f"task {task.id}: "))
         for login in login_sites(task):
             _require_known(settings, task, login.site)
             wanted.add(login)

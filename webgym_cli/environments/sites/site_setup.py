@@ -9,6 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic_core import from_json, to_json
 
+from webgym_cli.config.sites import SiteSettings
 from webgym_cli.environments.episode_start import EpisodeStart, parse_start
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -60,6 +61,15 @@ def setup(site: str, *, timeout: float | None = None) -> Callable[[Callable[...,
     if not isinstance(site, str) or not site:
         raise UsageError("a setup needs the site that tasks have in their field site", hint='@setup("SITE")')
     return lambda given: SETUPS.register(site, SiteSetup.of(given, site, timeout=timeout))
+
+
+def require_tenants(task: Task, site: str, known: SiteSettings) -> None:
+    """Raise `UsageError` if a site should have a tenant for each episode, and nothing makes it."""
+    if known.isolation == "tenant" and not known.reset.strip() and site not in SETUPS.names():
+        raise UsageError(
+            f"task {task.id}: sites.{site}.isolation is tenant, and nothing makes a tenant",
+            hint=f'-s sites.{site}.reset=COMMAND, or a function with @setup("{site}") in a file of plugins',
+        )
 
 
 async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, seconds: float) -> EpisodeStart:
