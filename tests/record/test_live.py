@@ -158,6 +158,21 @@ PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank
 <p style="height: 2000px"></p><button>Order</button></form>"""
 
 
+WANTED = {"size": "2", "name": "Anna", "note": "one\nAnna", "day": "2027-03-04", "file": "cat.png", "gift": "on"}
+WANTED |= {"city": "Rome", "terms": "on", "paper": "cat.png"}
+
+KEYS_PAGE = """<!DOCTYPE html><title>Write</title><div id=text contenteditable aria-label=Text></div>
+<input aria-label="Digit 1"><input aria-label="Digit 2"><script>
+const [first, second] = document.querySelectorAll("input");
+first.oninput = () => second.focus();
+second.onkeydown = (event) => {
+  const sent = { html: text.innerHTML.replace("&nbsp;", " "), code: first.value + second.value };
+  if (event.key === "Enter" && event.ctrlKey) location = `/?${new URLSearchParams(sent)}`;
+};
+</script>"""
+KEYS_WANTED = {"html": "Hi <b>you</b>", "code": "47"}
+
+
 DROP = """([x, y, name]) => {
   const data = { dataTransfer: new DataTransfer(), bubbles: true, cancelable: true, clientX: x, clientY: y };
   data.dataTransfer.items.add(new File(["x"], name));
@@ -166,19 +181,18 @@ DROP = """([x, y, name]) => {
 
 
 @pytest.fixture
-async def order_form(tmp_path):
-    """A task whose page asks for everything that a form can have, scored by what is sent."""
+async def order_form(tmp_path, request):
+    """A task whose page asks for everything that a form can have, or another page, scored by what is sent."""
+    page, wanted = getattr(request, "param", (PAGE, WANTED))
 
     async def answer(request):
         words = "<br>".join(f"{name}: {value}" for name, value in request.query.items())
-        return web.Response(text=f"<title>Ordered</title>{words}" if words else PAGE, content_type="text/html")
+        return web.Response(text=f"<title>Ordered</title>{words}" if words else page, content_type="text/html")
 
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "cat.png").write_bytes(b"cat")
-    wanted = {"size": "2", "name": "Anna", "note": "one\nAnna", "day": "2027-03-04", "file": "cat.png", "gift": "on"}
-    wanted |= {"city": "Rome", "terms": "on", "paper": "cat.png"}
     async with LocalServer(app, 0) as server:
         fields = {"check": "order form", "wanted": wanted, "upload_folder": str(tmp_path / "files")}
         address = f"http://{server.address}/"
@@ -248,3 +262,27 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
     assert kept.final.title == "Ordered"
     with pytest.raises(UsageError, match="has a demonstration"):
         recording.select_tasks(run, load(overrides=[*full, f"tasks.train={order_form}"]), order_form)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("mode", [MARKS, POINTS])
+@pytest.mark.parametrize("order_form", [(KEYS_PAGE, KEYS_WANTED)], indirect=True)
+async def test_formats_a_focus_that_moves_on_and_shortcuts_are_recorded_as_keys(
+    run, chromium, monkeypatch, order_form, mode
+):
+    full = (*FULL, f"context_config.interaction_mode={mode}")
+    async with record_by(run, chromium, monkeypatch, order_form, *full) as (person, job):
+        await person.begin()
+        await person.click("Text")
+        await person.type("Hi ")
+        await person.press("Control+b")
+        await person.type("you")
+        await person.click("Digit 1")
+        await person.type("47")
+        await person.press("Control+Enter")
+        names = [action.split()[0] for action in await person.shown()]
+        await person.button("Done")
+        assert await job == 1
+    assert names == ["type", "key", "type", "click", "type", "key"]
+    (kept,) = stored(run)
+    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Hi ", "you", "47"]

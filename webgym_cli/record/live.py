@@ -42,6 +42,8 @@ class LiveTask:
         self._writer, self._lock = ActionWriter(settings), asyncio.Lock()
         self._has_moved = False
         """Whether the last Tab changed what is on the page, or where."""
+        self._entered: RecordedAction | None = None
+        """The click after which the last sections were typed."""
 
     async def open(self) -> None:
         """Open the start page in a fresh context."""
@@ -119,9 +121,9 @@ class LiveTask:
 
     async def _press(self, action: Action, seen: Sequence[Element]) -> None:
         """Execute keys. What they change in a field is recorded as one text."""
-        focused = next((one for one in seen if "focused" in one.states), None)
-        key = action.keys[-1] if action.keys else action.text
-        before = await self._read_field()
+        focused = _find_focused(seen)
+        key, is_plain = action.keys[-1] if action.keys else action.text, len(action.keys or ()) < 2
+        before, is_rich = await self._read_field()
         if key == "Tab":
             try:
                 await self._perform(action)  # it ends an entry, as the next action on an element does
@@ -129,13 +131,15 @@ class LiveTask:
                 await self._step(action)
             # A click would end the entry too, but miss what then moves away from the pointer.
             self._has_moved = _list_places(await list_seen(self._environment.session)) != _list_places(seen)
+        elif is_rich and self._has_formats:
+            await self._perform(action)  # the whole text in one piece would lose them
         elif focused and before is not None and (action.name is ActionName.TYPE or key in _EDITS):
-            if await self._edit(action, focused) and (after := await self._read_field()) not in (None, before):
-                self._record_text(focused, str(after))
-        elif focused and before is not None and key == "Enter" and not self._is_choosing:
+            if await self._edit(action, focused):
+                await self._record_edit(action, focused, before)
+        elif focused and before is not None and key == "Enter" and is_plain and not self._is_choosing:
             if await self._step(action):
                 self._record_text(focused, f"{before}\n")
-        elif focused and before is None and key in ("Enter", "Space", " "):
+        elif focused and before is None and key in ("Enter", "Space", " ") and is_plain:
             await self._perform(Action(name=ActionName.CLICK, here=True), _find_centre(focused))
         else:
             await self._perform(action)
@@ -145,7 +149,8 @@ class LiveTask:
             return await self._step(action)
         result = None
         last = next(reversed(self.actions), None)
-        if self._writer.needs_element and last and last.action.name is ActionName.CLICK:
+        is_new, self._entered = last is not self._entered, last
+        if is_new and self._writer.needs_element and last and last.action.name is ActionName.CLICK:
             session = self._environment.session
             async with session.guard("going to the first section"):  # that click was at the middle of the field
                 for _ in range(_SECTIONS):
@@ -153,6 +158,22 @@ class LiveTask:
         for key in action.text or "":  # a policy writes the whole value at once, a person a section
             result = await self._step(Action(name=ActionName.KEY, keys=(key,)))
         return result
+
+    async def _record_edit(self, action: Action, field: Element, before: str) -> None:
+        """Record what keys made of a field; the keys themselves if the page then moved on to another field."""
+        now = _find_focused(await list_seen(self._environment.session))
+        if action.text and now and (now.role, now.name, now.box[0]) != (field.role, field.name, field.box[0]):
+            self.actions.append(self._record(action))
+        elif (after := (await self._read_field())[0]) not in (None, before):
+            self._record_text(field, str(after))
+
+    @property
+    def _has_formats(self) -> bool:
+        """Whether keys before, such as Control+b, have set the format of what is typed."""
+        if not self.actions:
+            return False
+        last = self.actions[-1]
+        return last.action.name is ActionName.KEY or (last.target is None and bool(last.action.append))
 
     @property
     def _is_choosing(self) -> bool:
@@ -189,12 +210,11 @@ class LiveTask:
         self.message = result.action_error or ""
         return None if result.action_error else result
 
-    async def _read_field(self) -> str | None:
-        """Return the text of the field with the focus; None if keys go elsewhere."""
+    async def _read_field(self) -> tuple[str | None, bool]:
+        """Return the text of the field with the focus, None if keys go elsewhere, and whether it has formats."""
         session = self._environment.session
         field = {} if session.dialogs.open else await ActScript(session).call_at("typing", NOWHERE)
-        text: str | None = field.get("text")
-        return text
+        return field.get("text"), bool(field.get("isRich"))
 
     def _record(self, action: Action, *places: Place | None) -> RecordedAction:
         target, to_target, *_ = (*(place and _make_target(*place) for place in places), None, None)
@@ -208,6 +228,10 @@ class LiveTask:
     def _size(self) -> tuple[int, int]:
         options = self._environment.session.options
         return options.width, options.height
+
+
+def _find_focused(seen: Sequence[Element]) -> Element | None:
+    return next((one for one in seen if "focused" in one.states), None)
 
 
 def _list_places(seen: Sequence[Element]) -> list[tuple[object, ...]]:

@@ -97,8 +97,12 @@ webgym.act = (() => {
   const takesText = (field) => field?.isContentEditable || Boolean(editorOf(field)) ||
     matches(field, "input:not([type=checkbox],[type=radio],[type=button],[type=submit]),textarea");
 
-  // The text of the field with the focus; null if keys go elsewhere.
-  const typing = atFocus((field) => ({ text: takesText(field) ? held(field) : null }));
+  // The text of the field with the focus; null if keys go elsewhere. `isRich`: its text has formats, and hard spaces where
+  // spaces were typed.
+  const typing = atFocus((field) => {
+    const isRich = Boolean(field?.isContentEditable) && !editorOf(field), text = takesText(field) ? held(field) : null;
+    return { text: isRich ? text.replaceAll("\u00a0", " ") : text, isRich };
+  });
 
   const put = (field, text) => {
     // The prototype's setter: frameworks shadow the element's own one and would miss the change.
