@@ -283,8 +283,6 @@ def test_a_setting_without_effect_is_ignored_with_a_note(key):
 
 def test_a_run_of_an_earlier_version_may_have_settings_that_are_gone():
     assert parse_saved({"train": {"node_storage": "separate"}, "serve": {"sleep_level": 1}}) == Settings()
-    shares = {"unseen": 0.5, "hard": 0.25, "normal": 0.15, "easy": 0.1}
-    assert parse_saved({"tasks": {"sampler": "pass_rate", "pool_shares": shares}}) == Settings()
 
 
 @pytest.mark.parametrize("key", REMOVED)

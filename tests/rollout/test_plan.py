@@ -452,3 +452,34 @@ def test_an_evaluation_repeats_each_task_and_seed_and_can_be_extended(world, tas
 def test_training_episodes_are_not_repeated(world):
     plan = plan_rollout(world.run, world.load("rollout.test_repeats=3", "rollout.episodes=4"), Split.TRAIN, 0)
     assert [episode.repeat for episode in plan.episodes] == [0] * 4
+
+
+def solved(run, iteration, *rates, policy="model_a"):
+    """Store an iteration of ten episodes a task, of which so many tenths succeeded."""
+    for number, rate in enumerate(rates):
+        for attempt_ in range(10 if rate is not None else 0):
+            episode = trajectory(
+                10 * number + attempt_,
+                iteration=iteration,
+                policy=policy,
+                task=Task(id=f"t{number}", instruction="x", start_url="http://a/"),
+                outcome=Outcome(reward=float(attempt_ < rate), stop="answered"),
+            )
+            append(run, episode)
+
+
+def test_tasks_are_drawn_by_the_newest_success_of_the_policy(world, tasks):
+    """In the newest iteration that has it: t0 and t1 hard, t2 normal, t3 easy; an expert's successes don't count."""
+    solved(world.run, 0, 10, 10, 10, 10)
+    solved(world.run, 1, 0, 1, 5, 9)
+    solved(world.run, 2, None, None, None, None, None, 10, 10, policy="oracle")
+    shares = '{"unseen": 0.25, "hard": 0.25, "normal": 0.25, "easy": 0.25}'
+    settings = world.load(f"tasks.train={tasks.source}", "tasks.sampler=pass_rate", f"tasks.pool_shares={shares}")
+    plan = plan_rollout(world.run, settings, Split.TRAIN, 3, 4)
+    drawn = {episode.task.id for episode in plan.episodes}
+    assert {"t2", "t3"} < drawn and len(drawn & {"t0", "t1"}) == 1 and len(drawn & {"t4", "t5", "t6"}) == 1
+    write_plan(world.run, plan)
+    solved(world.run, 2, 10, 10, 0, 0)  # judged anew: what was planned stays
+    again = plan_rollout(world.run, settings, Split.TRAIN, 3, 6)
+    assert again.episodes[:4] == plan.episodes and len(again.episodes) == 6
+    assert len({episode.position for episode in again.episodes}) == 6

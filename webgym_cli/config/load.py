@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT, resolve_model_defaults
-from webgym_cli.config.renamed import find_section, rename_keys, replace_removed_sampler
+from webgym_cli.config.renamed import find_section, rename_keys
 from webgym_cli.config.secrets import add_settings_secrets, refuse_keys
 from webgym_cli.config.sources import (
     ENVIRONMENT,
@@ -119,7 +119,7 @@ def import_code(settings: Settings, keys: Collection[str] = CODE) -> None:
 def parse_saved(values: Mapping[str, Any]) -> Settings:
     """Parse the saved settings of a run; renamed keys are accepted."""
     merged: dict[str, Any] = {}
-    for key, value in rename_keys(replace_removed_sampler(flatten(values))).items():
+    for key, value in rename_keys(flatten(values)).items():
         _put(merged, key, value)
     return Settings.model_validate(merged)
 

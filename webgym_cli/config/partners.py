@@ -29,6 +29,7 @@ _IMITATION = (
 _PARTNERS: _Partners = {
     "judge": ("judge.base_url", bool),
     "tasks.difficulty_ratio": ("tasks.sampler", "ratio".__eq__),
+    "tasks.pool_shares": ("tasks.sampler", "pass_rate".__eq__),
     "rollout.completion_grace": ("rollout.completion_threshold", lambda threshold: threshold < 1),
     "rollout.ray_address": ("rollout.executor train.executor", lambda *executors: "ray" in executors),
     "rollout.ray_cpus": ("rollout.executor", "ray".__eq__),

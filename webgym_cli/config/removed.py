@@ -29,8 +29,6 @@ def _pass_to_llamafactory(**values: Any) -> dict[str, Removed]:
 
 _SLEEP = "a sleeping server drops its weights within 120 s and holds at most 10 GiB (serve.during_training)"
 _REPLACED = "a browser is replaced after 400 contexts or two hours, and a context is closed after one"
-_POOLS = "tasks are drawn uniformly or by difficulty (tasks.sampler)"
-_SHARES = {"unseen": 0.25, "hard": 0.25, "normal": 0.4, "easy": 0.1}
 # Dotted key -> the constant.
 REMOVED = {
     "agent.max_tool_calls": Removed(16, "a response has at most 16 calls", refused=True),
@@ -68,8 +66,7 @@ REMOVED = {
     "webarena.reset_timeout": Removed(600.0, "sites.NAME.reset_timeout sets it for a site", refused=True),
     "serve.stop_grace": Removed(15.0, "a server has 15 s to end"),
     "train.stop_grace": Removed(30.0, "a trainer has 30 s to end"),
-    "tasks.pool_bounds": Removed([0.2, 0.8], _POOLS, refused=True),
-    **{f"tasks.pool_shares.{pool}": Removed(share, _POOLS, refused=True) for pool, share in _SHARES.items()},
+    "tasks.pool_bounds": Removed([0.2, 0.8], "a task is hard up to 0.2 and easy from 0.8 on", refused=True),
 }
 
 

@@ -95,11 +95,6 @@ def find_section(key: str, names: Collection[str]) -> str:
     return key
 
 
-def replace_removed_sampler(flat: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run, with the usual sampler in place of one that is gone."""
-    return flat | {key: "uniform" for key, value in flat.items() if (key, value) == ("tasks.sampler", "pass_rate")}
-
-
 def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, Any] = _NONE) -> dict[str, Any]:
     """Return settings under their current names; a current name takes precedence over its old name.
 

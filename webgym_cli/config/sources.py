@@ -12,7 +12,7 @@ from typing import Any, get_origin
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.removed import REMOVED
-from webgym_cli.config.renamed import RENAMED, current_name, rename_keys, replace_removed_sampler
+from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
@@ -98,7 +98,7 @@ def read_run(path: Path) -> Flat:
     """Return the values of a run's `config.json`. Raises `StoreError` if it is damaged."""
     if not isinstance(values := read_json(path), dict):
         raise StoreError(f"{path}: not a mapping of sections", hint=f"restore {path} from a copy")
-    return replace_removed_sampler(flatten(values))
+    return flatten(values)
 
 
 def read_file(path: Path) -> Flat:

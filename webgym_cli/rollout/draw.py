@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,6 +12,7 @@ from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.draw import SEEDS, DrawnTask, SeedStream, TaskSampler
+from webgym_cli.tasks.pass_rate import PassRateSampler, assign_pools
 from webgym_cli.tasks.source import TaskSet
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
@@ -33,9 +34,19 @@ class EpisodeSampler:
 
     @classmethod
     def of(
-        cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int, *, new: bool = False
+        cls,
+        tasks: TaskSet,
+        settings: Settings,
+        split: Split,
+        iteration: int,
+        *,
+        new: bool = False,
+        rates: Callable[[], Mapping[int, float]] = dict,
     ) -> EpisodeSampler:
-        """Create the sampler of an iteration. `new`: whether the tasks were generated for this iteration only."""
+        """Create the sampler of an iteration. `new`: whether the tasks were generated for this iteration only.
+
+        `rates`: reads the newest pass rates, for the sampler `pass_rate`.
+        """
         if split is Split.TEST:
             return cls(settings, split, iteration, TaskSampler(tasks, f"{settings.test_seed}/test"))
         part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
@@ -45,6 +56,10 @@ class EpisodeSampler:
         name, agent = f"{settings.seed}/{part}", settings.agent
         if _single(settings, iteration):
             return cls(settings, split, iteration, TaskSampler(tasks, f"{name}/demonstrations", ratio))
+        if settings.tasks.sampler == "pass_rate" and not new:
+            shares, pools = settings.tasks.pool_shares, assign_pools(tasks, rates())
+            sampler = PassRateSampler(tasks, name, None, agent.num_chains, agent.greedy_chain, pools, shares)
+            return cls(settings, split, iteration, sampler)
         return cls(settings, split, iteration, TaskSampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))
 
     def further(
@@ -75,15 +90,19 @@ class EpisodeSampler:
 
     def explains(self, planned: Sequence[Episode]) -> bool:
         """Whether each planned episode equals the one that its stream yields at its position."""
-        return self._redraw(planned) == list(planned)
+        redrawn = self._redraw(planned)
+        return redrawn is None or redrawn == list(planned)
 
     def has_same_tasks(self, planned: Sequence[Episode]) -> bool:
         """Whether each planned episode has the task and seed that its stream yields: the tasks are the same set."""
-        redrawn, given = ([(one.task, one.seed) for one in episodes] for episodes in (self._redraw(planned), planned))
-        return redrawn == given
+        redrawn = self._redraw(planned)
+        facts = [(episode.task, episode.seed) for episode in planned]
+        return redrawn is None or [(episode.task, episode.seed) for episode in redrawn] == facts
 
-    def _redraw(self, planned: Sequence[Episode]) -> list[Episode]:
-        """Return the episodes at the positions of the planned ones, fewer if positions repeat."""
+    def _redraw(self, planned: Sequence[Episode]) -> list[Episode] | None:
+        """Return the episodes at the positions of the planned ones, fewer if positions repeat; None if unrepeatable."""
+        if not self.sampler.repeatable:
+            return None
         redrawn: dict[int, Episode] = {}
         streams: defaultdict[tuple[SeedStream, int], dict[int, int]] = defaultdict(dict)
         for number, episode in enumerate(planned):

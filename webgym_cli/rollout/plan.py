@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import map_isolation
@@ -17,13 +18,20 @@ from webgym_cli.rollout.attempts import EpisodeAttempts
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.resources import name_policy
 from webgym_cli.store.buffer import scan
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.source import TaskSet, open_tasks
+from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
 from webgym_cli.util.urls import site_of
+
+_PASS_RATES = """
+SELECT task, avg(success::INT) AS rate FROM trajectories
+WHERE series = 'train' AND iteration < ? AND success IS NOT NULL
+GROUP BY task, iteration QUALIFY row_number() OVER (PARTITION BY task ORDER BY iteration DESC) = 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +184,8 @@ def _draw_episodes(
         return planned, ()
     new = _has_new(run, split, iteration)
     tasks = _tasks(run, settings, split, iteration)
-    draw = EpisodeSampler.of(tasks, settings, split, iteration, new=new)
+    rates = partial(_read_pass_rates, run, iteration)
+    draw = EpisodeSampler.of(tasks, settings, split, iteration, new=new, rates=rates)
     if not draw.explains(planned):
         raise StoreError(
             f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
@@ -228,6 +237,14 @@ def _read_earlier(
         if planned and not continues:
             break
     return earlier, ()
+
+
+def _read_pass_rates(run: RunDir, iteration: int) -> dict[int, float]:
+    """Return each task's success rate in the newest earlier iteration that contains it, by hash of the task id."""
+    if not iteration or not run.exists:
+        return {}
+    with open_index(run) as index:
+        return {hash_text(row["task"]): row["rate"] for row in index.rows(_PASS_RATES, [iteration])}
 
 
 def _tasks(run: RunDir, settings: Settings, split: Split, iteration: int) -> TaskSet:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
+from typing import ClassVar
 
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import DifficultyBand
@@ -49,6 +50,9 @@ class TaskSampler:
     """Number of consecutive elements of a task, each with a fresh seed."""
     greedy: bool = False
     """Whether a group ends with one more element, on its first seed. The other seeds do not depend on this."""
+
+    # Whether the streams depend on the tasks and the name alone.
+    repeatable: ClassVar[bool] = True
 
     @property
     def group_size(self) -> int:
