@@ -16,13 +16,12 @@ from benchmarks.rl_bench import Bench, Result, compared, options
 from benchmarks.rl_data import Conversations, rows, write
 from benchmarks.rl_gpu import peak, step_flops
 from webgym_cli.errors import JobError
+from webgym_cli.train.memory import network_memory
 
 PACKED, PADDED, CHUNKED, FULL = "packed", "padded", "chunked", "full logits"
 RANK = 16
 ROOM = 0.8
 """The share of a GPU's memory that weights, gradients and moments may take: the rest is for activations."""
-BYTES = 16
-"""Bytes of a trained parameter: weights and gradients in fp32, and AdamW's two moments."""
 PICTURE_TOKENS = {"vision_start": 151_652, "image": 151_655, "vision_end": 151_653}
 """Of the published models."""
 _SMALL = {
@@ -198,7 +197,7 @@ class Measurement:
 def too_large(name: str, rank: int, device: Device) -> str:
     """Say why a training does not fit on one GPU; empty where it does, and for an adapter."""
     count = sum(_elements(shape) for _, _, shape in published_tensors(f"Qwen/{name}-Instruct"))
-    needed = 0 if rank else BYTES * count
+    needed = 0 if rank else network_memory(count, count, None, 1).gpu
     if not device.memory or needed <= ROOM * device.memory:
         return ""
     return f"{needed / 1e9:.0f} GB before activations, the GPU has {device.memory / 1e9:.0f}"

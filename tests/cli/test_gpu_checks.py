@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.model_shapes import published_tensors
 from tests.app import app
 from tests.stack_fixtures import needs
 from webgym_cli.cli import gpu_checks
-from webgym_cli.cli.gpu_checks import GpuHost, check_gpus, report_gpus
+from webgym_cli.cli.gpu_checks import GpuHost, check_gpus, check_memory, report_gpus
 from webgym_cli.cli.gpu_round import RoundResult, summarize
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, VenvError
@@ -16,6 +17,12 @@ from webgym_cli.errors import JobError, VenvError
 GB = 10**9
 H200 = {"name": "NVIDIA H200", "bytes": 141 * GB, "free": 140 * GB}
 FINE = RoundResult({"serve": 30.0, "training": 12.0}, "in_place", "", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def downloaded(monkeypatch):
+    """The published models are here."""
+    monkeypatch.setattr(gpu_checks.disk, "model_tensors", published_tensors)
 
 
 @pytest.fixture
@@ -55,7 +62,7 @@ def test_without_a_gpu_it_says_so_and_what_to_do(monkeypatch):
 def test_a_good_machine_has_a_figure_for_each_part(machine):
     machine(gpus=(H200, H200))
     parts = checked()
-    assert list(parts) == ["serve torch", "train torch", "nccl", "serve, train, swap"]
+    assert list(parts) == ["serve torch", "train torch", "nccl", "serve, train, swap", "memory"]
     assert {part.status for part in parts.values()} == {"ok"}
     assert "400 GB/s" in parts["nccl"].version
     assert "141 GB (140 free)" in parts["train torch"].version
@@ -101,6 +108,33 @@ def test_a_round_needs_both_environments(machine, monkeypatch):
     assert parts["serve torch"].fix == "webgym setup --role serve"
     assert "serve, train, swap" not in parts
     assert "nccl" in parts
+
+
+def test_memory_by_hand():
+    model = "policy_config.base_model=Qwen/Qwen2.5-0.5B-Instruct"
+    count = sum(
+        shape[0] * (shape[1] if len(shape) > 1 else 1) for _, _, shape in published_tensors(model.split("=")[1])
+    )
+    plain = [model, "algorithm_config.deepspeed_config_filename=null", "rl.trainer.deepspeed=null"]
+    # fp32 weights, gradients and two moments
+    sixteen = f"training {16 * count / GB:.1f} GB"
+    for kind in ("sft", "grpo"):
+        assert sixteen in check_memory(load(overrides=[*plain, f"train.algorithm={kind}"]), 0, 1).version
+    with_critic = f"training {32 * count / GB:.1f} GB"
+    assert with_critic in check_memory(load(overrides=[*plain, "train.algorithm=gae"]), 0, 1).version
+
+
+def test_a_model_that_does_not_fit_names_the_setting():
+    settings = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])
+    training = check_memory(settings, 80 * GB, 1)
+    assert training.status == "missing"
+    assert "algorithm_config.deepspeed_config_filename" in training.fix
+    adapted = load(
+        overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct", "algorithm_config.finetuning_type=lora"]
+    )
+    assert check_memory(adapted, 80 * GB, 1).status == "ok"
+    assert "serve.tensor_parallel_size" in check_memory(adapted, 18 * GB, 1).fix
+    assert check_memory(load(overrides=["policy_config.base_model=owner/unheard-of"]), 80 * GB, 1).status == "warn"
 
 
 def test_what_a_round_took_is_read_off_its_events():

@@ -1,9 +1,10 @@
-"""Checks of `webgym doctor --gpu`: driver, both environments, NCCL, a round with a tiny model."""
+"""Checks of `webgym doctor --gpu`: driver, both environments, NCCL, a round with a tiny model, memory."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from webgym_cli.cli.gpu_round import run_round
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_line
+from webgym_cli.train import deepspeed_ops, disk
+from webgym_cli.train.registry import find_backend
 from webgym_cli.util.optional import when
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.doctor import DoctorCheck, check_kernels
@@ -60,6 +63,7 @@ def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[Doct
         yield kernels
     if len(reports) == len(ROLES):
         yield _check_round(settings, host.device)
+    yield check_memory(settings, min((gpu["bytes"] for gpu in gpus), default=0), max(1, len(gpus)))
 
 
 def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
@@ -115,6 +119,29 @@ def _check_round(settings: Settings, device: Device) -> DoctorCheck:
     if abs(result.mismatch_kl) > MISMATCH_LIMIT:
         fix = f"the mismatch KL is above {MISMATCH_LIMIT}: -s serve.dtype=bfloat16 is what training takes"
     return DoctorCheck("serve, train, swap", "warn" if fix else "ok", str(result), fix=fix)
+
+
+def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorCheck:
+    """Check that the configured model fits a GPU of `capacity` bytes in serving and, without activations, training."""
+    name, model = "memory", settings.policy_config.base_model
+    tensors = disk.model_tensors(model)
+    if not tensors:
+        return DoctorCheck(name, "warn", f"{model}: its size is not known", fix="download it, and name its folder")
+    backend, deepspeed = find_backend(settings.train.algorithm), deepspeed_ops.read_deepspeed(settings)
+    training = backend.estimate_memory(settings, tensors, deepspeed, settings.train.nproc_per_node or processes)
+    served = 2 * sum(math.prod(shape) for _, _, shape in tensors) // settings.serve.tensor_parallel_size
+    needed = "" if training is None else f"training {training.gpu / GB:.1f} GB a GPU before activations, "
+    words = f"{needed}weights of the server {served / GB:.1f} GB"
+    if not capacity:
+        return DoctorCheck(name, "ok", words, model)
+    words = f"{words}, of {capacity / GB:.1f} GB"
+    if training is not None and training.gpu >= capacity:
+        file = "ds_config_h200_zero3_offload.json"
+        fix = f"-s {backend.deepspeed_setting}={file}, LoRA, or more GPUs (docs/gpu-host.md)"
+        return DoctorCheck(name, "missing", words, model, fix)
+    if served >= settings.serve.gpu_memory_utilization * capacity:
+        return DoctorCheck(name, "missing", words, model, "-s serve.tensor_parallel_size=2 or more")
+    return DoctorCheck(name, "ok", words, model)
 
 
 def _report_failure(name: str, error: WebGymError, fix: str) -> DoctorCheck:

@@ -11,6 +11,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.records.dataset import TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.weights import Tensor
+from webgym_cli.train.memory import TrainingMemory
 from webgym_cli.train.training_plan import TrainPlan
 
 
@@ -50,6 +52,11 @@ PlanStep = Callable[[TrainPlan, Settings, Path, EventSink], Awaitable[TrainPlan]
 ExportFn = Callable[[TrainPlan, Path, Settings, Path, EventSink], Awaitable[Path]]
 
 
+# Estimates the GPU memory without activations of a training with these settings: of the model's tensors, DeepSpeed's
+# configuration and the number of processes. None: unknown.
+MemoryFn = Callable[[Settings, list[Tensor], dict[str, Any] | None, int], TrainingMemory | None]
+
+
 async def accept_data(run: RunDir, settings: Settings, log: Path) -> None:
     """Train on the data as it is."""
 
@@ -82,3 +89,4 @@ class TrainingBackend:
     """The setting that names DeepSpeed's configuration; empty without DeepSpeed."""
     adapter_rank: Callable[[Settings], int] = lambda settings: 0
     """The rank of the LoRA adapters that vLLM can serve by name while training goes on; 0: there are none."""
+    estimate_memory: MemoryFn = lambda settings, model, deepspeed, processes: None

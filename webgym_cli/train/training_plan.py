@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from webgym_cli.records.dataset import TrainingData
+from webgym_cli.train.memory import TrainingMemory
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.util.optional import map_known
 from webgym_cli.venvs.locate import Device
@@ -95,6 +96,8 @@ class TrainPlan:
     """Remarks for the user."""
     disk_bytes: int | None = None
     """Estimated peak disk usage in bytes; None if the model's shapes are unknown."""
+    memory: TrainingMemory | None = None
+    """Estimated GPU memory without activations; None on a CPU, and if the model's shapes are unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as data; it holds no secret."""
@@ -116,6 +119,7 @@ class TrainPlan:
             "total_steps": self.total_steps,
             "time_limit_seconds": self.time_limit,
             "disk_bytes": self.disk_bytes,
+            "memory": map_known(TrainingMemory.to_json, self.memory),
             "notes": list(self.notes),
         }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
+from webgym_cli.store.weights import Tensor
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
+from webgym_cli.train.memory import TrainingMemory, configured_memory
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import when
@@ -33,6 +35,13 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     return plan
 
 
+def estimate_memory(
+    settings: Settings, model: list[Tensor], deepspeed: dict[str, Any] | None, processes: int
+) -> TrainingMemory:
+    """Return the memory of a training without activations. The settings have LLaMA-Factory's names."""
+    return configured_memory(model, settings.algorithm_config.model_dump(mode="json"), deepspeed, processes)
+
+
 LLAMAFACTORY = TrainingBackend(
     plan_sft,
     llamafactory_command,
@@ -46,4 +55,5 @@ LLAMAFACTORY = TrainingBackend(
         settings.algorithm_config.finetuning_type == "lora" and settings.algorithm_config.freeze_vision_tower,
         settings.algorithm_config.lora_rank,
     ),
+    estimate_memory=estimate_memory,
 )

@@ -21,6 +21,7 @@ from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
+from webgym_cli.train.memory import configured_memory
 from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
@@ -59,9 +60,11 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
         lambda plan, folder: resume_from(plan, working_dir.newest_complete(folder, world_size=world, resumable=True)),
     )
     plan = plan or _carry(run, settings, base)
+    model = disk.model_tensors(plan.data.model) if plan.launch.placement.device == "cuda" else []
+    memory = configured_memory(model, config, plan.launch.deepspeed, world) if model else None
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
     needed = disk.needed_for_sft(config, stage, plan.total_steps, carried=carried)
-    return replace(plan, disk_bytes=needed)
+    return replace(plan, disk_bytes=needed, memory=memory)
 
 
 def llamafactory_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:

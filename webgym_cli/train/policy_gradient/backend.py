@@ -23,8 +23,10 @@ from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.weights import Tensor
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
+from webgym_cli.train.memory import TrainingMemory, rl_memory
 from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
@@ -97,6 +99,7 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
     start = _plan_adapter(run, settings, checkpoints.current(run), webrl=webrl)
     deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
+    model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
     return plan_fresh(
         inputs,
         TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest),
@@ -114,6 +117,7 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
         record={"objective": config.get("webrl", {}), "adapter": start.adapter if start else None}
         | ({"reference": began.name} if began and not webrl and settings.rl.has_reference else {}),
         disk_bytes=disk.needed_for_rl(config, steps, networks=1 + critic),
+        memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )
 
 
@@ -259,6 +263,15 @@ def _resume(plan: TrainPlan, folder: Path) -> TrainPlan:
     return replace(plan, source=None, notes=(*plan.notes, note))
 
 
+def estimate_memory(
+    settings: Settings, model: list[Tensor], deepspeed: dict[str, Any] | None, processes: int, *, webrl: bool = False
+) -> TrainingMemory:
+    """Return the memory of a training without activations; with a critic if the algorithm has one."""
+    options = settings.rl.model_dump(mode="json", exclude=set() if webrl else {"webrl"})
+    critic = webrl or ESTIMATORS.find(settings.train.algorithm).needs_critic
+    return rl_memory(model, options, deepspeed, processes, critic=critic)
+
+
 # Serves every advantage estimator.
 POLICY_GRADIENT = TrainingBackend(
     plan_rl,
@@ -268,6 +281,7 @@ POLICY_GRADIENT = TrainingBackend(
     deepspeed_setting=DEEPSPEED_SETTING,
     # vLLM applies no adapter to a vision tower
     adapter_rank=lambda settings: when(settings.rl.model.freeze_vision_tower, settings.rl.model.lora_rank),
+    estimate_memory=estimate_memory,
 )
 # Its adapter is new in each training and starts from a merged model, so none can be served by name.
 WEBRL = TrainingBackend(
@@ -276,4 +290,5 @@ WEBRL = TrainingBackend(
     "transitions",
     check=refuse_filters,
     deepspeed_setting=DEEPSPEED_SETTING,
+    estimate_memory=functools.partial(estimate_memory, webrl=True),
 )
