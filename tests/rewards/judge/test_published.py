@@ -229,6 +229,13 @@ def test_a_status_in_the_spellings_of_models(text):
     assert not published.read_status(text.replace("successful", "success").replace("success", "failed")).yes
 
 
+def test_an_explanation_is_kept_and_takes_nothing_back():
+    assert published.read_status("Status: success\n\nThe task did not need a login.").yes
+    text = "<reasoning>It was sorted.</reasoning><success>Successful</success>"
+    assert published.read_tags(text).reason == text
+    assert published.read_webvoyager("Evaluation: no issue is left. Verdict: SUCCESS").yes
+
+
 @pytest.mark.parametrize("word", ["Successful.", '"successful"', "\n**Successful**\n"])
 def test_a_tag_in_the_spellings_of_models(word):
     assert published.read_tags(f"```xml\n<success>{word}</success>\n```").yes

@@ -22,6 +22,7 @@ from webgym_cli.rewards.judge.prompts import caption_images, describe_page, desc
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
 from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion
 from webgym_cli.rewards.judge.session import JudgeSession
+from webgym_cli.util.text import remove_between
 
 # WebJudge keeps at most so many of the screenshots with a score of 3 or more.
 _MOST = 50
@@ -60,8 +61,8 @@ _QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
 _DENIED = re.compile(r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|[不没未非]", re.IGNORECASE)
 _DENIAL = re.compile(
-    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|incomplete|no\b|unsuccessful)"
-    r"|^\W*fail(?:ed|ure)?\W*$|^\W*fail(?:ed|ure)?\.",
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)"
+    r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
 )
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
@@ -71,15 +72,12 @@ _STATUS = re.compile(
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
-# What unsays a success beside its line: a failure after it, or a sentence before it that says what would be written.
-_UNSAID = re.compile(
-    r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*$"
-    r"(?=\s*^.*status\W+success)"
-    r"|^(?:.*[.!?] )?(?:(?:final|overall) )?status\W+success(?s:.)*\b(?:fail(?:ed|ure)|not|wait|actually)\b",
-    re.IGNORECASE | re.MULTILINE,
+# What takes a success back: words after it, or a sentence before it that tells what would be written.
+_RETRACTED = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however|not (?:a )?success\w*)\b", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z", re.IGNORECASE
 )
-_ASIDE = re.compile(r"<!--.*?-->|<reasoning>.*?</reasoning>", re.DOTALL | re.IGNORECASE)
-_OWN_LINE = re.compile(r"(?:^|[>:.])\s*<success>[^<]*</success>\s*(?:$|<)", re.MULTILINE | re.IGNORECASE)
+_OWN_LINE = re.compile(r"(?:^|[>:.])\s{0,9}<success>[^<]*</success>\s{0,9}(?:$|<)", re.MULTILINE | re.IGNORECASE)
 _TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
 
 _STATUS_FORM = 'Reply in two lines: "Thoughts: ..." with your reasons, then "Status: success" or "Status: failure".'
@@ -162,22 +160,25 @@ def read_score(text: str) -> JudgeReply:
 
 
 def read_status(text: str) -> JudgeReply:
-    """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, and for both."""
+    """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, both, or a retraction."""
     plain = _simplify(text)
     reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
-    return _refuse_unsaid(reply, _UNSAID.search(plain) is not None)
+    *_, last = _STATUS.finditer(plain)
+    before, after = plain[: last.start()][-_END:], plain[last.end() :]
+    return _refuse_unless(reply, not _SUPPOSED.search(before) and not _RETRACTED.search(after))
 
 
 def read_tags(text: str) -> JudgeReply:
-    """Read the tag `success`. Raises `UnreadableError`."""
-    plain = _ASIDE.sub("", text.translate(_PLAIN))
+    """Read the tag `success`. Raises `UnreadableError`, also for one that the reasoning or a sentence quotes."""
+    plain = remove_between(text.translate(_PLAIN), "<!--", "-->")
+    plain = remove_between(plain, "<reasoning>", "</reasoning>")
     reply = _read_word(_TAG, plain, yes=("successful",), no=("unsuccessful",))
-    return _refuse_unsaid(reply, _OWN_LINE.search(plain) is None)
+    return _reply(text, _refuse_unless(reply, _OWN_LINE.search(plain) is not None).verdict)
 
 
-def _refuse_unsaid(reply: JudgeReply, is_unsaid: bool) -> JudgeReply:
+def _refuse_unless(reply: JudgeReply, is_meant: bool) -> JudgeReply:
     """Return a reply. Raises `UnreadableError` for a success that the text around it takes back."""
-    if reply.yes and is_unsaid:
+    if reply.yes and not is_meant:
         raise UnreadableError("the text around the verdict takes it back")
     return reply
 
