@@ -70,7 +70,7 @@ _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to)\b|n't\b|√"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
-    r"|\b(?:over|under|above|below|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
+    r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
     re.IGNORECASE,
 )
 # The end of what stands before a verb that denies it: `it can't be 42`, `I doubt that it is 42`; `anything but 42`.

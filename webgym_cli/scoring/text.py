@@ -22,7 +22,7 @@ _PUNCTUATION = frozenset(string.punctuation)
 # SQuAD drops all punctuation; but 3.5 is not 35, 1,2 not 12, -5, 5+ and <5 not 5, x^2 not x2, C++ not C, and A+ not A-.
 _NUMERIC = re.compile(
     r"(?<=\d)[^\w\s](?=\d)|(?<=\d)\+(?!\w)|(?<!\w)[<>](?==?\s*[$€£]?\.?\d)|(?<=[<>])="
-    r"|(?<=\w)\^(?=\w)|-(?=\\)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
+    r"|(?<=\w)\^(?=\w)|-(?=\\)|(?<=\de)-(?=\d)|(?<=\w)\+(?=\d)|(?<=\d)\*(?=\*?\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
     r"|(?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|#|-(?=\W*$))(?!\w)"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=(?:\d{2},)*\d{3}(?!\d))")
@@ -107,8 +107,9 @@ def normalise(text: str) -> str:
     kept = {match.start() for match in _NUMERIC.finditer(text)}
     letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign not in _PUNCTUATION)
     words = letters.split()
-    # The answer `A` of a choice is no article.
-    return " ".join([word for word in words if word not in _ARTICLES] or words)
+    # The answer `A` of a choice is no article, nor is that of `A, B`.
+    is_choice = all(len(word) == 1 and word.isalpha() for word in words)
+    return " ".join([word for word in words if is_choice or word not in _ARTICLES] or words)
 
 
 def count_tool_results(trajectory: Messages) -> int:

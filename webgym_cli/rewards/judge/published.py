@@ -176,9 +176,9 @@ def read_tags(text: str) -> JudgeReply:
     return _reply(text, _refuse_unless(reply, _OWN_LINE.search(plain) is not None).verdict)
 
 
-def _refuse_unless(reply: JudgeReply, is_meant: bool) -> JudgeReply:
+def _refuse_unless(reply: JudgeReply, is_valid: bool) -> JudgeReply:
     """Return a reply. Raises `UnreadableError` for a success that the text around it takes back."""
-    if reply.yes and not is_meant:
+    if reply.yes and not is_valid:
         raise UnreadableError("the text around the verdict takes it back")
     return reply
 
