@@ -142,10 +142,6 @@ FIELDS = {
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),
     "disabled": (FIELD + "disabled>", "new", "can't be changed"),
-    "a time that goes on by itself": (FIELD.replace("old", "00:00") + "onkeydown=\"event.preventDefault();"
-        "const digit = event.key.match(/[0-9]/), parts = this.value.split(':'); if (this.selectionEnd > this."
-        "selectionStart) at = count = 0; if (digit) parts[at] = (parts[at] + digit).slice(-2); if (!digit || ++count % "
-        "2 == 0) at = 1 - at; this.value = parts.join(':')\"><script>var at = 0, count = 0</script>", "14:30", None),
     "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
 }  # fmt: skip
 

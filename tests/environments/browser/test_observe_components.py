@@ -45,6 +45,16 @@ CASES = {
         "<span role=spinbutton aria-label=Month tabindex=0>7</span></div>",
         [("spinbutton", "Day", "", ()), ("spinbutton", "Month", "", ())],
     ),
+    "a widget that a finger's press drags": (
+        f"<div id=w style='{BOX}'>Sales</div><script>w.addEventListener('touchstart', () => {{}}, {{ passive: false }})"
+        "</script>",
+        [("generic", "Sales", "", ())],
+    ),
+    "boxes of its own in a label": (
+        f"<label><span role=radio aria-checked=false tabindex=0 style='{BOX}'></span><input type=radio aria-hidden="
+        f"true tabindex=-1 style='{UNSEEN}'>cash</label>",
+        [("radio", "cash", "", ("unchecked",))],
+    ),
     "a label that reaches nothing": (
         "<label for=none style='cursor:pointer'>Severity</label> <button>Low</button>",
         [("button", "Low", "", ())],

@@ -7,7 +7,7 @@ webgym.act = (() => {
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
-  const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, MOST_PRESSES = 200;
+  const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200;
 
   const focused = () => {
     let element = document.activeElement;
@@ -119,9 +119,12 @@ webgym.act = (() => {
   // The slider at a point, or the one that has its handle in the track there.
   const SLIDERS = "[role=slider],input[type=range]";
   const sliderAt = (found, x, y) => {
-    const [inner, near] = [found, found?.parentElement].map((one) => (one ? inside(one, SLIDERS) : []));
-    const isAt = (one) => one.ariaHidden !== "true" && within([x, y], one.getBoundingClientRect());
-    return near.find(isAt) || found?.closest(SLIDERS) || [inner, near].find(({ length }) => length === 1)?.[0];
+    const isAt = (one) => within([x, y], one.getBoundingClientRect());
+    for (let at = found, level = 0; at && level < AROUND; at = parentOf(at), level++) {
+      const sliders = [at, ...inside(at, SLIDERS)].filter((one) => matches(one, SLIDERS) && one.ariaHidden !== "true");
+      if (sliders.length) return sliders.find(isAt) || (sliders.length === 1 ? sliders[0] : null);
+    }
+    return null;
   };
 
   const FOCUSABLE = "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]";

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ _MAX_TYPED_KEYS = 60
 _CHOOSER_SHARE = 0.5
 # Maximum number of files named in an error text.
 _NAMED_FILES = 20
-# Between the parts of a date or a time.
-_SEPARATORS = r"[-/.: ]"
 # Keys that copy and paste, in lower case.
 _COPY_KEYS = ("control+c", "control+x", "control+insert", "shift+delete")
 _PASTE_KEYS = ("control+v", "control+shift+v", "shift+insert")
@@ -53,18 +50,6 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
         if ready.get("editor") and text:  # typed text would be indented and its brackets closed a second time
             await _paste(session, script, {"text/plain": text})
     error = (await script.call("typed", text)).get("error") if is_typed else None
-    if (
-        error
-        and "parts" not in ready
-        and not action.append
-        and (digits := re.sub(_SEPARATORS, "", text)) != text
-        and digits.isdecimal()
-    ):
-        # a date or time that goes to its next part by itself, and one further by a separator
-        ready = await script.call_at("prepare", NOWHERE, digits)
-        if "typing" in ready:
-            await _type_keys(session, script, action, ready, digits, at_end=False)
-            error = (await script.call("typed", digits)).get("error")
     if enter:
         async with session.guard("typing", may_close=True):
             await session.page.keyboard.press("Enter")

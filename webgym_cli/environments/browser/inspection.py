@@ -16,7 +16,7 @@ _GROUP = "webgym"
 # fails or retries.
 _SECONDS = 3.0
 # Types of listeners that make an element a target of the mouse: on many pages most listeners are of others.
-_TYPES = re.compile(r"click|dblclick|contextmenu|drop|(mouse|pointer)(down|up|enter|over)|drag(over|enter)")
+_TYPES = re.compile(r"click|dblclick|contextmenu|drop|touchstart|(mouse|pointer)(down|up|enter|over)|drag(over|enter)")
 # Maximum number of elements whose listeners are passed at a time.
 _MOST_PASSED = 3000
 
@@ -63,6 +63,8 @@ async def _pass_listeners(session: BrowserSession, frame: str) -> None:
     request = {"objectId": world.document, "depth": -1, "pierce": True}
     types: dict[int, set[str]] = {}
     for listener in (await send("DOMDebugger.getEventListeners", request))["listeners"]:
+        if listener["type"] == "touchstart" and listener["passive"]:
+            continue  # it is for scrolling, while one that may prevent it is for things that are dragged
         types.setdefault(int(listener["backendNodeId"]), set()).add(listener["type"])
     fresh = [node for node in types if node not in world.known and any(map(_TYPES.fullmatch, types[node]))]
     world.known.update(fresh[:_MOST_PASSED])

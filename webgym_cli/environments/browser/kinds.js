@@ -17,7 +17,7 @@ webgym.kinds = (() => {
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   // Types of listeners: for clicks, for drops, and for the mouse that enters; from so many types on it is a framework's root.
-  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
+  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick", "touchstart"]);
   const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
   const MENUS = new Set(["contextmenu"]), menus = new WeakSet();
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);

@@ -247,9 +247,11 @@ webgym.names = (() => {
     const role = roleOf(element), host = treeOf(element).host;
     // components' elements have labels, too, that the browser does not link
     const linked = () => (takes && element.id ? Array.from(treeOf(element).querySelectorAll(`label[for="${CSS.escape(element.id)}"]`)) : []);
-    // of a label around a field and its button, the button is the control
-    const around = () => takes && element.closest("label")?.control?.localName === "button" &&
-      textOf(element.closest("label"), { left: MOST_NODES, words: true });
+    // the control of a label around may be a field's button, or what a form sends for a component's own control
+    const around = () => {
+      const label = takes && element.closest("label"), control = label && label.control;
+      return control && (control.localName === "button" || isUnused(control)) && textOf(label, { left: MOST_NODES, words: true });
+    };
     const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || wordsBut(label, element).trim() || textOf(label)).join(" ");
     const content = (read = wordsOf) => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
