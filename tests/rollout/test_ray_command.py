@@ -19,7 +19,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
-EPISODES = 36
+EPISODES = 60
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
         events.append(event)
         if event["event"] == "rank":
             ranks[event["rank"]] = event
-        if not killed and len(ranks) == 2 and sum(event["event"] == "trajectory" for event in events) >= 10:
+        if not killed and len(ranks) == 2 and sum(event["event"] == "trajectory" for event in events) >= 20:
             victims.extend(browsers_of(ranks[1]["pid"]))
             killed.append(nodes[ranks[1]["node"]])
             cluster.remove_node(killed[0], allow_graceful=False)
