@@ -56,7 +56,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     # An unknown key is often the cause of the other problems.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     key = ".".join(str(part) for part in first["loc"])
-    words = describe_problem(first).removeprefix("Value error, ")
+    words = describe_problem(first)
     if first["type"] == "extra_forbidden":
         words = f"unknown setting{suggest(key, keys_of(model))[1]}"
     return key, f"{words}{and_more(len(problems))}"

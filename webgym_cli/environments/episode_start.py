@@ -31,6 +31,15 @@ class EpisodeStart(Record):
         urlsplit(url)  # raises `ValueError`, as for an open bracket
         return url
 
+    @field_validator("cookies")
+    @classmethod
+    def _have_name_and_value(cls, cookies: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for cookie in cookies:
+            for key in ("name", "value"):
+                if not isinstance(cookie.get(key), str):
+                    raise ValueError(f"{key} should be a text, not {cookie.get(key)!r}")
+        return cookies
+
     def to_storage_state(self) -> dict[str, Any]:
         """Return cookies and storage as Playwright's storage state, for a browser that is not webgym's."""
         state, host = self.storage_state or {}, urlsplit(self.start_url).hostname

@@ -52,7 +52,7 @@ _EXPECTED = {
 
 def describe_problem(problem: Mapping[str, Any]) -> str:
     """Return what is wrong with a value, from one of the `errors()` of pydantic."""
-    return _EXPECTED.get(problem["type"]) or str(problem["msg"])
+    return _EXPECTED.get(problem["type"]) or str(problem["msg"]).removeprefix("Value error, ")
 
 
 def describe_invalid(error: Exception) -> str:

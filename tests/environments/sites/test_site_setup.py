@@ -60,6 +60,8 @@ async def test_a_state_may_be_zero():
         ("http://desk/", "is no mapping of start_url"),
         ({"url": "http://desk/"}, "url: there is no such field"),
         ({"cookies": "a=b"}, "cookies"),
+        ({"cookies": [{"name": "tenant"}]}, "cookies: value should be a text, not None"),
+        ({"cookies": [{"name": "tenant", "value": 7}]}, "cookies: value should be a text, not 7"),
         ({"start_url": "http://[::1"}, "start_url"),
         ({"state": object()}, "serializ"),
     ],
