@@ -276,7 +276,6 @@ webgym.names = (() => {
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
       () => hintOf(element),
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
-      () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
       // a custom element hands its label on to the field within
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),

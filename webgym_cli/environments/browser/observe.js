@@ -156,8 +156,6 @@ webgym.observe = (() => {
     // a row whose cells are listed
     const isRow = outer.sure === 2 && matches(outer.element, "tr,[role=row]");
     if (inner.sure < 1 && isRow) return "outer";
-    // a cell that only listens in a row that is clicked
-    if (inner.sure === 1 && isRow && matches(inner.element, `${CELLS},[role=cell]`)) return "inner";
     const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW;
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, inner)) return null;
