@@ -13,7 +13,7 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
-from webgym_cli.curriculum.filters import TaskCandidate
+from webgym_cli.curriculum.filters import Rejection, TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.paraphrase import Paraphrasing
 from webgym_cli.curriculum.plan import plan_generation
@@ -77,9 +77,11 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
     _write(sibling_path(out, "rejected"), (encode_json(one) for one in rejected))
     context.record(summary, format_generation_summary(summary))
     if not work.kept:
+        hint = "-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through"
+        if {one.rejection for one in work.candidates} == {Rejection.NO_CHECK}:
+            hint = "name the templates' values as {NAME} in their instructions: those of {NAME.COLUMN} are unknown"
         raise WebGymError(
-            f"{out}: no new task is left of {len(work.candidates)}; why: {sibling_path(out, 'rejected')}",
-            hint="-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through",
+            f"{out}: no new task is left of {len(work.candidates)}; why: {sibling_path(out, 'rejected')}", hint=hint
         )
     _write(out, (one.task.model_dump_json() for one in work.kept))
     return summary
