@@ -10,7 +10,7 @@ from tests.app import app
 from tests.cli.runs import filled, model, tree
 from tests.docs.pages import ROOT
 from tests.forked import webgym
-from tests.imports.foreign import chat_episode
+from tests.imports.foreign import webrl_episode
 from webgym_cli.store.state import begin
 
 ORACLE = ("-c", "demo", "--policy", "oracle")
@@ -27,7 +27,7 @@ PLANS = {
     "gateway": (["gateway", "new"], "gateway"),
     "serve": (["serve", "run", "-s", "venvs.serve={python}"], "serve"),
     "report": (["report", "run", "--json"], "report"),
-    "import": (["import", "messages", "results", "run"], "import"),
+    "import": (["import", "webrl", "results", "run"], "import"),
     "export-sharegpt": (["export-sharegpt", "run", "-o", "out", "--format", "hf"], "export-sharegpt"),
     "track": (["track", "run", "--json"], "track"),
     "gc": (["gc", "run", "--json"], None),
@@ -41,7 +41,7 @@ PLANS = {
 def place(tmp_path):
     """A run whose index is not there yet, episodes of another system, and an interpreter that does nothing."""
     begin(filled(tmp_path), "prepare", {})
-    chat_episode(tmp_path / "results", "lamp")
+    webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.runs import filled
 from tests.cli.terminal import rest, terminal
 from tests.forked import begin, webgym
-from tests.imports.foreign import chat_episode
+from tests.imports.foreign import webrl_episode
 from webgym_cli.cli.output import Output
 
 ESCAPE = "\x1b"
@@ -27,7 +27,7 @@ JSON = {
     "doctor": ["doctor", "-s", "venvs.serve=python", "-s", "venvs.train=python", "--json"],
     "prepare": ["prepare", "run"],
     "judge": ["judge", "run", "--all", "-s", "judge.base_url=scripted"],
-    "import": ["import", "messages", "results", "new"],
+    "import": ["import", "webrl", "results", "new"],
     "rollout": ["rollout", "run", "--policy", "oracle", "--episodes", "5"],
     "tasks sample": ["tasks", "sample", "sites:all", "-n", "3"],
     "export": ["export-sharegpt", "run", "--format", "jsonl"],
@@ -47,6 +47,7 @@ OTHERS = {
     "page": ["--help"],
     "config schema": ["config", "schema"],
     "tasks check": ["tasks", "check", "tasks.jsonl"],
+    "tools list": ["tools", "list"],
     "completion": [],
     **{name: [name, "run", "--dry-run"] for name in ("rollout", "loop", "serve", "track", "resume")},
     "setup": ["setup", "--dry-run"],
@@ -61,7 +62,7 @@ TERMINALS = ({"TERM": "dumb"}, {"TERM": "xterm-256color"})
 @pytest.fixture
 def place(tmp_path):
     filled(tmp_path)
-    chat_episode(tmp_path / "results", "lamp")
+    webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     (tmp_path / "tasks.jsonl").write_text('{"id": "ä", "start_url": "click-test.html"}\n')
     return tmp_path
 

@@ -26,6 +26,9 @@ REFUSED = {
     EXPORT: [
         (("nosuch",), "no trajectory 'nosuch'"),
         (("--where", "stepz > 1"), "is no condition"),
+        (("--shard-size", "0"), "--shard-size"),
+        (("--shard-size", "5"), "--shard-size has no effect"),
+        (("--max-pairs-per-task", "5"), "--max-pairs-per-task has no effect"),
     ],
     JUDGE: [
         (("-s", "judge.votes=0"), "judge.votes"),
@@ -60,6 +63,16 @@ REFUSED = {
     ],
     SAMPLE: [
         (("-n", "0"), "-n"),
+        (("--ratio", "easy"), "--ratio: 'easy' is no band"),
+        (("--ratio", "mild=2"), "--ratio: 'mild=2' is no band"),
+        (("--ratio", "easy=nan"), "--ratio: 'easy=nan' is no band"),
+        (("--ratio", "easy=-1"), "--ratio: 'easy=-1' is no band"),
+        (("--ratio", "easy=0"), "no weight is above 0"),
+        (("--ratio", "hard=1"), "no task may be drawn in the bands of the ratio: hard"),
+        (("--ratio", "easy=1", "--sampler", "uniform"), "the sampler uniform has no ratio"),
+        (("--sampler", "ratio"), "--sampler ratio needs weights"),
+        (("--band", "hard"), "no task is left that may be drawn"),
+        (("--exclude-site", "/"), "--exclude-site: '/' is no site"),
         (("-s", "tasks.sampler=ratio"), 'sampler "ratio" needs difficulty_ratio'),
         (("-s", "tasks.difficulty_ratio.easy=-1"), "tasks.difficulty_ratio.easy"),
     ],

@@ -154,9 +154,36 @@ def webgym_file(root, trajectories, name="train_trajectories/train_trajectories.
     return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": fields}))
 
 
-def chat_episode(root, name):
-    """Write a file with one episode in chat form."""
-    root.mkdir(exist_ok=True)
-    messages = [{"role": "user", "content": f"Buy the {name}"}, {"role": "assistant", "content": "It is bought."}]
-    (root / f"{name}.jsonl").write_text(json.dumps({"messages": messages, "reward": 1.0}) + "\n")
+PAGE = '<html> <button id="3" data-bbox="16,12,32,24"> Buy </button> <input id="4" data-bbox="0,0,8,8"> </html>'
+
+
+def webrl_episode(root, name, responses, score=1.0, labelled=None, trace=True):
+    """Write the files of one of VisualAgentBench's episodes."""
+    for folder in ("actions", f"screehshots/{name}", "traces", "fixed_traces"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / "actions" / f"{name}.json").write_text(
+        json.dumps({"task_id": int(name), "score": score, "actions": list(responses)})
+    )
+    for number in range(len(responses)):
+        (root / "screehshots" / name / f"{number}.png").write_bytes(png(number, 64, 48))
+    lines = [
+        {
+            "trace_id": int(name),
+            "index": at,
+            "prompt": "Buy it" if not at else "",
+            "html": PAGE,
+            "response": result,
+            "target": "Buy it",
+        }
+        for at, result in enumerate(responses)
+    ]
+    if trace:
+        (root / "traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if labelled is not None:
+        rows = [{**line, "fixed_response": line["response"], "score": labelled} for line in lines]
+        (root / "fixed_traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
+    body = "<h2>New Page</h2>\n<h3 class='url'><a href=http://shop:7770/>URL: http://shop:7770/?a=1&amp;b=2</a></h3>\n"
+    (root / f"render_{name}.html").write_text(
+        f"<body><pre>task_id: {name}\nstart_url: http://shop:7770/\nintent: Buy it\n</pre>\n{body}</body>"
+    )
     return root

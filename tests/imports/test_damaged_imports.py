@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.imports.foreign import pickled, webgym_episode, webgym_pictures
 from webgym_cli.errors import UsageError
-from webgym_cli.imports import webgym
+from webgym_cli.imports import visualagentbench, webgym
 from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.pictures import UnreadableImage, load_png
+from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode
 from webgym_cli.records.task import Split
@@ -102,14 +102,23 @@ SPECIAL = {
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_what_is_no_file_is_skipped_at_once(kind, tmp_path):
-    (tmp_path / "train_trajectories").mkdir()
-    of_webgym = tmp_path / "train_trajectories" / "train_trajectories.pt.iteration3"
+    for folder in ("a/train_trajectories", "c/traces", "c/actions"):
+        (tmp_path / folder).mkdir(parents=True)
+    of_webgym = tmp_path / "a/train_trajectories/train_trajectories.pt.iteration3"
+    trace, actions = (tmp_path / name for name in ("c/traces/1.jsonl", "c/actions/1.json"))
     picture = tmp_path / "picture.png"
-    for place in (of_webgym, picture):
+    for place in (of_webgym, trace, actions, picture):
         SPECIAL[kind](place)
-    with contextlib.suppress(UsageError):
-        assert ImportedEpisode not in outcome(webgym.read, of_webgym)
-    with pytest.raises(UnreadableImage):
-        load_png(picture)
-    with pytest.raises(UsageError):
-        plan_import(RunDir(tmp_path / "run"), "auto", of_webgym)
+    for read, source in (
+        (webgym.read, of_webgym),
+        (visualagentbench.read, trace),
+        (visualagentbench.read, actions),
+    ):
+        with contextlib.suppress(UsageError):
+            assert ImportedEpisode not in outcome(read, source)
+    for load in (load_png, load_size):
+        with pytest.raises(UnreadableImage):
+            load(picture)
+    for source in (of_webgym, trace, actions):
+        with pytest.raises(UsageError):
+            plan_import(RunDir(tmp_path / "run"), "auto", source)

@@ -7,10 +7,10 @@ import pytest
 from tests.imports.foreign import (
     REFUTED,
     SUCCEEDED,
-    chat_episode,
     webgym_episode,
     webgym_file,
     webgym_pictures,
+    webrl_episode,
 )
 from tests.imports.test_webgym_import import sent, with_prompts
 from tests.records.builders import png
@@ -195,9 +195,11 @@ def test_an_import_of_nothing_is_an_error_that_says_why(run, tmp_path):
 
 
 def test_auto_finds_whose_files_they_are(run, logs, tmp_path):
-    chat = chat_episode(tmp_path / "chat", "lamp")
-    assert [plan_import(run, "auto", path).name for path in (logs, chat)] == ["webgym", "messages"]
-    assert plan_import(run, "auto", chat / "lamp.jsonl").name == "messages"
+    webrl = webrl_episode(tmp_path / "webrl", "12", ['do(action="Go Backward")'])
+    marks = webrl_episode(tmp_path / "vab", "12", ["click [3] where [3]"], trace=False)
+    names = [plan_import(run, "auto", path).name for path in (logs, webrl, marks)]
+    assert names == ["webgym", "webrl", "visualagentbench"]
+    assert plan_import(run, "auto", webrl / "traces" / "12.jsonl").name == "webrl"
     (tmp_path / "renamed").write_bytes(next(logs.rglob("*.iteration3")).read_bytes())
     assert plan_import(run, "auto", tmp_path / "renamed").name == "webgym"
     with pytest.raises(UsageError, match="nothing that can be imported"):
@@ -209,7 +211,7 @@ def test_bad_places_are_named(run, tmp_path, logs):
         plan_import(run, "webgym", tmp_path / "none")
     with pytest.raises(UsageError, match="no such folder"):
         plan_import(run, "webgym", logs, images=tmp_path / "none")
-    with pytest.raises(UsageError, match="it takes web_policy_sft"):
+    with pytest.raises(UsageError, match="it takes a folder of a rollout with traces/"):
         plan_import(run, "webrl", logs)
 
 
@@ -225,3 +227,15 @@ def test_a_registered_format_is_found_by_name_and_before_the_built_in_ones(run, 
     assert bring(run, logs, "folders")[0]["skipped"] == {"unreadable_file": 1}
     with pytest.raises(UsageError, match="taken"):
         IMPORT_FORMATS.register("webgym", import_format)
+
+
+@pytest.mark.parametrize("name", ["webrl", "visualagentbench"])
+def test_one_rollout_is_one_import_by_either_name(run, tmp_path, name):
+    root = webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")', 'exit(message="x")'])
+    summary, _ = bring(run, root, name)
+    assert (summary["imported"], summary["steps"]) == (1, 2)
+    other = {"webrl": "visualagentbench", "visualagentbench": "webrl"}[name]
+    assert bring(run, root, other)[0]["skipped"] == {"already_imported": 1}
+    (trajectory,) = scan(run, Split.TEST, 0)
+    assert [step.page_changed for step in trajectory.steps] == [True, None]
+    assert trajectory.outcome.success is True

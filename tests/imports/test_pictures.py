@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.records.builders import png
 from webgym_cli.imports import pictures
-from webgym_cli.imports.pictures import UnreadableImage, load_png
+from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 
 
@@ -22,6 +22,7 @@ def test_a_png_stays_as_it_is(tmp_path):
     file = tmp_path / "a.png"
     file.write_bytes(png(7))
     assert load_png(file) == png(7)
+    assert load_size(file) == (40, 32)
 
 
 def undecodable():
@@ -71,10 +72,11 @@ def test_a_broken_file_is_named(tmp_path, data):
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(UnreadableImage, match=r"b\.png: not there"):
-        load_png(tmp_path / "b.png")
-    with pytest.raises(UnreadableImage, match="no regular file"):
-        load_png(tmp_path)
+    for read in (load_png, load_size):
+        with pytest.raises(UnreadableImage, match=r"b\.png: not there"):
+            read(tmp_path / "b.png")
+        with pytest.raises(UnreadableImage, match="no regular file"):
+            read(tmp_path)
 
 
 def test_a_huge_picture_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):

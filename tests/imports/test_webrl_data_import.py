@@ -123,7 +123,7 @@ def test_it_is_trained_in_the_form_that_policies_act_in(tmp_path):
     create_or_open(run, load(["webrl"]))
     conversations(tmp_path / "web_policy_sft.json", *steps())
     summary, _ = bring(run, tmp_path / "web_policy_sft.json", "webrl", prompt=AS_CHAT)
-    assert (summary["format"], summary["imported"], summary["solved"], summary["new_images"]) == ("webrl", 1, 1, 0)
+    assert (summary["format"], summary["imported"], summary["solved"], summary["new_images"]) == ("webrl-data", 1, 1, 0)
     (trajectory,) = scan(run, Split.TRAIN, 0)
     rendered = render_step(trajectory, 1).messages
     assert [message.role for message in rendered] == ["system", "user", "assistant", "user"]

@@ -39,6 +39,9 @@ def test_the_totals(run):
     assert shown["interval"] == [0.3006, 0.9544]  # Wilson, 3 of 4
     assert shown["mean_steps"] == 2.0  # 1 + 3 + 2 + 2 + 2 = 10 of 5; one crashed
     assert shown["failures"] == {"browser_crashed": 1}
+    assert shown["success_by_iteration"] == {"0": 0.5, "1": 1.0}
+    assert (shown["oldest"], shown["newest"]) == ("2026-01-02T03:04:05.000+00:00", "2026-01-03T03:04:05.000+00:00")
+    assert shown["age_hours"][0] - shown["age_hours"][1] == pytest.approx(24, abs=0.02)
     assert shown["damaged_lines"] == []
 
 
@@ -51,6 +54,7 @@ def test_the_tables(run):
     assert counted(shown["by_site"]) == {"miniwob": (3, 2, 1), "example.co.uk": (3, 2, 2)}
     assert counted(shown["by_environment"]) == {"miniwob": (3, 2, 1), "web": (3, 2, 2)}
     assert counted(shown["by_policy"]) == {"oracle": (5, 3, 2), "model": (1, 1, 1)}
+    assert shown["by_task"]["hard"]["success_by_iteration"] == {"0": None, "1": 1.0}
     assert shown["by_task"]["click-test"]["failures"] == {"browser_crashed": 1}
 
 
@@ -85,7 +89,7 @@ def test_an_empty_buffer(tmp_path):
     shown = seen(fill_run(tmp_path / "run"))
     assert (shown["trajectories"], shown["success_rate"]) == (0, None)
     assert (shown["interval"], shown["mean_steps"]) == (None, None)
-    assert (shown["by_task"], shown["pass_at_k"], shown["damaged_lines"]) == ({}, {}, [])
+    assert (shown["by_task"], shown["pass_at_k"], shown["age_hours"], shown["damaged_lines"]) == ({}, {}, None, [])
 
 
 def test_damaged_lines_are_named_where_they_are_asked_for(run):

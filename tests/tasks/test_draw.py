@@ -6,6 +6,7 @@ from tests.tasks.lines import webgym, write
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.draw import SEEDS, TaskSampler, largest_remainder
+from webgym_cli.tasks.sample import sample_tasks
 from webgym_cli.tasks.source import open_tasks
 
 EASY, MEDIUM, HARD = DifficultyBand
@@ -106,3 +107,15 @@ def test_bands_without_tasks_are_named(tasks):
     assert TaskSampler(tasks, "x", RATIO).bands_without_tasks(hidden) == [HARD]
     assert TaskSampler(tasks, "x", {EASY: 1, HARD: 0}).bands_without_tasks(hidden) == []
     assert TaskSampler(tasks, "x").bands_without_tasks(hidden) == []
+
+
+def test_a_sample_has_no_task_twice(tasks):
+    assert sorted(sample_tasks(tasks, 100, seed=3).indices) == list(range(21))
+    assert len(sample_tasks(tasks, 10, seed=3).indices) == 10
+    assert sample_tasks(tasks, 10, seed=3).indices == sample_tasks(tasks, 10, seed=3).indices
+    assert sample_tasks(tasks, 10, seed=4).indices != sample_tasks(tasks, 10, seed=3).indices
+
+
+def test_a_sample_by_ratio_takes_no_more_than_a_band_has(tasks):
+    drawn = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
+    assert sorted(tasks.band(index) for index in drawn.indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)

@@ -58,8 +58,9 @@ def test_a_tool_of_a_module_in_the_working_directory(file, monkeypatch):
 def test_a_tool_of_an_installed_package(entries):
     entries("adder", "webgym_cli.tools.builtin:calculator")
     assert TOOLS.find("adder").name == "calculator"
-    known = {registered_item.name: registered_item.item for registered_item in TOOLS.known()}
-    assert known["adder"] is known["calculator"] is not None
+    known = {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}
+    assert known["calculator"] == "built in"
+    assert "adder" in known
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,14 @@ def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
     entries("broken", "no_such_module_at_all:x")
     assert TOOLS.find("calculator").name == "calculator"
     known = {registered_item.name: registered_item for registered_item in TOOLS.known()}
-    assert known["calculator"].item.name == "calculator"
+    assert known["calculator"].origin == "built in"
     assert known["broken"].item is None
     assert "ModuleNotFoundError" in known["broken"].problem
+
+
+def test_tools_that_settings_name_are_listed_too(file):
+    named = f"{file}:shout"
+    assert [registered_item.name for registered_item in TOOLS.known(["calculator", named])][-1] == named
 
 
 ENVIRONMENT = """
@@ -136,7 +142,9 @@ def test_a_plugin_registers_under_a_name(tmp_path):
         import_plugins([str(path), str(path)])
         assert TOOLS.find("whisper")("A") == "a"
         assert "whisper" in TOOLS.names()
-        assert "whisper" in [registered_item.name for registered_item in TOOLS.known()]
+        assert {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}[
+            "whisper"
+        ] == "plugins"
         with pytest.raises(UsageError, match="'calculator'"):
             TOOLS.register("calculator", TOOLS.find("whisper"))
         with pytest.raises(UsageError, match="'whisper'"):

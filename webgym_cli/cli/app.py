@@ -30,7 +30,7 @@ _PANELS = {
     ),
     "Look": ("status", "inspect_buffer", "show", "view", "label", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "env", "track", "gc"),
-    "Set up": ("setup", "doctor", "init_model", "login", "tasks", "config"),
+    "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "config"),
     "": ("diff",),
 }
 

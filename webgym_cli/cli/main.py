@@ -192,7 +192,7 @@ def _default_hint(error: WebGymError) -> str:
 
 def _typed_command() -> list[str]:
     """Return the words that name the command: two for one of a group."""
-    return sys.argv[1:3] if sys.argv[1:2] in (["config"], ["env"], ["tasks"]) else sys.argv[1:2]
+    return sys.argv[1:3] if sys.argv[1:2] in (["config"], ["env"], ["tasks"], ["tools"]) else sys.argv[1:2]
 
 
 def _show_warning(usual: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:

@@ -12,7 +12,7 @@ class AgentSettings(ConfigSection):
     """The tools that a policy may call in the environment `tools`, and the reward of its answers."""
 
     tools: tuple[str, ...] = ()
-    """Built-in tools (`calculator`, `python`, `answer`), tools of installed packages by name, or
+    """Built-in tools (`calculator`, `python`, `answer`), tools of installed packages by name (`webgym tools list`), or
     your own as `my_module:my_tool` or `path/to/file.py:my_tool`."""
     reward_name: str = "math_equal_reward"
     """The reward function of the environment `tools`, named in the same ways; others have none."""

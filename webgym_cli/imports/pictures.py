@@ -6,8 +6,10 @@ import base64
 import binascii
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from PIL import Image, UnidentifiedImageError
 
@@ -35,11 +37,8 @@ def load_png(picture: Path | bytes) -> bytes:
     """Load an image, a file or its content, as PNG. Raises `UnreadableImage` with its path."""
     if isinstance(picture, bytes):
         return convert_png(picture, "an image within the file")
-    try:
-        with open_regular(picture) as file:
-            return _to_png(file.read())
-    except _BROKEN as error:
-        raise UnreadableImage(f"{picture}: {_describe_error(error)}") from None
+    with _open_file(picture) as file:
+        return _to_png(file.read())
 
 
 def decode_data_url(url: str) -> bytes:
@@ -93,6 +92,22 @@ def _to_png(data: bytes, pixels: range | None = None) -> bytes:
         out = io.BytesIO()
         (image if image.mode in PNG_MODES else image.convert("RGB")).save(out, "PNG")
         return out.getvalue()
+
+
+def load_size(picture: Path) -> tuple[int, int]:
+    """Return width and height in pixels. Raises `UnreadableImage`."""
+    with _open_file(picture) as file, Image.open(file) as image:
+        return image.size
+
+
+@contextmanager
+def _open_file(picture: Path) -> Iterator[IO[bytes]]:
+    """Open an image file; errors within the block are raised as `UnreadableImage` with its path."""
+    try:
+        with open_regular(picture) as file:
+            yield file
+    except _BROKEN as error:
+        raise UnreadableImage(f"{picture}: {_describe_error(error)}") from None
 
 
 def _describe_error(error: BaseException) -> str:

@@ -140,6 +140,8 @@ def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
         form = IMPORT_FORMATS.find(name)
         if sources := form.find(path):
             return name, sources
+        if form.otherwise and (sources := IMPORT_FORMATS.find(form.otherwise).find(path)):
+            return form.otherwise, sources
         raise UsageError(f"{path}: nothing of the format {name} is there: it takes {form.expects}")
     # The first format with files there, those of plugins before the others.
     known = list(IMPORT_FORMATS.known())

@@ -6,7 +6,8 @@ from webgym_cli.imports.source import ImportFormat
 from webgym_cli.util.registry import Registry, list_constants
 
 _PACKAGE = "webgym_cli.imports"
-# In the order of detection: the formats before `webgym` are known by content.
+# In the order of detection: the formats before `webgym` are known by content; a WebRL rollout is a VisualAgentBench
+# folder with traces.
 IMPORT_FORMATS: Registry[ImportFormat] = Registry(
     noun="import format",
     setting="FORMAT",
@@ -17,6 +18,7 @@ IMPORT_FORMATS: Registry[ImportFormat] = Registry(
         **list_constants(f"{_PACKAGE}.messages", "messages"),
         **list_constants(f"{_PACKAGE}.published", "openwebrl", "fara", "molmoweb"),
         **list_constants(f"{_PACKAGE}.webgym", "webgym"),
-        **{name: f"{_PACKAGE}.webrl_data:WEBRL_DATA" for name in ("webrl", "webrl-data")},
+        **list_constants(f"{_PACKAGE}.visualagentbench", "webrl", "visualagentbench"),
+        **list_constants(f"{_PACKAGE}.webrl_data", "webrl-data"),
     },
 )

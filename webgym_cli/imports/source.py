@@ -166,6 +166,8 @@ class ImportFormat:
     """Description of the expected files, for error messages."""
     split: Split | None = None
     """Default split of its episodes; None: taken from their files."""
+    caution: str = ""
+    """Note for users who import it."""
     text: bool | None = False
     """Whether its pages are texts, the observations of the prompt versions `webrl` and `webrl_released`. None: that is
     known of each episode."""
@@ -175,6 +177,8 @@ class ImportFormat:
     """Returns this format for the run's policy, given by its prompt; None: the same."""
     suffixes: tuple[str, ...] = ()
     """Endings of single files that `auto` takes for this format first."""
+    otherwise: str = ""
+    """Name of the format that reads a path under which this one finds nothing."""
     select: Callable[[Path, str], ImportFormat] | None = None
     """Returns this format for the episodes of a source that match an SQL condition (`--where`). None: it takes none."""
 

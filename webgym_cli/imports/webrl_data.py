@@ -33,7 +33,7 @@ from webgym_cli.imports.source import (
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, PromptVersion, Score
-from webgym_cli.tasks.registry import WEBRL_ENVIRONMENT
+from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json
 from webgym_cli.util.optional import when
 
@@ -131,7 +131,7 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
         task=Task(
             id=compute_digest(instruction)[:16],
             instruction=instruction,
-            environment=WEBRL_ENVIRONMENT,
+            environment=find_benchmark("webrl").name,
             extra={"generated": True},
         ),
         policy="webrl",

@@ -1,10 +1,11 @@
-"""Overview of the buffer from the index: counts, success rates and failures by iteration, task, site and more."""
+"""Overview of the buffer from the index: counts, success rates, failures and ages by iteration, task, site and more."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from webgym_cli.records.statistics import known_interval, ratio
@@ -46,6 +47,9 @@ _GROUPS = """
 SELECT * FROM (
     SELECT {key} AS key, count(*) AS count, count(success) AS scored, count(*) FILTER (success) AS successes,
         avg(steps) FILTER (failure IS NULL) AS mean_steps, histogram(failure) AS failures,
+        histogram(iteration) AS iterations,
+        histogram(iteration) FILTER (success IS NOT NULL) AS scored_in,
+        histogram(iteration) FILTER (success) AS successes_in,
         any_value(split) AS split, max(iteration) AS newest, count(*) OVER () AS groups
     FROM trajectories WHERE {where} GROUP BY 1 ORDER BY {first} LIMIT ?
 ) ORDER BY {order}
@@ -68,6 +72,7 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
         "groups": {name: next((group["groups"] for group in groups), 0) for name, groups in tables.items()},
         "means": _means(index, query),
         "pass_at_k": compute_pass_rates(index, query),
+        **_ages(index, query),
         "damaged_lines": _damage(run, index, query),
     }
 
@@ -88,8 +93,9 @@ def _read_groups(index: Index, query: TrajectoryQuery, by: Grouping, top: int | 
 
 
 def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the aggregates with the success rate and its 95 % interval."""
+    """Return the aggregates with the success rate, its 95 % interval and the rate of each iteration."""
     count, scored, successes = group["count"], group["scored"], group["successes"]
+    scored_in, successes_in = (Counter(group[name] or {}) for name in ("scored_in", "successes_in"))
     return {
         "trajectories": count,
         "scored": scored,
@@ -98,6 +104,9 @@ def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
         "interval": known_interval(successes, scored),
         "mean_steps": round(mean, 2) if (mean := group.get("mean_steps")) is not None else None,
         "failures": dict(sorted((group["failures"] or {}).items())),
+        "success_by_iteration": {
+            str(number): ratio(successes_in[number], scored_in[number]) for number in sorted(group["iterations"] or ())
+        },
     }
 
 
@@ -108,6 +117,18 @@ def _means(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, float]]:
     for row in read_means(index, SPLIT_OR_SERVER, where, values):
         means.setdefault(f"{row['key']} {row['iteration']}", {})[row["name"]] = row["mean"]
     return means
+
+
+def _ages(index: Index, query: TrajectoryQuery) -> dict[str, Any]:
+    where, values = query.where()
+    moments = "epoch_ms(min(started_at)) AS oldest, epoch_ms(max(started_at)) AS newest"
+    row = index.one(f"SELECT {moments} FROM trajectories WHERE {where}", values)
+    if row["oldest"] is None:
+        return {"oldest": None, "newest": None, "age_hours": None}
+    times = [datetime.fromtimestamp(row[name] / 1000, UTC) for name in ("oldest", "newest")]
+    hours = [round((datetime.now(UTC) - time).total_seconds() / 3600, 2) for time in times]
+    oldest, newest = (time.isoformat(timespec="milliseconds") for time in times)
+    return {"oldest": oldest, "newest": newest, "age_hours": hours}
 
 
 def _damage(run: RunDir, index: Index, query: TrajectoryQuery) -> list[str]:

@@ -87,6 +87,8 @@ class TaskSource:
     """Completes the fields of a record before validation."""
     check_task: Callable[[Task, TaskFields], None] | None = None
     """Refuses a task that the environment can't start."""
+    benchmarks: tuple[str, ...] = ()
+    """Names of its tasks in other systems, such as BrowserGym's benchmarks."""
 
     def __post_init__(self) -> None:
         """Raise `TypeError` for a hook that is no function."""
@@ -111,8 +113,6 @@ ENVIRONMENTS: Registry[TaskSource] = Registry(
     },
     usage="from webgym_cli.environments.registry import EnvironmentSpec, and make one",
 )
-# Of the tasks in WebRL's released data.
-WEBRL_ENVIRONMENT = "webarena"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,12 @@ def find_prefix(prefix: str) -> TaskSource | None:
     """Return the environment for `PREFIX:...`; None for an unknown prefix."""
     sources = (source for source in all_sources() if source.list_tasks is not None)
     return next((source for source in sources if (source.prefix or source.name) == prefix), None)
+
+
+def find_benchmark(name: str) -> TaskSource:
+    """Return the environment of another system's tasks; the open web's if none claims them."""
+    sources = {called: source for source in all_sources() for called in source.benchmarks}
+    return sources.get(name) or sources["openended"]
 
 
 def select_named(names: str, known: Sequence[str], unknown_reason: str, example: str) -> Sequence[str]:

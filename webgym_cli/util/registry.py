@@ -40,6 +40,8 @@ class RegisteredItem(Generic[Item]):
     """One entry of a registry's listing."""
 
     name: str
+    origin: str
+    """`built in`, `plugins`, `settings`, or the name of the package."""
     item: Item | None
     """None if it can't be loaded."""
     problem: str = ""
@@ -104,16 +106,23 @@ class Registry(Generic[Item]):
             raise UsageError(f"{self.setting}: there is no {self.noun} {name!r}", hint=hint)
         return self.find(name)
 
-    def known(self) -> Iterator[RegisteredItem[Item]]:
-        """Yield the registered items, the built-in ones and those of packages, or why one can't be loaded."""
+    def known(self, named: Iterable[str] = ()) -> Iterator[RegisteredItem[Item]]:
+        """Yield the built-in items, the registered ones, those of packages, and those that settings name by location.
+
+        Items that can't be loaded are returned with their problem.
+        """
         for name, item in self.registered.items():
-            yield RegisteredItem(name, item)
-        packages = {point.name: point.value for point in self._points()}
-        for name, place in {**self.builtin, **packages, **self.builtin}.items():
+            yield RegisteredItem(name, "plugins", item)
+        places = [(name, "built in", place) for name, place in self.builtin.items()]
+        places += [
+            (point.name, _package(point), point.value) for point in self._points() if point.name not in self.builtin
+        ]
+        places += [(name, "settings", name) for name in named if ":" in name]
+        for name, origin, place in places:
             try:
-                yield RegisteredItem(name, self._load(name, place))
+                yield RegisteredItem(name, origin, self._load(name, place))
             except WebGymError as error:
-                yield RegisteredItem(name, None, str(error))
+                yield RegisteredItem(name, origin, None, str(error))
 
     def _points(self) -> list[EntryPoint]:
         group = self.entry_point_group or f"webgym.{self.noun.replace(' ', '_')}s"
@@ -131,8 +140,9 @@ class Registry(Generic[Item]):
             raise UsageError(f"{self.setting}: {name}: {error}", hint=error.hint) from error
         except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
             reason = " ".join(str(error).split())[:_REASON]
+            hint = f"look at {place}; webgym tools list shows what can be loaded"
             raise UsageError(
-                f"{self.setting}: {name} can't be loaded: {type(error).__name__}: {reason}", hint=f"look at {place}"
+                f"{self.setting}: {name} can't be loaded: {type(error).__name__}: {reason}", hint=hint
             ) from error
         return self._require_item(name, value)
 

@@ -46,6 +46,9 @@ def test_json_is_the_default_and_stdout_has_nothing_else(export):
         (("--split", "test"), 0),
         (("--where", "difficulty > 1 or iteration = 0"), 4),
         (("--where", "iteration = 1", "--unit", "trajectory"), 1),
+        (("--objective", "kto"), 6),
+        (("--objective", "kto", "--unit", "trajectory"), 3),
+        (("--objective", "dpo"), 1),
         (("-s", "algorithm_config.filter_successful_only=false"), 6),
         (("--strict",), 4),
     ],
@@ -58,7 +61,7 @@ def test_options_choose(export, options, count):
 
 
 def test_shards_into_a_folder(export, tmp_path):
-    result = export("--format", "hf", "-o", "shards")
+    result = export("--format", "hf", "-o", "shards", "--shard-size", 1)
     assert result.stdout == ""
     assert [file.name for file in (tmp_path / "shards" / "data").iterdir()] == ["train-00000-of-00001.parquet"]
     again = export("--format", "hf", "-o", "shards", code=2)

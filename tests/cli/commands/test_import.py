@@ -9,13 +9,13 @@ import pytest
 
 from tests import forked
 from tests.imports.foreign import (
+    PAGE,
     REFUTED,
-    chat_episode,
     webgym_episode,
     webgym_file,
     webgym_pictures,
+    webrl_episode,
 )
-from tests.imports.test_webrl_data_import import conversations, steps
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored
@@ -79,23 +79,34 @@ def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_
     assert len(list(scan_stored(run, Split.TRAIN, 1))) == 2
 
 
+def test_the_green_frames_are_told_of_and_stay_out_of_training(webgym, tmp_path):
+    webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
+    code, _, result = webgym("import", "webrl", "r", "run")
+    assert (code, "green frame" in result) == (0, True)
+    assert len(list(scan_stored(RunDir(tmp_path / "run"), Split.TEST, 0))) == 1
+    code, _, result = webgym("import", "webrl", "r", "other", "--split", "train")
+    assert (code, "green frame" in result) == (0, False)
+    assert len(list(scan_stored(RunDir(tmp_path / "other"), Split.TRAIN, 0))) == 1
+
+
 def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
-    conversations(tmp_path / "web_policy_sft.json", *steps())
-    command = ("import", "webrl", "web_policy_sft.json")
-    assert webgym(*command, "run", "-c", "webrl", "-s", "context_config.explain_actions=false")[0] == 0
+    webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
+    code, _, result = webgym("import", "webrl", "r", "run", "-c", "webrl", "-s", "context_config.explain_actions=false")
+    assert (code, "green frame" in result) == (0, False)
     (trajectory,) = scan_stored(RunDir(tmp_path / "run"), Split.TRAIN, 0)
     assert (trajectory.prompt.version, trajectory.prompt.explained) == ("webrl", False)
-    assert trajectory.steps[0].observation.html == "<html> first </html>"
-    assert webgym(*command, "other")[0] == 2
+    assert trajectory.steps[0].observation.html == PAGE
+    webrl_episode(tmp_path / "marks", "12", ["click [3] where [3]"], trace=False)
+    assert webgym("import", "visualagentbench", "marks", "run")[0] == 2
 
 
 def test_a_terminated_import_leaves_whole_episodes_and_its_state_and_is_resumed(tmp_path):
     for seed in range(40):
-        chat_episode(tmp_path / "results", f"lamp {seed}")
+        webrl_episode(tmp_path / "results", str(seed), ['do(action="Click", element="3")'])
     reading, writing = os.pipe()
     fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader and the signal
     child = forked.begin(
-        "import", "messages", "results", "run", "--json", "--iteration", "3", cwd=tmp_path, streams={1: writing}
+        "import", "webrl", "results", "run", "--json", "--iteration", "3", cwd=tmp_path, streams={1: writing}
     )
     os.close(writing)
     with os.fdopen(reading) as events:
@@ -107,7 +118,7 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state_and_is_resumed(
     assert child.exitcode == 143
     run = RunDir(tmp_path / "run")
     assert read_running_command(run).command == "import"
-    assert 0 < len(list(scan_stored(run, Split.TRAIN, 3))) < 40
+    assert 0 < len(list(scan_stored(run, Split.TEST, 3))) < 40
     assert "resuming `webgym import`" in forked.webgym("resume", "run", cwd=tmp_path).stderr
-    stored = [one.id for one in scan_stored(run, Split.TRAIN, 3)]
+    stored = [one.id for one in scan_stored(run, Split.TEST, 3)]
     assert len(set(stored)) == len(stored) == 40

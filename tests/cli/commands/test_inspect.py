@@ -10,7 +10,7 @@ from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.cli.commands.episode_text import episode_text
-from webgym_cli.cli.commands.inspect_tables import cell
+from webgym_cli.cli.commands.inspect_tables import cell, sparkline
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.records.judgement import Verdict
@@ -47,16 +47,20 @@ def invoke(run):
     return call
 
 
+def test_a_sparkline_has_a_block_a_rate():
+    assert sparkline([0, 0.12, 0.13, 0.5, 0.99, 1, None]) == "▁▁▂▅██·"
+
+
 def test_cells_are_one_line_and_harmless():
     assert [cell(value) for value in (None, 1.23456789, {"a": [1]}, True, "x\x1b[2J\ny\u202e")] == [
         None, "1.23457", '{"a": [1]}', "true", "x·[2J·y·"
     ]  # fmt: skip
 
 
-def test_the_tables_have_counts_and_rates_of_each_group(invoke):
+def test_the_tables_have_a_trend_and_pass_at_k(invoke):
     out, err = invoke("inspect-buffer")
     lines = [line.split("\t") for line in out.splitlines()]
-    assert ["b", "4", "4", "0.250", "0.046-0.699", "2.0", "0"] in lines
+    assert ["b", "4", "4", "0.250", "0.046-0.699", "2.0", "0", "▁▅"] in lines
     assert ["test 1", "2", "0.750", None] not in lines
     assert ["test 1", "3", "3", "0.667", "0.208-0.939", "2.0", "0"] in lines
     assert err == ""
@@ -73,6 +77,7 @@ def test_json_has_all_groups_unless_some_are_asked_for(invoke):
     whole, some = (json.loads(invoke("inspect-buffer", "--json", *more)[0]) for more in ((), ("--top", 1)))
     assert (list(whole["by_task"]), list(some["by_task"])) == (["b", "a"], ["b"])
     assert whole["pass_at_k"]["test 1"]["k"]["1"] == {"rate": 0.75, "tasks": 2}
+    assert whole["prepare"] is None
 
 
 def test_a_condition_in_sql_goes_with_the_other_options(invoke):
@@ -125,7 +130,8 @@ def test_reindex_builds_the_index_anew_and_says_the_same(invoke, run):
     for file in run.index.rglob("*.parquet"):
         file.write_bytes(b"x" * file.stat().st_size)
     after, err = invoke("inspect-buffer", "--json", "--reindex")
-    assert json.loads(after) == json.loads(before)
+    aged = {"age_hours": None}  # by the clock
+    assert json.loads(after) | aged == json.loads(before) | aged
     assert {file.name for file in run.index.rglob("*.parquet")} == made_before
     assert all(file.read_bytes().startswith(b"PAR1") for file in run.index.rglob("*.parquet"))
     assert err == ""

@@ -68,11 +68,27 @@ def test_the_same_seed_draws_the_same_sample(tasks, file, tmp_path):
     assert all(task == by_id[task.id] for task in drawn.read(range(9)))
 
 
-def test_a_sample_has_no_task_twice(tasks, file):
-    task_list = tasks("sample", file, "-n", 31)
-    assert bands(task_list) == {"easy": 10, "medium": 10, "hard": 10}
-    assert len({json.loads(line)["id"] for line in task_list.stdout.splitlines()}) == 30
-    assert task_list.stderr == "30 tasks: there are no more\n"
+def test_a_sample_by_ratio(tasks, file, tmp_path):
+    shares = {"easy": 2, "medium": 5, "hard": 3}
+    assert bands(tasks("sample", file, "-n", 10, "--ratio", "easy=2,medium=5,hard=3")) == shares
+    (tmp_path / "ratio.yaml").write_text("tasks: {sampler: ratio, difficulty_ratio: {easy: 2, medium: 5, hard: 3}}\n")
+    assert bands(tasks("sample", file, "-n", 10, "-c", "ratio.yaml")) == shares
+    assert bands(tasks("sample", file, "-n", 10, "-c", "ratio.yaml", "--ratio", "hard=1")) == {"hard": 10}
+    everything = bands(tasks("sample", file, "-n", 30, "-c", "ratio.yaml", "--sampler", "uniform"))
+    assert everything == {"easy": 10, "medium": 10, "hard": 10}
+
+
+def test_a_sample_of_a_band_without_a_site(tasks, file):
+    task_list = tasks("sample", file, "-n", 30, "--band", "easy", "--exclude-site", "https://www.shop3.co.uk/x")
+    assert bands(task_list) == {"easy": 9}
+    assert "insta-3" not in {json.loads(line)["id"] for line in task_list.stdout.splitlines()}
+    assert task_list.stderr == "9 tasks: there are no more that fit\n"
+
+
+def test_a_band_of_the_ratio_without_tasks_is_told(tasks):
+    task_list = tasks("sample", "miniwob:all", "-n", 5, "--ratio", "easy=1,hard=1")
+    assert bands(task_list) == {"easy": 5}
+    assert "band hard has no task" in task_list.stderr
 
 
 @pytest.mark.parametrize(

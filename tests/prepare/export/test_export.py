@@ -10,7 +10,7 @@ from tests.prepare.exported import digest, exported, ids
 from tests.records.builders import CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.export import Export
-from webgym_cli.prepare.export.options import ExportOptions
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
@@ -83,6 +83,36 @@ def test_steps_that_are_not_fit_are_counted(run):
         DropReason.RESPONSE_HAS_PLACEHOLDER: 1,
     }
     assert len(exported(run, None, "algorithm_config.filter_same_screenshot=false")[1]) == 2
+
+
+def test_kto_labels_judged_trajectories(run):
+    bad = step(0, response="Hm.", action=None, parse_error=ParseErrorKind.NO_TOOL_CALL)
+    fill(
+        run,
+        trajectory(0),
+        with_steps(1, bad, step(1, response=" "), outcome=UNSOLVED),
+        with_steps(2, bad, step(1), outcome=SOLVED),
+        trajectory(3, outcome=UNJUDGED),
+        trajectory(4, outcome=CRASHED),
+        trajectory(5, steps=1),
+    )
+    tally, records = exported(run, objective=ExportObjective.KTO)
+    rows = [(name, record["kto_tag"]) for name, record in zip(ids(records), records, strict=True)]
+    # what is not wanted need not be an action, but it must be something
+    assert rows == [("00000/0", True), ("00000/1", True), ("00001/0", False), ("00002/1", True)]
+    assert tally.dropped == {DropReason.RESPONSE_TOO_SHORT: 1, DropReason.NO_ACTION: 1}
+
+
+def test_kto_by_id_leaves_out_what_has_no_label(run):
+    fill(run, trajectory(0, outcome=UNJUDGED), trajectory(1, outcome=CRASHED), trajectory(2, outcome=UNSOLVED))
+    tally, records = exported(
+        run,
+        ids=[f"train-0000-0000{number}" for number in range(3)],
+        objective=ExportObjective.KTO,
+        unit=ExportUnit.TRAJECTORY,
+    )
+    assert [(record["id"], record["kto_tag"]) for record in records] == [("train-0000-00002/1", False)]
+    assert tally.dropped == {DropReason.REWARD_UNKNOWN: 1, DropReason.FAILURE: 1}
 
 
 def test_a_missing_or_altered_screenshot_is_named_and_its_records_are_left_out(run):
@@ -196,6 +226,8 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "reply"),
     [
+        ({"objective": ExportObjective.DPO, "unit": ExportUnit.TRAJECTORY}, "has no --unit trajectory"),
+        ({"objective": ExportObjective.KTO, "format": "openai"}, "no form for --objective kto"),
         ({"embed_images": True}, "belongs to --format openai"),
         ({"format": "hf"}, "makes a folder"),
         ({"format": "openai", "embed_images": True, "copy_images": "x"}, "inside the records already"),

@@ -10,7 +10,7 @@ from tests.prepare.exported import exported
 from tests.records.builders import UNSOLVED, png, shot, step, trajectory
 from webgym_cli.agent.prompt import render_step, render_system_prompt
 from webgym_cli.prepare.export.formats import build_messages_record, build_openai_record, build_sharegpt_record
-from webgym_cli.prepare.export.options import ExportOptions, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
 from webgym_cli.prepare.sft.conversations import Example, build_step_sample, build_trajectory_sample
 from webgym_cli.prepare.sft.convert import OPENING
@@ -129,6 +129,25 @@ OF_SAMPLES = [form for form in FORMATS.builtin if FORMATS.find(form).unit is Non
 
 
 @pytest.mark.parametrize("form", OF_SAMPLES)
+def test_a_pair_has_one_prompt_and_two_replies(form):
+    example = Example(build_step_sample(trajectory(0), 1), rejected="No.")
+    facts = record(ExportOptions(form, objective=ExportObjective.DPO), example)
+    reply = example.sample.messages[-1].content
+    if form == "openai":
+        assert [turn["role"] for turn in facts["input"]["messages"]] == ["system", "user", "assistant", "user"]
+        assert facts["preferred_output"] == [{"role": "assistant", "content": reply}]
+        assert facts["non_preferred_output"] == [{"role": "assistant", "content": "No."}]
+    elif form in ("json", "jsonl"):
+        assert [turn["from"] for turn in facts["conversations"]] == ["human", "gpt", "human"]
+        assert facts["chosen"] == {"from": "gpt", "value": reply}
+        assert facts["rejected"] == {"from": "gpt", "value": "No."}
+    else:
+        assert [turn["role"] for turn in facts["messages"]] == ["system", "user", "assistant", "user"]
+        assert facts["chosen"] == {"role": "assistant", "content": reply}
+        assert facts["rejected"] == {"role": "assistant", "content": "No."}
+
+
+@pytest.mark.parametrize("form", OF_SAMPLES)
 def test_placeholders_that_do_not_match_are_refused(form):
     sample = build_step_sample(trajectory(0), 1)
     with pytest.raises(ValueError, match="2 placeholders for 1 images"):
@@ -136,13 +155,21 @@ def test_placeholders_that_do_not_match_are_refused(form):
 
 
 @pytest.mark.parametrize("form", [form for form in OF_SAMPLES if form != "openai"])
-def test_every_named_column_is_in_the_records(form):
-    entry = FORMATS.find(form).build_dataset_info()[TRAIN]
-    facts = record(ExportOptions(form), Example(build_step_sample(trajectory(0), 1)))
+@pytest.mark.parametrize("objective", ExportObjective)
+def test_every_named_column_is_in_the_records(form, objective):
+    options = ExportOptions(form, objective=objective)
+    example = Example(
+        build_step_sample(trajectory(0), 1),
+        rejected="No." if objective is ExportObjective.DPO else None,
+        desirable=True if objective is ExportObjective.KTO else None,
+    )
+    entry = FORMATS.find(form).build_dataset_info(objective)[TRAIN]
+    facts = record(options, example)
     assert set(entry["columns"].values()) == set(facts) - {"id"}
+    assert entry.get("ranking", False) == (objective is ExportObjective.DPO)
     file = FORMATS.find(form).file_name
     assert entry["file_name"] == file if file else entry["file_name"] in ("data", "train.jsonl")
-    assert FORMATS.find("openai").build_dataset_info() is None
+    assert FORMATS.find("openai").build_dataset_info(objective) is None
     turns = facts[entry["columns"]["messages"]]
     assert {entry["tags"]["role_tag"], entry["tags"]["content_tag"]} == set(turns[0])
 

@@ -9,6 +9,7 @@ from tests.prepare.buffer import fill
 from tests.prepare.exported import exported, recode, webp
 from tests.records.builders import UNSOLVED, png, shot, trajectory
 from webgym_cli.prepare.export import shards as shards_module
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
 from webgym_cli.prepare.export.shards import ParquetShards
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -22,15 +23,16 @@ def run(tmp_path):
 
 
 def test_parquet_holds_records_images_and_features(run, tmp_path):
-    exported(run, tmp_path / "out", format="hf")
+    exported(run, tmp_path / "out", format="hf", objective=ExportObjective.KTO)
     (shard,) = (tmp_path / "out" / "data").iterdir()
     assert shard.name == "train-00000-of-00001.parquet"
     rows = pq.read_table(shard).to_pylist()
     assert [row["id"].rpartition("-")[2] for row in rows] == [
-        "00000/0", "00000/1", "00001/0", "00001/1", "00001/2",
+        "00000/0", "00000/1", "00001/0", "00001/1", "00001/2", "00002/0", "00002/1",
     ]  # fmt: skip
+    assert [row["kto_tag"] for row in rows] == [True] * 5 + [False] * 2
     assert rows[1]["images"] == [{"bytes": png(n), "path": f"{shot(n).sha256}.png"} for n in range(2)]
-    _, lines = exported(run, format="messages")
+    _, lines = exported(run, format="messages", objective=ExportObjective.KTO)
     assert [row["messages"] for row in rows] == [line["messages"] for line in lines]
     features = json.loads(pq.read_schema(shard).metadata[b"huggingface"])["info"]["features"]
     assert list(features) == list(rows[0])
@@ -39,8 +41,7 @@ def test_parquet_holds_records_images_and_features(run, tmp_path):
 
 def test_parquet_shards_are_cut_by_size_and_row_groups_by_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(shards_module, "ROW_GROUP_BYTES", 300_000)
-    monkeypatch.setattr(shards_module, "SHARD_BYTES", 1_000_000)
-    shards = ParquetShards(tmp_path / "data")
+    shards = ParquetShards(tmp_path / "data", ExportOptions("hf", shard_megabytes=1))
     for number in range(25):
         image = {"bytes": bytes(100_000), "path": "x.png"}
         shards.add({"id": str(number), "messages": [{"role": "user", "content": "<image>"}], "images": [image]})
@@ -53,6 +54,16 @@ def test_parquet_shards_are_cut_by_size_and_row_groups_by_memory(tmp_path, monke
         [3, 3, 3, 3], [3, 3, 3, 3], [1],
     ]  # fmt: skip
     assert [row for file in files for row in pq.read_table(file)["id"].to_pylist()] == [str(n) for n in range(25)]
+
+
+def test_pairs_have_their_columns(run, tmp_path):
+    shards = ParquetShards(tmp_path / "data", ExportOptions("hf", objective=ExportObjective.DPO))
+    replies = {name: {"role": "assistant", "content": name} for name in ("chosen", "rejected")}
+    shards.add({"id": "a", "messages": [{"role": "user", "content": ""}], "images": [], **replies})
+    shards.close()
+    (file,) = (tmp_path / "data").iterdir()
+    (row,) = pq.read_table(file).to_pylist()
+    assert {name: row[name] for name in replies} == replies
 
 
 def test_a_recoded_screenshot_is_exported_as_it_is(run, tmp_path):

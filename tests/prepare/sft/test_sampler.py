@@ -11,7 +11,7 @@ from tests.records.builders import UNSOLVED, trajectory
 from webgym_cli.errors import MissingStageError
 from webgym_cli.prepare.sft.execute import split
 from webgym_cli.prepare.sft.filters import DropReason
-from webgym_cli.prepare.sft.plan import plan_dataset
+from webgym_cli.prepare.sft.plan import plan_dataset, preview_dataset
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Split
@@ -205,8 +205,14 @@ def test_what_is_too_long_loses_its_oldest_rounds_then_its_place(run):
 def test_only_the_newest_iterations_of_the_current_policy_are_read(four, run):
     with open_index(four) as index:
         assert plan_dataset(four, settings(), index).read == (0,)  # nothing was trained yet: the policy is version 0
-    with open_index(run) as index, pytest.raises(MissingStageError, match="no training trajectories"):
-        plan_dataset(run, settings(), index)
+        assert preview_dataset(four, settings("algorithm_config.last_n_iterations=2"), index)["iterations_read"] == [
+            2,
+            3,
+        ]
+    with open_index(run) as index:
+        assert preview_dataset(run, settings(), index) == {}
+        with pytest.raises(MissingStageError, match="no training trajectories"):
+            plan_dataset(run, settings(), index)
 
 
 def test_test_episodes_never_reach_training(run):

@@ -13,7 +13,7 @@ from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import DryRunOpt, RunArg, SettingsOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import StoreError, UsageError, WebGymError
-from webgym_cli.prepare.export.options import ExportOptions, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -40,6 +40,17 @@ UnitOpt = Annotated[
         "rounds in full and the reasoning of all responses.",
     ),
 ]
+ObjectiveOpt = Annotated[
+    ExportObjective,
+    typer.Option(
+        "--objective",
+        help="sft; dpo: responses of successes against those of failures to the same prompt; "
+        "kto: responses labelled by success.",
+    ),
+]
+PairsOpt = Annotated[
+    int | None, typer.Option("--max-pairs-per-task", min=1, help="dpo: maximum number of pairs per task (default: 16).")
+]
 OutOpt = Annotated[
     Path | None,
     typer.Option(
@@ -51,6 +62,9 @@ ImagesOpt = Annotated[
     typer.Option("--copy-images", metavar="DIR", help="Copy the screenshots to DIR (default: refer to the run's)."),
 ]
 EmbedOpt = Annotated[bool, typer.Option("--embed-images", help="openai: embed the images as data URLs.")]
+ShardOpt = Annotated[
+    int | None, typer.Option("--shard-size", metavar="MB", min=1, help="hf: shard size (default: 500).")
+]
 StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything is damaged or missing.")]
 
 
@@ -60,9 +74,12 @@ def export_sharegpt(
     ids: IdsArg = None,
     format_: FormatOpt = "json",
     unit: UnitOpt = ExportUnit.STEP,
+    objective: ObjectiveOpt = ExportObjective.SFT,
+    max_pairs: PairsOpt = None,
     out: OutOpt = None,
     copy_images: ImagesOpt = None,
     embed_images: EmbedOpt = False,
+    shard_size: ShardOpt = None,
     split: SplitOpt = None,
     iteration: IterationOpt = None,
     task: TaskOpt = None,
@@ -75,11 +92,12 @@ def export_sharegpt(
     """Write trajectories as a dataset for other trainers.
 
     Writes to stdout or --out. Without ids, all trajectories that pass prepare's filters are exported, of the training
-    split unless --split is given.
+    split unless --split is given; for dpo and kto the failures of the same tasks too.
 
     Examples:
       webgym export-sharegpt runs/a --format jsonl -o sft.jsonl --copy-images sft_images
       webgym export-sharegpt runs/a --format hf -o sft_dataset
+      webgym export-sharegpt runs/a --objective dpo --format messages -o dpo
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
 
     Exit codes: 3.
@@ -90,7 +108,7 @@ def export_sharegpt(
     from webgym_cli.store.index.selection import TrajectoryQuery
 
     directory, settings = _resolve(run, options, format_)
-    chosen = ExportOptions(format_, unit, copy_images, embed_images)
+    chosen = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
     query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
     output, export = Output(), Export(directory, settings, chosen, read_ids(ids), query, out)
     if dry_run:

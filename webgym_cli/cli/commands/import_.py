@@ -20,7 +20,8 @@ FormatArg = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT",
-        help="run, messages, openwebrl, fara, molmoweb, webgym, webrl, auto; or one of your plugins.",
+        help="run, messages, openwebrl, fara, molmoweb, webgym, webrl, webrl-data, visualagentbench, auto; or one "
+        "of your plugins.",
         autocompletion=complete.import_formats,
     ),
 ]
@@ -55,7 +56,7 @@ def import_(
     Examples:
       webgym import webgym /data/logs runs/a --dry-run
       webgym import messages episodes.jsonl runs/a --images shots/
-      webgym import webrl web_policy_sft.json runs/w -c webrl
+      webgym import webrl results/ runs/w -c webrl
       webgym import run runs/a runs/b --where "success AND policy = 'oracle'"
 
     Exit codes: 75.
@@ -74,6 +75,8 @@ def import_(
     choices: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
     choices |= {"images": images and images.absolute()}
     plan = plan_import(directory, format_, path.absolute(), prompt=_make_prompt(settings), **choices)
+    if plan.format.caution and split is None:  # an explicit --split needs no caution
+        output.note(f"note: {plan.format.caution}")
     if options.dry_run:
         output.show(summary := Importer(plan, directory, lambda event: None, dry=True).execute())
         require_imported(summary, plan)

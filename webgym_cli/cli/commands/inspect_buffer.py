@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import JsonOpt, QuietOpt, refuse_both, run_argument
+from webgym_cli.cli.options import DataOptions, QuietOpt, refuse_both, run_argument
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.groups import DifficultyBand, Split
 
 if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
     from webgym_cli.store.index.query import Index
     from webgym_cli.store.index.selection import TrajectoryQuery
     from webgym_cli.store.run import RunDir
@@ -53,6 +54,7 @@ TOP = 20
 
 def inspect_buffer(
     runs: RunsArg,
+    options: DataOptions,
     split: SplitOpt = None,
     iteration: IterationOpt = None,
     task: TaskOpt = None,
@@ -66,12 +68,11 @@ def inspect_buffer(
     reindex: ReindexOpt = False,
     verify: VerifyOpt = False,
     quiet: QuietOpt = False,
-    json: JsonOpt = False,
 ) -> None:
     """Show the contents of the replay buffer.
 
-    --where and --sql are DuckDB's SQL on the tables trajectories, steps, judgements, stored and damage. What prepare
-    would select: webgym prepare RUN --dry-run.
+    Also shows what prepare would select, and why it drops the rest. --where and --sql are DuckDB's SQL on the tables
+    trajectories, steps, judgements, stored and damage.
 
     Examples:
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
@@ -82,10 +83,10 @@ def inspect_buffer(
 
     See also: webgym show, webgym compare, webgym prepare, webgym gc.
     """
+    from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import TrajectoryQuery
-    from webgym_cli.store.run import find_run
 
-    directory = find_run(runs[0])
+    directory, settings = resolve(runs[0], options, required=True, executes=False)
     query = TrajectoryQuery(split, iteration, task, reward, failure, site, band)
     more = _open_more(runs[1:], only=sql is not None and not reindex)
     for other, given in {
@@ -94,7 +95,7 @@ def inspect_buffer(
         "--quiet": quiet,
     }.items():
         refuse_both({"--verify": verify, "--sql": sql is not None, other: given})
-    output = Output(as_json=json, quiet=quiet)
+    output = Output(as_json=options.json, quiet=quiet)
     if verify:
         _verify(directory, output, reindex=reindex)
         return
@@ -106,14 +107,14 @@ def inspect_buffer(
         elif quiet:
             _print_ids(directory, index, query, output)
         else:
-            _show_summary(directory, index, query, top, output)
+            _show_summary(directory, settings, index, query, top, output)
 
 
 def _open_more(runs: Sequence[Path], *, only: bool) -> list[RunDir]:
     """Return the other runs. Raises `UsageError` unless they are `only` queried."""
-    from webgym_cli.store.run import find_run
+    from webgym_cli.store.run import open_run
 
-    more = [find_run(path) for path in runs]
+    more = [open_run(path)[0] for path in runs]
     if more and not only:
         raise UsageError("several runs are only queried together", hint='webgym inspect-buffer RUN RUN --sql "..."')
     return more
@@ -147,10 +148,13 @@ def _print_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output
             output.text(name)
 
 
-def _show_summary(run: RunDir, index: Index, query: TrajectoryQuery, top: int | None, output: Output) -> None:
+def _show_summary(
+    run: RunDir, settings: Settings, index: Index, query: TrajectoryQuery, top: int | None, output: Output
+) -> None:
     from webgym_cli.cli.commands.inspect_tables import show_overview
     from webgym_cli.inspect.overview import build_overview
     from webgym_cli.inspect.user_sql import user_sql_errors
+    from webgym_cli.prepare.sft.plan import preview_dataset
     from webgym_cli.store.index.selection import TrajectoryQuery
 
     limit = top or None  # 0: all
@@ -158,6 +162,7 @@ def _show_summary(run: RunDir, index: Index, query: TrajectoryQuery, top: int | 
         limit = TOP
     with user_sql_errors(run, "--where"):
         overview = build_overview(run, index, query, limit)
+    overview["prepare"] = preview_dataset(run, settings, index) or None
     if output.as_json:
         output.data(overview)
     else:

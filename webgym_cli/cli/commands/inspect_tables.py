@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from webgym_cli.cli.output import Output
 from webgym_cli.util.json_values import as_text
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import escape_control
 
+# Success rates from 0 to 1.
+BLOCKS = "▁▂▃▄▅▆▇█"
+# Maximum number of iterations in a sparkline (the newest ones).
+MAX_ITERATIONS = 40
 _COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
 _TABLES = ("iteration", "task", "site", "difficulty")
 # Tables that are omitted if they have a single group.
@@ -15,7 +21,7 @@ _OMITTED_IF_SINGLE = ("environment", "policy")
 
 
 def show_overview(output: Output, overview: dict[str, Any]) -> None:
-    """Show what `build_overview` returned."""
+    """Show what `overview` found, and under `prepare` what prepare would take."""
     title = f"{overview['run']}, policy version {overview['policy_version']}"
     output.table(title, ("", *_COLUMNS), [("all", *_row(overview))])
     for name in (*_TABLES, *(name for name in _OMITTED_IF_SINGLE if overview["groups"][f"by_{name}"] > 1)):
@@ -24,6 +30,10 @@ def show_overview(output: Output, overview: dict[str, Any]) -> None:
     if rows := [(key, *(cell(means.get(name)) for name in names)) for key, means in overview["means"].items()]:
         output.table("means of scored trajectories", ("iteration", *names), rows)
     _show_pass_rates(output, overview["pass_at_k"])
+    if overview["age_hours"]:
+        output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in overview["age_hours"]]])
+    if plan := overview["prepare"]:
+        _show_plan(output, plan)
     for line in overview["damaged_lines"]:
         output.note(f"damaged: {escape_control(line)}")
 
@@ -42,6 +52,11 @@ def show_findings(output: Output, report: dict[str, Any]) -> None:
         output.note(f"{more} more; --json names all")
 
 
+def sparkline(rates: Iterable[float | None]) -> str:
+    """Return a block character for each rate (0 to 1), and a dot for a missing rate."""
+    return "".join("·" if rate is None else BLOCKS[min(int(rate * len(BLOCKS)), len(BLOCKS) - 1)] for rate in rates)
+
+
 def cell(value: Any) -> str | None:
     """Return a value as a table cell: one line without control characters; None for a missing value."""
     if value is None:
@@ -52,9 +67,13 @@ def cell(value: Any) -> str | None:
 
 
 def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
-    groups = overview[f"by_{name}"]
-    rows = [(escape_control(key), *_row(group)) for key, group in groups.items()]
-    output.table(f"by {name}", (name, *_COLUMNS), rows)
+    groups, iterations = overview[f"by_{name}"], list(overview["success_by_iteration"])[-MAX_ITERATIONS:]
+    trend = name != "iteration" and len(iterations) > 1
+    rows = []
+    for key, group in groups.items():
+        rates = [group["success_by_iteration"].get(iteration) for iteration in iterations]
+        rows.append((escape_control(key), *_row(group), *when(trend, [sparkline(rates)])))
+    output.table(f"by {name}", (name, *_COLUMNS, *when(trend, ["trend"])), rows)
     if more := overview["groups"][f"by_{name}"] - len(groups):
         output.note(f"by {name}: {more} more; --top 0 shows all")
 
@@ -68,6 +87,21 @@ def _show_pass_rates(output: Output, groups: dict[str, Any]) -> None:
         rates = [group["k"].get(str(k)) for k in ks]
         rows.append((key, group["tasks"], *(rate and f"{rate['rate']:.3f}" for rate in rates)))
     output.table("pass@k over tasks", ("iteration", "tasks", *(f"pass@{k}" for k in ks)), rows)
+
+
+def _show_plan(output: Output, plan: dict[str, Any]) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("iterations read", ", ".join(map(str, plan["iterations_read"]))),
+        ("eligible steps", plan["eligible_steps"]),
+        *((f"samples from iteration {key}", count) for key, count in plan["samples_by_iteration"].items()),
+        *(
+            (f"trajectories left out: {reason}", count)
+            for reason, count in plan["dropped_trajectories"].items()
+            if count
+        ),
+        *((f"steps left out: {reason}", count) for reason, count in plan["dropped_steps"].items() if count),
+    ]
+    output.table("prepare would take", ("", "count"), rows)
 
 
 def _row(group: dict[str, Any]) -> tuple[Any, ...]:

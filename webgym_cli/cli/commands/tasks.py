@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,10 +18,12 @@ from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.options import DataOptions, FieldOpt, SettingsOptions, parse_fields
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
+from webgym_cli.records.groups import DifficultyBand
 from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.text import format_count
 
 if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
     from webgym_cli.tasks.check import FileReport
 
 app = make_group("Check, sample, convert, expand and generate task files.")
@@ -40,7 +42,22 @@ TryOpt = Annotated[
     typer.Option("--try", help="Also open each start page with its login, and run set-up and check before any work."),
 ]
 CountOpt = Annotated[int, typer.Option("-n", "--count", min=1, help="Number of distinct tasks.")]
+SamplerOpt = Annotated[
+    Literal["uniform", "ratio"] | None,
+    typer.Option("--sampler", help="uniform: all tasks equally; ratio: by difficulty band (default: tasks.sampler)."),
+]
+RatioOpt = Annotated[
+    str | None,
+    typer.Option("--ratio", metavar="BAND=WEIGHT,...", help="Weights of the bands; implies --sampler ratio."),
+]
 SeedOpt = Annotated[int | None, typer.Option("--seed", min=0, help="Sampling seed (default: the settings' seed).")]
+BandOpt = Annotated[list[DifficultyBand] | None, typer.Option("--band", help="Only tasks of this band. Repeatable.")]
+SiteOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-site", metavar="SITE", help="Exclude tasks starting on this site (example.com). Repeatable."
+    ),
+]
 RawArg = Annotated[
     Path, typer.Argument(metavar="RAW", help="JSON file (a list, one record, or one per line), or a folder of them.")
 ]
@@ -110,29 +127,48 @@ def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
 
 
 @command(app)
-def sample(options: SettingsOptions, source: SourceArg = None, count: CountOpt = 100, seed: SeedOpt = None) -> None:
+def sample(
+    options: SettingsOptions,
+    source: SourceArg = None,
+    count: CountOpt = 100,
+    sampler: SamplerOpt = None,
+    ratio: RatioOpt = None,
+    seed: SeedOpt = None,
+    band: BandOpt = None,
+    exclude_site: SiteOpt = None,
+) -> None:
     """Write a sample of distinct tasks to stdout.
 
     Writes one JSON object per line, in webgym's own format. The same seed gives the same tasks.
 
     Examples:
       webgym tasks sample train.jsonl -n 500 --seed 3 > some.jsonl
-      webgym tasks sample train.jsonl -n 1000000 | jq -c 'select(.difficulty > 6)' > hard.jsonl
+      webgym tasks sample train.jsonl -n 300 --ratio easy=2,medium=5,hard=3 --exclude-site example.com > mixed.jsonl
       webgym tasks sample sites:all -n 10
 
     See also: webgym tasks check, webgym rollout.
     """
-    import random
-
+    from webgym_cli.tasks.sample import sample_tasks
     from webgym_cli.tasks.source import open_tasks
 
     settings, output = options.load(), Output()
+    weights = _weights(settings, sampler, ratio)
+    sites = [_site(text) for text in exclude_site or ()]
     tasks = open_tasks(source or settings.tasks.train)
-    order = random.Random(known_or(seed, settings.seed)).sample(range(len(tasks)), len(tasks))
-    for task in tasks.read(order[:count]):
+    drawn = sample_tasks(
+        tasks,
+        count,
+        seed=known_or(seed, settings.seed),
+        ratio=weights,
+        bands=band or (),
+        without_sites=sites,
+    )
+    for task in drawn:
         output.text(task.model_dump_json())
-    if len(tasks) < count:
-        output.note(f"{len(tasks)} tasks: there are no more")
+    for empty in drawn.empty_bands:
+        output.note(f"band {empty} has no task to draw; the other bands share its part")
+    if len(drawn.indices) < count:
+        output.note(f"{len(drawn.indices)} tasks: there are no more that fit")
 
 
 @command(app)
@@ -221,3 +257,43 @@ def _show(output: Output, report: FileReport) -> None:
     for key, what in (("by_band", "band"), ("by_environment", "environment"), ("rubrics", "rubric")):
         rows.extend((f"{what} {name}", number) for name, number in counts[key].items())
     output.table(report.file, ("", "count"), rows)
+
+
+def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict[DifficultyBand, float] | None:
+    """Return the weights of the bands, None for a uniform draw."""
+    if ratio is not None:
+        if sampler == "uniform":
+            raise UsageError("--ratio: the sampler uniform has no ratio", hint="leave one of the two out")
+        return _parse_ratio(ratio)
+    if (sampler or settings.tasks.sampler) == "uniform":
+        return None
+    if not any(settings.tasks.difficulty_ratio.values()):
+        raise UsageError("--sampler ratio needs weights", hint="--ratio easy=2,medium=5,hard=3")
+    return settings.tasks.difficulty_ratio
+
+
+def _parse_ratio(ratio: str) -> dict[DifficultyBand, float]:
+    weights: dict[DifficultyBand, float] = {}
+    for part in ratio.split(","):
+        name, _, text = part.partition("=")
+        try:
+            weights[DifficultyBand(name.strip())] = weight = float(text)
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight < float("inf"):
+            raise UsageError(
+                f"--ratio: {part!r} is no band (easy, medium, hard) with a weight",
+                hint="--ratio easy=2,medium=5,hard=3",
+            )
+    if not any(weights.values()):
+        raise UsageError("--ratio: no weight is above 0", hint="--ratio easy=2,medium=5,hard=3")
+    return weights
+
+
+def _site(text: str) -> str:
+    from webgym_cli.util.urls import site_of
+
+    site = site_of(text if "://" in text else f"https://{text}")
+    if not site:
+        raise UsageError(f"--exclude-site: {text!r} is no site", hint="--exclude-site example.com")
+    return site

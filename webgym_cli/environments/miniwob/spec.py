@@ -49,6 +49,7 @@ def _make_pool(settings: Settings) -> EnvironmentPool:
 
 SPEC = EnvironmentSpec(
     name="miniwob",
+    benchmarks=("miniwob",),
     list_tasks=_list_tasks,
     check_task=_check_task,
     make_pool=_make_pool,

@@ -36,6 +36,7 @@ def _no_new_fields(task: Task) -> dict[str, Any]:
 
 SPEC = EnvironmentSpec(
     name="web",
+    benchmarks=("openended",),
     claims=is_web_record,
     complete=complete_address,
     check_task=require_instruction,

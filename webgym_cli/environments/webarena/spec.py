@@ -32,6 +32,7 @@ def _group_name(task: Task) -> str:
 
 SPEC = EnvironmentSpec(
     name="webarena",
+    benchmarks=("webarena", "visualagentbench", "webrl"),
     list_tasks=lazy("webgym_cli.environments.webarena.fixture:list_tasks"),
     make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
     observations=("text",),

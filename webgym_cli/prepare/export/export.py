@@ -12,8 +12,9 @@ from typing import Any
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.prepare.export.options import ExportOptions, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput, open_output
+from webgym_cli.prepare.export.pairs import sample_pairs
 from webgym_cli.prepare.export.registry import FORMATS, ExportFormat
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.rows import read_turns
@@ -24,7 +25,8 @@ from webgym_cli.prepare.sft.conversations import (
     find_step_problem,
     find_trajectory_problem,
 )
-from webgym_cli.prepare.sft.filters import build_filters, find_step_drop, list_parameters
+from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_parameters
+from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -35,9 +37,12 @@ from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.outputs import refuse_output_in_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import WriteLine, disk_errors, write_json
+from webgym_cli.util.optional import when
 
 # Maximum number of reported problems; all are counted.
 NAMED = 20
+# Size of the trajectory cache for pairs, in which a trajectory may occur several times.
+KEPT_TRAJECTORIES = 32
 # Trajectories between two progress events.
 PROGRESS_EVERY = 100
 
@@ -48,7 +53,7 @@ class ExportStats:
 
     records: int = 0
     trajectories: int = 0
-    """Number of trajectories read."""
+    """Number of trajectories read; 0 for pairs, which are read by steps."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Unusable steps, or whole trajectories, by reason."""
     unfit_turns: int = 0
@@ -77,7 +82,7 @@ class Export:
     settings: Settings
     options: ExportOptions
     ids: Sequence[str] | None = None
-    """Ids of the trajectories; None: all that `prepare` could use."""
+    """Ids of the trajectories; None: all that `prepare` could use, and for preferences the judged failures too."""
     query: TrajectoryQuery = field(default_factory=TrajectoryQuery)
     """Additional filter; its expression is the user's."""
     out: Path | None = None
@@ -116,7 +121,7 @@ class Export:
                 f"{self.run.root}: there is nothing to export ({reasons or 'no trajectory is chosen'})",
                 hint=f"webgym inspect-buffer {self.run.root}",
             )
-        if (info := self.format.build_dataset_info()) is not None:
+        if (info := self.format.build_dataset_info(self.options.objective)) is not None:
             write_json(folder / "dataset_info.json", info)
         write_json(folder / "export.json", stats.to_json())
 
@@ -152,7 +157,12 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     if export.format.unit is not None:  # also those without a reward: another scorer may give it
         return f"split = ? AND failure IS NULL AND {where}", [split, *values]
     filters = build_filters(export.settings).trajectories  # what `prepare` could use
-    conditions = [f"NOT coalesce(({item.predicate}), false)" for item in filters]
+    of_successes = (DropReason.UNSUCCESSFUL, DropReason.TOO_FEW_STEPS)
+    conditions = []
+    for item in filters:
+        # Filters of successes apply only to successes, where failures are exported too.
+        by_success = export.options.objective is not ExportObjective.SFT and item.drop in of_successes
+        conditions.append(f"NOT coalesce(({item.predicate}){when(by_success, ' AND success')}, false)")
     return " AND ".join(["split = ?", *conditions, where]), [split, *list_parameters(filters), *values]
 
 
@@ -175,6 +185,16 @@ class _ExampleReader:
             scope = [str(self.export.query.split or Split.TRAIN), self.export.query.iteration]
             for line in self.index.damaged_lines("split = ? AND coalesce(iteration = ?, true)", scope):
                 self.stats.add_problem(line)
+        if self.export.options.objective is ExportObjective.DPO:
+            draw = {
+                "seed": resolve_seed(self.export.settings),
+                "per_task": self.export.options.max_pairs_per_task or 16,
+            }
+            read_cached = lru_cache(KEPT_TRAJECTORIES)(self._read)
+            yield from sample_pairs(
+                self.index, read_cached, self.export.settings.algorithm_config, where, values, **draw
+            )
+            return
         total = self.index.one(f"SELECT count(*) AS found FROM trajectories WHERE {where}", values)["found"]
         for done, place in enumerate(self.index.places(where, values), 1):
             trajectory = self._read(place)
@@ -188,13 +208,20 @@ class _ExampleReader:
         if self.export.format.unit is not None:
             yield from self._record(trajectory)
             return
+        desirable = None
+        if self.export.options.objective is ExportObjective.KTO:
+            desirable = trajectory.outcome.success
+            if desirable is None:
+                reason = DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN
+                self.stats.dropped[reason] += 1
+                return
         if self.export.options.unit is ExportUnit.TRAJECTORY:
-            yield from self._whole(trajectory)
+            yield from self._whole(trajectory, desirable)
         else:
             for step in trajectory.steps:
-                problem = find_step_problem(step, self.export.settings.algorithm_config)
+                problem = find_step_problem(step, self.export.settings.algorithm_config, wanted=desirable is not False)
                 if problem is None:
-                    yield Example(build_step_sample(trajectory, step.index))
+                    yield Example(build_step_sample(trajectory, step.index), desirable=desirable)
                 else:
                     self.stats.dropped[problem] += 1
 
@@ -219,13 +246,13 @@ class _ExampleReader:
         sample = sample.model_copy(update={"images": tuple(images)})
         yield Example(sample, trajectory=trajectory, prompt_ids=prompts)
 
-    def _whole(self, trajectory: Trajectory) -> Iterator[Example]:
+    def _whole(self, trajectory: Trajectory, desirable: bool | None) -> Iterator[Example]:
         if (reason := find_trajectory_problem(trajectory)) is not None:
             self.stats.dropped[reason] += 1
             return
         algorithm = self.export.settings.algorithm_config
         self.stats.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
-        yield Example(build_trajectory_sample(trajectory))
+        yield Example(build_trajectory_sample(trajectory), desirable=desirable)
 
     def _read(self, place: LineRef) -> Trajectory | None:
         try:

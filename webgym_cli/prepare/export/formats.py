@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from webgym_cli.agent.prompt import split_at_images
-from webgym_cli.prepare.export.options import ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
@@ -57,7 +57,7 @@ def write_messages(examples: Iterator[Example], output: ExportOutput) -> None:
         output.write_line(encode_json(build_messages_record(example, output.image_path)))
 
 
-@export_format("openai", embeds_images=True)
+@export_format("openai", embeds_images=True, objectives=frozenset({ExportObjective.SFT, ExportObjective.DPO}))
 def write_openai(examples: Iterator[Example], output: ExportOutput) -> None:
     """OpenAI's messages, with images as parts, as JSON Lines."""
     for example in examples:
@@ -67,14 +67,16 @@ def write_openai(examples: Iterator[Example], output: ExportOutput) -> None:
 
 def build_sharegpt_record(example: Example, locate: Locate) -> dict[str, Any]:
     """Return a ShareGPT record. Raises `ValueError` if placeholders and images don't match."""
-    return {"id": example.id, **to_sharegpt(example.sample, locate)}
+    record = {"id": example.id, **to_sharegpt(example.sample, locate)}
+    return _add_preference(record, record["conversations"], example, {"from": "gpt", "value": example.rejected})
 
 
 def build_messages_record(example: Example, locate: Locate) -> dict[str, Any]:
     """Return a record of messages with role and content. Raises `ValueError` as `build_sharegpt_record`."""
     refuse_mismatch(example.sample)
     messages = [{"role": message.role, "content": message.content} for message in example.sample.messages]
-    return {"id": example.id, "messages": messages, "images": [locate(sha256) for sha256 in example.sample.images]}
+    record = {"id": example.id, "messages": messages, "images": [locate(sha256) for sha256 in example.sample.images]}
+    return _add_preference(record, messages, example, {"role": "assistant", "content": example.rejected})
 
 
 def build_parts(message: Message, urls: Iterator[Any]) -> list[dict[str, Any]]:
@@ -89,7 +91,7 @@ def build_parts(message: Message, urls: Iterator[Any]) -> list[dict[str, Any]]:
 
 
 def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> dict[str, Any]:
-    """Return a line for OpenAI's fine-tuning: a conversation."""
+    """Return a line for OpenAI's fine-tuning: a conversation, or a prompt with preferred and other reply."""
     refuse_mismatch(example.sample)
     images = map(locate, example.sample.images)
     messages: list[dict[str, Any]] = []
@@ -100,4 +102,18 @@ def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> d
     if unit is ExportUnit.STEP:
         # Only the last reply is a target; the earlier ones have records of their own.
         prompt = [turn | {"weight": 0} if turn["role"] == "assistant" else turn for turn in prompt]
-    return {"messages": [*prompt, reply]}
+    if example.rejected is None:
+        return {"messages": [*prompt, reply]}
+    rejected = Message(role="assistant", content=example.rejected).model_dump()
+    return {"input": {"messages": prompt}, "preferred_output": [reply], "non_preferred_output": [rejected]}
+
+
+def _add_preference(
+    record: dict[str, Any], turns: list[Any], example: Example, rejected: dict[str, Any]
+) -> dict[str, Any]:
+    """Move the last turn to `chosen` next to a rejected reply, and add KTO's label, if the example has them."""
+    if example.rejected is not None:
+        record |= {"chosen": turns.pop(), "rejected": rejected}
+    if example.desirable is not None:
+        record["kto_tag"] = example.desirable
+    return record

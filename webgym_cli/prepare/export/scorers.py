@@ -14,7 +14,7 @@ from PIL import Image
 
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.errors import UsageError
-from webgym_cli.prepare.export.options import ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
@@ -26,6 +26,7 @@ from webgym_cli.util.files import write_atomic, write_json
 _LAYOUT: dict[str, Any] = {
     "file_name": None,
     "unit": ExportUnit.TRAJECTORY,
+    "objectives": frozenset({ExportObjective.SFT}),
 }
 # Answers and ends without one are no facts about the page.
 _ENDS = (ActionName.ANSWER, ActionName.TERMINATE)

@@ -8,7 +8,7 @@ from typing import Any
 import webgym_cli
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.prepare.export.formats import build_parts
-from webgym_cli.prepare.export.options import ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
@@ -18,8 +18,9 @@ from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.optional import when
 
+_SFT = frozenset({ExportObjective.SFT})
 # One record an episode, which must have been recorded token for token.
-_WHOLE: dict[str, Any] = {"unit": ExportUnit.TRAJECTORY, "embeds_images": True}
+_WHOLE: dict[str, Any] = {"unit": ExportUnit.TRAJECTORY, "objectives": _SFT, "embeds_images": True}
 
 
 @export_format("openenv", with_tokens=True, **_WHOLE)

@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from webgym_cli.prepare.export.formats import MESSAGES, build_messages_record
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 
 MEGABYTE = 10**6
-# Bytes of a shard's records and images after which another one begins.
-SHARD_BYTES = 500 * MEGABYTE
 # Maximum bytes of buffered records and images.
 ROW_GROUP_BYTES = 32 * MEGABYTE
 # Maximum records per row group, which readers load as a whole.
@@ -32,7 +31,7 @@ def write_parquet(examples: Iterator[Example], output: ExportOutput) -> None:
     def locate(sha256: str) -> dict[str, Any]:
         return {"bytes": output.image_bytes(sha256), "path": output.image_name(sha256)}
 
-    shards = ParquetShards(output.folder / "data")
+    shards = ParquetShards(output.folder / "data", output.options)
     for example in examples:
         shards.add(build_messages_record(example, locate))
     shards.close()
@@ -41,10 +40,11 @@ def write_parquet(examples: Iterator[Example], output: ExportOutput) -> None:
 class ParquetShards:
     """Writes `train-00000-of-00003.parquet`, ... with the features that `datasets` reads from the schema."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: ExportOptions) -> None:
         folder.mkdir(parents=True)
         self._folder = folder
-        self._schema = _build_schema()
+        self._schema = _schema(options.objective)
+        self._limit = (options.shard_megabytes or 500) * MEGABYTE
         self._rows: list[dict[str, Any]] = []
         self._held = self._size = 0
         self._open = ExitStack()
@@ -56,7 +56,7 @@ class ParquetShards:
         self._rows.append(record)
         self._held += sum(len(message["content"]) for message in record["messages"])
         self._held += sum(len(image["bytes"]) for image in record["images"])
-        if self._held >= ROW_GROUP_BYTES or len(self._rows) >= ROW_GROUP_ROWS:
+        if self._held >= min(ROW_GROUP_BYTES, self._limit) or len(self._rows) >= ROW_GROUP_ROWS:
             self._flush()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class ParquetShards:
             shard.rename(self._folder / f"train-{number:05d}-of-{len(self._shards):05d}.parquet")
 
     def _flush(self) -> None:
-        if self._file is None or self._size >= SHARD_BYTES:
+        if self._file is None or self._size >= self._limit:
             self._open.close()
             self._shards.append(self._folder / f"train-{len(self._shards):05d}.parquet")
             file = pq.ParquetWriter(self._shards[-1], self._schema, compression="zstd")
@@ -79,7 +79,7 @@ class ParquetShards:
         self._rows, self._held = [], 0
 
 
-def _build_schema() -> pa.Schema:
+def _schema(objective: ExportObjective) -> pa.Schema:
     """Return the schema of a Parquet shard, with the features for `datasets` in its metadata."""
     text, message = pa.string(), pa.struct([("role", pa.string()), ("content", pa.string())])
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -90,5 +90,11 @@ def _build_schema() -> pa.Schema:
         "messages": [{"role": value, "content": value}],
         "images": [{"_type": "Image"}],
     }
+    if objective is ExportObjective.DPO:
+        columns |= {"chosen": message, "rejected": message}
+        features |= {name: {"role": value, "content": value} for name in ("chosen", "rejected")}
+    if objective is ExportObjective.KTO:
+        columns["kto_tag"] = pa.bool_()
+        features["kto_tag"] = {"dtype": "bool", "_type": "Value"}
     schema = json.dumps({"info": {"features": features}})
     return pa.schema(list(columns.items()), metadata={"huggingface": schema})

@@ -18,9 +18,13 @@ from webgym_cli.records.trajectory import Step, Trajectory, is_webrl
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What an export format writes as one record."""
+    """A sample, with a rejected reply or label for preference training."""
 
     sample: Sample
+    rejected: str | None = None
+    """A rejected reply to the same prompt; the sample's own is preferred."""
+    desirable: bool | None = None
+    """Whether the sample's reply is desirable (KTO)."""
     trajectory: Trajectory | None = None
     """The whole trajectory, for formats of whole trajectories; the sample then has all its images."""
     prompt_ids: tuple[list[int], ...] = ()
@@ -80,9 +84,11 @@ def build_reply(trajectory: Trajectory, index: int) -> Message:
     return Message(role="assistant", content=text)
 
 
-def find_step_problem(step: Step, settings: AlgorithmSettings) -> DropReason | None:
-    """Return why a step's reply is not exported, or None."""
-    return find_step_drop(step, settings) or _unreadable(step)
+def find_step_problem(step: Step, settings: AlgorithmSettings, *, wanted: bool) -> DropReason | None:
+    """Return why a step's reply is not exported, or None. A rejected reply need not be an action."""
+    if wanted and (reason := find_step_drop(step, settings)) is not None:
+        return reason
+    return _unreadable(step)
 
 
 def find_trajectory_problem(trajectory: Trajectory) -> DropReason | None:
