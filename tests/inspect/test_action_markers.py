@@ -21,6 +21,7 @@ def test_a_point_is_a_share_of_the_picture():
 
 def test_an_element_is_its_box_in_picture_pixels():
     assert locate_marker(acting(ActionName.HOVER, element_id=3)) == ActionMarker(10, 20, 30, 8)
+    assert locate_marker(acting(ActionName.HOVER, element_id=3, position=(500, 250))) == ActionMarker(25, 22)
 
 
 def test_a_box_is_cut_at_the_pictures_edge():

@@ -60,8 +60,9 @@ class ContextSettings(ConfigSection):
     coordinates; `webrl`: WebRL's rounds with text pages, required by the environment `webarena`; `webrl_released`: the
     single raw text that WebRL's published models were trained on; or the name of a plugin's action set."""
     more_actions: bool = False
-    """Add actions to the set: `long_press`, `wait_for` a text, and in the basic sets `hover` at a point and `scroll` at
-    a target. The system prompt changes with it. Not for `ui_tars`, `webrl` and plugins' sets."""
+    """Add actions to the set: `long_press`, `wait_for` a text, with marks a `position` within the element, and in the
+    basic sets `hover` at a point and `scroll` at a target. The system prompt changes with it. Not for `ui_tars`,
+    `webrl` and plugins' sets."""
     explain_actions: bool = True
     """`webrl`: include a system message that describes the actions, with the text of `agent.system_prompt` if it is
     set. `false`: no system message, as for models that were trained without one."""

@@ -133,6 +133,8 @@ def locate_marker(step: Step) -> ActionMarker | None:
         return ActionMarker(x / NORMALISED * size.width, y / NORMALISED * size.height)
     if (element := find_target(step)) is None:
         return None
+    if isinstance(step.action, Action) and step.action.position:
+        return ActionMarker(*element.point_at(step.action.position))
     left, top, width, height = element.box
     x, y = min(max(left, 0.0), size.width), min(max(top, 0.0), size.height)
     return ActionMarker(x, y, max(1.0, min(left + width, size.width) - x), max(1.0, min(top + height, size.height) - y))

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Place = tuple[Element | None, tuple[float, float]]
 # Looks for a target that is not in sight: waits, pages down, and pages up.
 _WAITS, _DOWN, _UP = 3, 4, 8
+_WITHIN = "a drag within an element needs context_config.more_actions=true, or use keys, such as Shift+ArrowLeft"
+_NO_POSITIONS: dict[str, object] = {"position": None, "to_position": None}
+# From this size on, in CSS pixels of both sides, it matters where an element is clicked: canvases, maps.
+_LARGE = 200
 _DIALOGS = (ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG)
 _LABEL_OF = "(list, value) => Array.from(list.options).find((option) => option.value === value)?.label ?? value"
 
@@ -52,14 +56,21 @@ class ActionWriter:
         changes: dict[str, object] = {}
         for place, prefix in zip(places, ("", "to_"), strict=False):
             if place is not None:
-                number = place[0] and place[0].id if self.needs_element else None
-                if self.needs_element and number is None:
-                    raise LookupError("nothing is marked there: a policy could not act on it either")
-                point = None if self.needs_element else normalise_point(place[1], size)
-                if number is not None and number == changes.get("element_id"):
-                    raise LookupError("a policy drags from one element to another: use keys, such as Shift+ArrowLeft")
-                changes |= {f"{prefix}element_id": number, f"{prefix}coordinate": point, "here": None}
-        return self._express(action.model_copy(update=changes))
+                changes |= {"here": None, **self._write_place(place, prefix, size)}
+        is_within = changes.get("element_id") is not None and changes["element_id"] == changes.get("to_element_id")
+        if not is_within and not any(one and one[0] and min(one[0].box[2:]) >= _LARGE for one in places):
+            changes |= _NO_POSITIONS
+        return self._express(action.model_copy(update=changes), needs_positions=is_within)
+
+    def _write_place(self, place: Place, prefix: str, size: tuple[int, int]) -> dict[str, object]:
+        element, point = place
+        if not self.needs_element:
+            return {f"{prefix}element_id": None, f"{prefix}coordinate": normalise_point(point, size)}
+        if element is None:
+            raise LookupError("nothing is marked there: a policy could not act on it either")
+        left, top, width, height = element.box
+        position = normalise_point((point[0] - left, point[1] - top), (width, height))
+        return {f"{prefix}element_id": element.id, f"{prefix}coordinate": None, f"{prefix}position": position}
 
     def format(self, action: Action) -> str:
         """Return an action as a response of the policy."""
@@ -70,13 +81,13 @@ class ActionWriter:
         """Whether the policy acts on marked elements alone."""
         return self._mode is InteractionMode.SET_OF_MARKS
 
-    def _express(self, action: Action) -> Action:
+    def _express(self, action: Action, *, needs_positions: bool) -> Action:
         """Return the action, or one to the same effect that the action set has."""
-        others: list[dict[str, object]] = []
+        others: list[dict[str, object]] = [] if needs_positions else [_NO_POSITIONS]
         if action.name is ActionName.SELECT_OPTION:  # typing into a native list chooses the option
-            others = [{"name": ActionName.TYPE}]
+            others += [_NO_POSITIONS | {"name": ActionName.TYPE}]
         elif action.name is ActionName.SCROLL:
-            others = [{"coordinate": None}, {"coordinate": None, "amount": None}]
+            others += [_NO_POSITIONS | {"coordinate": None}, _NO_POSITIONS | {"coordinate": None, "amount": None}]
         for changes in ({}, *others):
             choice = action.model_copy(update=changes)
             try:
@@ -84,6 +95,8 @@ class ActionWriter:
             except ValueError:
                 continue
             return choice
+        if needs_positions:
+            raise LookupError(_WITHIN)
         hint = "context_config.prompt_version=full has all"
         raise LookupError(f"the action set {self._version} has no such {action.name} ({hint})")
 

@@ -70,7 +70,7 @@ NEEDED = {
 # Fields added after the first stored actions; omitted from a line if unset.
 LATER_FIELDS = (
     *("button", "clicks", "modifiers", "keys", "here", "append", "submit", "amount"),
-    *("to_element_id", "to_coordinate", "tab"),
+    *("to_element_id", "to_coordinate", "tab", "position", "to_position"),
 )
 
 
@@ -114,6 +114,10 @@ class Action(Record):
     """Target point of a drag; with `zoom` the opposite corner of the region."""
     tab: int | None = Field(default=None, ge=0)
     """Index of the tab, from 0 in the order of opening."""
+    position: tuple[float, float] | None = None
+    """The point (x, y) within the element, each 0-1000 of its visible box (set_of_marks); None: its click point."""
+    to_position: tuple[float, float] | None = None
+    """The point within the target element of a drag, likewise."""
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -131,7 +135,9 @@ class Action(Record):
             raise ValueError("the action drag lacks the place to drag to")
         if (needed := NEEDED.get(self.name)) and getattr(self, needed) is None:
             raise ValueError(f"the action {self.name} lacks an argument: {needed}")
-        for point in (self.coordinate, self.to_coordinate):
+        if (self.position and self.element_id is None) or (self.to_position and self.to_element_id is None):
+            raise ValueError("a position is within an element, which the action lacks")
+        for point in (self.coordinate, self.to_coordinate, self.position, self.to_position):
             if point and not (0 <= point[0] <= NORMALISED and 0 <= point[1] <= NORMALISED):
                 raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {point}")
         return self

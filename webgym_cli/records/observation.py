@@ -26,6 +26,11 @@ class Element(Record):
     states: tuple[str, ...] = ()
     """States that the value does not tell: `disabled`, `required`, `unchecked`, `options: ...`; empty in older runs."""
 
+    def point_at(self, position: tuple[float, float]) -> tuple[float, float]:
+        """Return the point in CSS pixels at a position within the box, 0 to 1000 on both axes."""
+        left, top, width, height = self.box
+        return left + position[0] / 1000 * width, top + position[1] / 1000 * height
+
 
 class Screenshot(Record):
     """Reference to a stored image by the SHA-256 of its content."""

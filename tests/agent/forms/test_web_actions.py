@@ -109,6 +109,21 @@ for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more
         ({"action": "wait_for", "text": "Saved"}, {"name": "wait", "text": "Saved", "seconds": 10.0}),
         ({"action": "wait_for", "text": "Saved", "time": 3}, {"name": "wait", "text": "Saved", "seconds": 3.0}),
     ]
+    if mode is MARKS:
+        within = {"element_id": 1, "position": [400, 600]}
+        stored = within | {"position": (400, 600)}
+        CALLS[name, mode] += [
+            ({"action": "click", **within}, {"name": "click", **stored}),
+            ({"action": "hover", **within}, {"name": "hover", **stored}),
+            ({"action": "long_press", **within}, {"name": "click", "seconds": 1.0, **stored}),
+            ({"action": "scroll", "direction": "up", **within}, {"name": "scroll", "direction": "up", **stored}),
+        ]
+CALLS["more full", MARKS].append(
+    (
+        {"action": "drag", **within, "to_element_id": 1, "to_position": [0, 1000]},
+        {"name": "drag", **stored, "to_element_id": 1, "to_position": (0, 1000)},
+    )
+)
 for mode, place in ((MARKS, {"element_id": 1}), (POINTS, {"coordinate": (1, 2)})):
     CALLS["more basic", mode] += [
         same("scroll", direction="down"),
@@ -247,6 +262,23 @@ def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
         for more in ({}, {"more_actions": False}, {"more_actions": True})
     ]
     assert messages[0] == messages[1] and "long_press" not in messages[0].content and "wait_for" in messages[2].content
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "arguments"),
+    [
+        ("full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1]}),
+        ("more full", POINTS, {"action": "left_click", "coordinate": [1, 1], "position": [1, 1]}),
+        ("more full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1001]}),
+        ("more full", MARKS, {"action": "scroll", "direction": "up", "position": [1, 1]}),
+        ("more full", MARKS, {"action": "drag", "element_id": 1, "to_position": [1, 1]}),
+        ("more full", MARKS, {"action": "type", "element_id": 1, "text": "a", "position": [1, 1]}),
+    ],
+    ids=lambda part: json.dumps(part) if isinstance(part, dict) else str(part),
+)
+def test_a_position_is_within_a_marked_element(name, mode, arguments):
+    result = parse(name, mode, arguments)
+    assert isinstance(result, ParseError) and result.kind is ParseErrorKind.INVALID_ARGUMENTS
 
 
 def test_more_actions_of_a_set_without_them_are_refused_before_an_episode():

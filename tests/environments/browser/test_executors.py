@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -340,3 +341,49 @@ async def test_zooming_shows_a_region(session: BrowserSession):
 
 async def test_a_page_can_not_lock_the_mouse(session: BrowserSession):
     assert await ask(session, "document.body.requestPointerLock().catch(({ name }) => name)") == "NotAllowedError"
+
+
+CANVAS = """<body style="margin: 0"><canvas width="200" height="100" style="margin: 40px 0 0 50px"></canvas><script>
+window.log = [];
+const canvas = document.querySelector("canvas");
+for (const kind of ["mousedown", "mouseup", "wheel"]) canvas.addEventListener(kind, (event) => {
+  event.preventDefault();
+  log.push([kind, event.offsetX, event.offsetY]);
+});
+</script>"""
+
+
+@pytest.mark.parametrize("is_framed", [False, True])
+async def test_positions_within_a_canvas(session: BrowserSession, is_framed: bool):
+    page = f'<iframe sandbox="allow-scripts" width="300" height="200" srcdoc="{html.escape(CANVAS)}"></iframe>'
+    await session.page.set_content(page if is_framed else CANVAS)
+    canvas = next(one.element for one in await list_elements(session) if one.element.role == "canvas")
+    at = {"element_id": canvas.id}
+    for fields in (
+        {"name": "click", "position": (400, 600), **at},
+        {"name": "click", "position": (1000, 1000), **at},
+        {"name": "drag", "position": (100, 500), "to_element_id": canvas.id, "to_position": (900, 500), **at},
+        {"name": "scroll", "position": (250, 250), "direction": "down", **at},
+    ):
+        assert await perform(session, Action(**fields)) is None
+    log = await session.page.frames[-1].evaluate("() => log")
+    assert [line for line in log if line[0] == "mousedown"] == [
+        ["mousedown", 80, 60],
+        ["mousedown", 199, 99],
+        ["mousedown", 20, 50],
+    ]
+    assert [line for line in log if line[0] != "mousedown"] == [
+        ["mouseup", 80, 60],
+        ["mouseup", 199, 99],
+        ["mouseup", 180, 50],
+        ["wheel", 50, 25],
+    ]
+
+
+async def test_a_covered_position_is_refused(session: BrowserSession):
+    cover = '<div style="position: absolute; left: 50px; top: 40px; width: 20px; height: 20px"></div>'
+    await session.page.set_content(f"{CANVAS}{cover}")
+    canvas = next(one.element for one in await list_elements(session) if one.element.role == "canvas")
+    error = await perform(session, Action(name="click", element_id=canvas.id, position=(50, 100)))
+    assert error == f"element {canvas.id} is covered or out of reach at that position"
+    assert await ask(session, "log") == []

@@ -8,6 +8,8 @@ from unittest import mock
 
 import pytest
 
+from webgym_cli.environments.browser.actions import point_at_elements
+from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.environments.sites import expert
 from webgym_cli.environments.sites.site_expert import EXPERTS, ExpertRun, SiteExpert, make_expert, require_site_experts
 from webgym_cli.errors import BoundaryError, UsageError
@@ -195,12 +197,17 @@ def test_an_expert_points_drags_and_clicks_in_other_ways():
         yield page.click("Find", clicks=2, button="right")
         yield page.hover("Menu")
         yield page.drag("Menu", "Find")
+        yield page.drag("Find", "Find", position=(0, 500), to_position=(1000, 500))
 
     episode, seen = run(work), scene(Find="button", Menu="link")
-    double, hover, drag = (episode.next(URL, seen, "x") for _ in range(3))
+    double, hover, drag, within = (episode.next(URL, seen, "x") for _ in range(4))
     assert (double.name, double.element_id, double.clicks, double.button) == ("click", 0, 2, "right")
     assert (hover.name, hover.element_id) == ("hover", 1)
     assert (drag.name, drag.element_id, drag.to_element_id) == ("drag", 1, 0)
+    listed = [ElementSnapshot(one, (4.0, 4.0)) for one in seen]
+    points = [point_at_elements(one, listed, (100, 50)) for one in (drag, within)]
+    assert [(one.coordinate, one.to_coordinate) for one in points] == [((40, 80), (40, 80)), ((0, 90), (90, 90))]
+    assert {one.element_id for one in points} == {one.to_position for one in points} == {None}
 
 
 def test_an_invalid_action_is_explained_in_one_line():

@@ -70,10 +70,22 @@ BASIC = WebActions(
 )
 
 
+_POSITIONS = {
+    "position": make_argument(
+        "position", "The point [x, y] within the element; both axes run from 0 to 1000 of its box.", **_POINT
+    ),
+    "to_position": make_argument("to_position", "The point within the element to drag to.", **_POINT),
+}
+# Actions that may be at a position within an element.
+_POSITIONED = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.DRAG, ActionName.SCROLL})
+
+
 def add_actions(actions: WebActions) -> WebActions:
-    """Add long presses and waiting for a text, and hovering and scrolling at a target where they lack."""
+    """Add long presses, waiting for a text, positions within marked elements, and targets of hovers and scrolls."""
     return replace(
-        actions, forms={mode: _add_forms(forms, _PLACE_BY_MODE[mode]) for mode, forms in actions.forms.items()}
+        actions,
+        forms={mode: _add_forms(forms, _PLACE_BY_MODE[mode]) for mode, forms in actions.forms.items()},
+        arguments={**actions.arguments, **_POSITIONS},
     )
 
 
@@ -81,13 +93,21 @@ def _add_forms(forms: Mapping[str, CallForm], place: str) -> dict[str, CallForm]
     scroll, hovers = forms["scroll"], any(form.name is ActionName.HOVER for form in forms.values())
     if scroll.takes(place) is None:
         scroll = replace(scroll, arguments=f"{place}? {scroll.arguments}", untargeted={})
-    return {
+    extended = {
         **forms,
         "scroll": scroll,
         **when(not hovers, {"hover": CallForm(ActionName.HOVER, place)}),
         "long_press": CallForm(ActionName.CLICK, place, {"seconds": 1.0}),
         "wait_for": CallForm(ActionName.WAIT, "text time?", {"seconds": 10.0}),
     }
+    return {called: _add_positions(form) for called, form in extended.items()}
+
+
+def _add_positions(form: CallForm) -> CallForm:
+    if form.name not in _POSITIONED or form.takes("element_id") is None:
+        return form
+    ends = when(form.name is ActionName.DRAG, " to_position?")
+    return replace(form, arguments=f"{form.arguments} position?{ends}")
 
 
 # WebGym's actions: the basic ones, but typing always presses Enter.

@@ -7,13 +7,14 @@ returns an error text for the policy; only infrastructure failures raise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
 from webgym_cli.environments.browser.frames import OBSERVE_JS, ActScript, locate_framed
 from webgym_cli.environments.browser.keys import find_key
+from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import close_tab, new_tab, show_tab
 from webgym_cli.errors import BoundaryError
@@ -64,22 +65,38 @@ async def _perform(session: BrowserSession, action: AnyAction, check_address: Ad
     executor = _EXECUTORS.get(action.name)
     if executor is None:
         raise ValueError(f"{action.name} is not an action on the browser")
-    point = await _find_point(session, action.element_id, action.coordinate)
+    point = await _find_point(session, action.element_id, action.coordinate, action.position)
     return point if isinstance(point, str) else await executor(session, action, point)
 
 
-def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[float, float]:
-    """Return a point in CSS pixels as whole normalised coordinates."""
+def normalise_point(point: tuple[float, float], size: tuple[float, float]) -> tuple[float, float]:
+    """Return a point in CSS pixels as whole thousandths of a size."""
     x, y = (min(max(round(axis / side * NORMALISED), 0), NORMALISED) for axis, side in zip(point, size, strict=True))
     return float(x), float(y)
 
 
-async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
-    """Return the click point of a listed element in CSS pixels, or the reason why it can't be clicked."""
+def point_at_elements(action: Action, seen: Sequence[ElementSnapshot], size: tuple[int, int]) -> Action:
+    """Return an action on listed elements as one at their points. `size`: of the viewport in CSS pixels."""
+    changes: dict[str, object] = {"position": None, "to_position": None}
+    ends = (("", action.element_id, action.position), ("to_", action.to_element_id, action.to_position))
+    for prefix, number, position in ends:
+        if number is not None:
+            point = seen[number].element.point_at(position) if position else seen[number].point
+            changes |= {f"{prefix}element_id": None, f"{prefix}coordinate": normalise_point(point, size)}
+    return action.model_copy(update=changes)
+
+
+async def locate_element(
+    session: BrowserSession, element_id: int, position: mouse.Point | None = None
+) -> tuple[float, float] | str:
+    """Return a point of a listed element in CSS pixels, or the reason why it can't be clicked there.
+
+    `position`: 0 to 1000 of its visible box on both axes; None: the element's click point.
+    """
     if framed := session.framed.get(element_id):
-        result = await locate_framed(session, *framed)
+        result = await locate_framed(session, *framed, position)
     else:
-        result = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
+        result = await session.evaluate(f"{OBSERVE_JS}.locate", [element_id, position])
     if "point" in result:
         return result["point"][0], result["point"][1]
     if "error" in result:
@@ -89,11 +106,14 @@ async def locate_element(session: BrowserSession, element_id: int) -> tuple[floa
 
 
 async def _find_point(
-    session: BrowserSession, element_id: int | None, coordinate: tuple[float, float] | None
+    session: BrowserSession,
+    element_id: int | None,
+    coordinate: mouse.Point | None,
+    position: mouse.Point | None,
 ) -> mouse.Point | str | None:
     """Return an action's point in CSS pixels, an error text, or None for an action without element and coordinate."""
     if element_id is not None:
-        return await locate_element(session, element_id)
+        return await locate_element(session, element_id, position)
     if coordinate is None:
         return None
     width, height = session.options.width, session.options.height
@@ -114,7 +134,7 @@ async def _click(session: BrowserSession, action: Action, point: mouse.Point | N
 
 
 async def _drag(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    end = await _find_point(session, action.to_element_id, action.to_coordinate)
+    end = await _find_point(session, action.to_element_id, action.to_coordinate, action.to_position)
     if isinstance(end, str):
         return end
     script, start = ActScript(session), point or session.pointer

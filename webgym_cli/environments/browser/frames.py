@@ -79,15 +79,17 @@ async def wait_in_frames(session: BrowserSession, seconds: float) -> None:
     await asyncio.gather(*waiting)
 
 
-async def locate_framed(session: BrowserSession, document: FrameDocument, number: int) -> dict[str, Any]:
-    """Return the current click point of a frame's element, as `locate()` does."""
+async def locate_framed(
+    session: BrowserSession, document: FrameDocument, number: int, position: Point | None
+) -> dict[str, Any]:
+    """Return the current point of a frame's element, as `locate()` does."""
     try:
         # As long as any action: on a busy machine a frame's process may answer late.
         async with asyncio.timeout(session.options.action_timeout):
             origin = await _find_origin(session, document)
             if origin is None:
                 return {"error": "is no longer on the page"}
-            result: dict[str, Any] = await _call(session, document, f"(id) => {OBSERVE_JS}.locate(id)", number)
+            result: dict[str, Any] = await _call(session, document, f"{OBSERVE_JS}.locate", [number, position])
     except TimeoutError:
         return {"error": "is in a frame that does not answer"}
     if "point" in result:

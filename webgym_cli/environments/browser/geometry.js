@@ -3,7 +3,7 @@ webgym.geometry = (() => {
   const { matches, memo, parentOf, styleOf } = webgym.names;
   const { clip, hitAt, intersect, offsetOf, rectOf } = webgym.frames;
   const { coversOf, limitsOf } = webgym.covers;
-  const EDGE = 3, HANDLE = 6;
+  const EDGE = 3, HANDLE = 6, SCALE = 1000;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
   // The share of a side from which on nothing is cut.
   const LESS = 0.9;
@@ -89,6 +89,13 @@ webgym.geometry = (() => {
     return other;
   };
 
+  // The point at a position within a box; null if a click there reaches something else than the element.
+  const pointWithin = (element, box, position) => {
+    const sides = [[box.left, box.width], [box.top, box.height]];
+    const [x, y] = sides.map(([start, side], axis) => start + Math.min((position[axis] / SCALE) * side, side - 1));
+    return reaches(element, hitAt(x, y)) ? [x, y] : null;
+  };
+
   const find = (element, transparent) => {
     const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
     if (!shown && styleOf(element).display !== "contents" && element.localName !== "area") return null;
@@ -135,5 +142,5 @@ webgym.geometry = (() => {
 
   const area = ({ box }) => box.width * box.height;
 
-  return Object.freeze({ area, boxOf, place, pointOf, same, visiblePart, within });
+  return Object.freeze({ area, boxOf, place, pointOf, pointWithin, same, visiblePart, within });
 })();

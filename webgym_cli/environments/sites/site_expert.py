@@ -87,17 +87,17 @@ class ExpertPage:
         raise LookupError(f"{self.url} shows no {wanted}, but {shown or 'nothing'}")
 
     def click(self, name: Name, role: str = "", *, nth: int = 0, **how: Any) -> ActionPlan:
-        """Click an element. `how`: `clicks=2`, `button="right"`, `modifiers=("Shift",)`."""
+        """Click an element. `how`: `clicks=2`, `button="right"`, `modifiers=("Shift",)`, `position=(400, 600)`."""
         return self._act(ActionName.CLICK, name, *filter(None, (role,)), nth=nth, **how)
 
-    def hover(self, name: Name, *, nth: int = 0) -> ActionPlan:
-        """Move the mouse onto an element."""
-        return self._act(ActionName.HOVER, name, nth=nth)
+    def hover(self, name: Name, *, nth: int = 0, **how: Any) -> ActionPlan:
+        """Move the mouse onto an element. `how`: `position`."""
+        return self._act(ActionName.HOVER, name, nth=nth, **how)
 
-    def drag(self, name: Name, to: Name, *, nth: int = 0) -> ActionPlan:
-        """Drag an element onto another one, which is in sight with it."""
+    def drag(self, name: Name, to: Name, *, nth: int = 0, **how: Any) -> ActionPlan:
+        """Drag an element onto another one in sight. `how`: `position`, `to_position`: 0 to 1000 of the boxes."""
         target = yield self.find(to)
-        yield self._act(ActionName.DRAG, name, nth=nth, to_element_id=target.id)
+        yield self._act(ActionName.DRAG, name, nth=nth, to_element_id=target.id, **how)
 
     def type(self, name: Name, text: str, *, nth: int = 0) -> ActionPlan:
         """Type into a field, unless it has this text; a line feed at the end submits the form."""

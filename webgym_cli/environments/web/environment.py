@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
-from webgym_cli.environments.browser.actions import normalise_point, perform_action, tell_exception
+from webgym_cli.environments.browser.actions import perform_action, point_at_elements, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, attempt, has_sign, reading_page
 from webgym_cli.environments.browser.har import record_har
@@ -133,11 +133,9 @@ class WebEnvironment(Environment):
             return await super().expert_action()
         session, seen = self.session, await list_elements(self.session)
         action = await self._expert.act(session, [sighting.element for sighting in seen], self._refused)
-        element = action.element_id if isinstance(action, Action) else None
-        if self._pool.mode is InteractionMode.SET_OF_MARKS or element is None:
+        if self._pool.mode is InteractionMode.SET_OF_MARKS or not isinstance(action, Action):
             return action
-        point = normalise_point(seen[element].point, (session.options.width, session.options.height))
-        return action.model_copy(update={"element_id": None, "coordinate": point})
+        return point_at_elements(action, seen, (session.options.width, session.options.height))
 
     def find_outage(self) -> str:
         """Return why this machine's network seems to be down, if it keeps the current page from loading."""
