@@ -17,6 +17,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 pytestmark = pytest.mark.browser
 
 HIDDEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip:rect(0 0 0 0);opacity:0"
+SURFACE = "<div id=m "
+LISTEN = "<script>for (const type of [{}]) m.addEventListener(type, () => {{}})</script>"
 CASES = {
     "a checkbox that its label stands for": (
         "<input type=checkbox id=a style='display:none'><label for=a>Dark</label>",
@@ -125,6 +127,28 @@ CASES = {
     "a cell only where it can be acted on": (
         "<div role=grid><div role=row><span role=gridcell>1</span><span role=gridcell tabindex=0>2</span></div></div>",
         [("gridcell", "row 1, column 2")],
+    ),
+    "a map of the window's size with a button on it": (
+        SURFACE + "style='position:absolute;inset:0'><button>+</button></div>" + LISTEN.format("'mousedown', 'wheel'"),
+        [("button", "+"), ("generic", "+")],
+    ),
+    "a board that is grabbed": (SURFACE + "style='height:300px;cursor:grab'>Lane</div>", [("generic", "Lane")]),
+    "an area that is pressed": (
+        SURFACE + "style='height:300px'></div>" + LISTEN.format("'pointerdown'"),
+        [("generic", "")],
+    ),
+    "a drawing of the window's size": (
+        "<svg id=m width=390 height=290><circle r=9 cx=99 cy=99 style='cursor:pointer' /></svg>"
+        + LISTEN.format("'click'"),
+        [("generic", ""), ("image", "")],
+    ),
+    "a page that listens as a whole is no surface": (
+        SURFACE + "style='height:300px'><p>text</p><button>Go</button></div>" + LISTEN.format("'click', 'mousedown'"),
+        [("button", "Go")],
+    ),
+    "a backdrop is no surface": (
+        SURFACE + "style='position:fixed;inset:0'></div>" + LISTEN.format("'mousedown', 'click'"),
+        [],
     ),
     "what lies under a dialog": (
         "<iframe srcdoc='<button>Under</button>' width=200 height=60></iframe>"

@@ -16,7 +16,9 @@ _GROUP = "webgym"
 # fails or retries.
 _SECONDS = 3.0
 # Types of listeners that make an element a target of the mouse: on many pages most listeners are of others.
-_TYPES = re.compile(r"click|dblclick|contextmenu|drop|touchstart|(mouse|pointer)(down|up|enter|over)|drag(over|enter)")
+_TYPES = re.compile(
+    r"click|dblclick|contextmenu|drop|touchstart|wheel|(mouse|pointer)(down|up|enter|over)|drag(over|enter)"
+)
 # Maximum number of elements whose listeners are passed at a time.
 _MOST_PASSED = 3000
 

@@ -19,7 +19,10 @@ webgym.kinds = (() => {
   // Types of listeners: for clicks, for drops, and for the mouse that enters; from so many types on it is a framework's root.
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick", "touchstart"]);
   const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
-  const MENUS = new Set(["contextmenu"]), menus = new WeakSet();
+  const MENUS = new Set(["contextmenu"]), menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet();
+  const PRESSES = new Set(["mousedown", "pointerdown"]), WHEELS = new Set(["wheel"]);
+  // Minimum share of the viewport of a surface, and what only a page has.
+  const LARGE = 0.25, PAGE = "p,h1,h2,h3,article";
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
@@ -41,7 +44,7 @@ webgym.kinds = (() => {
   // Note an element and the types of its listeners, as CDP tells. A framework's root handles the clicks on all within it.
   const hear = (node, types) => {
     if (types.length >= MANY_TYPES) return roots.add(node);
-    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered], [MENUS, menus]]) {
+    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered], [MENUS, menus], [PRESSES, pressed], [WHEELS, wheeled]]) {
       if (types.some((type) => kind.has(type))) known.add(node);
     }
   };
@@ -128,6 +131,20 @@ webgym.kinds = (() => {
     return [middle, middle?.firstElementChild].some((part) => part && cursorOf(part)) && !cursorOf(head);
   };
 
+  // A large area that is drawn on, moved or enlarged, such as a map or a board. A page's root may have such listeners, too.
+  const isSurface = memo((element) => {
+    if (element.localName === "canvas") return true;
+    const { width, height } = element.getBoundingClientRect(), isDrawing = element.localName === "svg";
+    if (width * height < innerWidth * innerHeight * LARGE || roots.has(element) || element === element.ownerDocument.body) return false;
+    const cursor = cursorOf(element), parent = parentOf(element);
+    if (cursor && cursor !== "pointer" && (listens(element) || !(parent && cursorOf(parent) === cursor))) return true;
+    const [isPressed, isWheeled] = [pressed.has(element), wheeled.has(element)];
+    if (isPressed && isWheeled || isDrawing && (isWheeled || listens(element))) return true;
+    // what a press on a backdrop closes is another layer
+    const isLayer = parent === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position);
+    return (isPressed || isWheeled) && !isLayer && !element.querySelector(`${NATIVE},${PAGE}`);
+  });
+
   // The label of a field, or what only frames it, whose listener moves the focus into the field.
   const isLabel = (element) => {
     const label = element.id ? element : element.querySelector("[id]");
@@ -178,7 +195,7 @@ webgym.kinds = (() => {
     if (cursor && cursor !== "pointer" && listens(element)) return 2; // a thing on a surface that is moved, too
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (isSheetCell(element)) return 0.5;
-    if (element.localName === "canvas") return 1;
+    if (isSurface(element)) return 1;
     if (role === "separator" && element.hasAttribute("tabindex") || isDivider(element, parent)) return 2;
     if (menus.has(element)) return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
@@ -240,5 +257,5 @@ webgym.kinds = (() => {
     return isBusy ? "busy" : "bare";
   });
 
-  return Object.freeze({ splashOf, hear, interest, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ splashOf, hear, interest, isSurface, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

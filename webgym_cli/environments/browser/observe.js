@@ -7,7 +7,7 @@ webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { interest, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
+  const { interest, isSurface, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, pointWithin, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
@@ -109,11 +109,12 @@ webgym.observe = (() => {
     const share = area(find) / (innerWidth * innerHeight);
     // A listener on a large element is delegation; the element itself is no target.
     const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
-    if (sure < 3 && share > most && element.localName !== "canvas") return null;
+    const isLarge = share > most, surface = (isLarge || sure < 2) && sure < 3 && isSurface(element);
+    if (sure < 3 && isLarge && !surface) return null;
     // a resize handle between columns or panes, the edge of a cell
     if (sure <= 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
-    if (sure === 1 && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
-    return { element, sure, isZone: isZone(element), reveals: reveals(element), ...find };
+    if (sure === 1 && !surface && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
+    return { element, sure, isZone: isZone(element), isSurface: surface, reveals: reveals(element), ...find };
   };
 
   // An icon before the text of a row, such as an expander.
@@ -138,8 +139,8 @@ webgym.observe = (() => {
   const fieldsIn = memo((element) => inside(element, FIELDS)); // once for the cells of a sheet
 
   // An icon in a field's frame that does what the field does, or a part of a slider's track.
-  const isFieldIcon = ({ element, sure }, index) => {
-    if (sure > 2 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
+  const isFieldIcon = ({ element, sure, isSurface: isLarge }, index) => {
+    if (sure > 2 || isLarge || wordsOf(element) || matches(element, "[aria-label],[title]")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
       const fields = fieldsIn(at);
       if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 || matches(fields[0], "[role=slider]"));
@@ -151,6 +152,8 @@ webgym.observe = (() => {
   const needless = (outer, inner) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
+    // what lies on a surface; of two surfaces in one place the inner one
+    if (outer.isSurface) return inner.isSurface && same(outer.box, inner.box) ? "outer" : null;
     const isAlike = alike(outer, inner);
     if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button")) ? "outer" : null;
     // a row whose cells are listed
@@ -202,7 +205,7 @@ webgym.observe = (() => {
           outer.point = find.point; // only this part of it handles clicks
           outer.aim ||= find.face;
         }
-        if (drop !== "outer" && (drop || !outer.isZone)) break;
+        if (drop !== "outer" && (drop || !outer.isZone && !outer.isSurface)) break;
       }
     }
     return found.filter((find) => !dropped.has(find));
@@ -218,8 +221,8 @@ webgym.observe = (() => {
     return kept.filter((find) => best.has(find));
   };
 
-  // Cells, drop zones and drawing areas come after all else.
-  const isLate = ({ element, sure, isZone }) => sure < 1 || isZone || element.localName === "canvas";
+  // Cells, drop zones and surfaces come after all else.
+  const isLate = (find) => find.sure < 1 || find.isZone || find.isSurface;
 
   // Numbers by which two looks agree on an element, whatever its name and place are by then.
   const numbers = new WeakMap();
