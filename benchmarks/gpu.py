@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.gpu_cases import QUICK, WHOLE, Device, Measurement
-from benchmarks.harness import ROOT, Row, reported, say
+from benchmarks.harness import ROOT, Row, machine, reported, say
 from benchmarks.rl_bench import Bench
 
 NAME = "gpu"
@@ -36,23 +36,13 @@ def baseline_file(device: Device) -> Path:
 
 
 def save(file: Path, rows: Sequence[Row], device: Device) -> None:
-    """Keep rows as the baseline, with date and commit."""
+    """Keep rows as they are printed as the baseline, with date and commit."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    kept = [
-        {
-            "case": row.case,
-            "metric": row.metric,
-            "value": row.values.median,
-            "spread": row.values.to_json(),
-            "higher_is_better": row.higher_is_better,
-        }
-        for row in rows
-    ]
     fields = {
         "gpu": device.name,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit.stdout.strip(),
-        "rows": kept,
+        "rows": [row.to_json(NAME, machine()) for row in rows],
     }
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")

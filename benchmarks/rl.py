@@ -141,10 +141,9 @@ def beside_trl(
 def _beside_trl(label: str, name: str, results: dict[str, list[Result]], inputs: dict[str, Any]) -> list[Row]:
     """Return the rows of one of our ways, with and without the log-probs of before, which TRL does without."""
     case, theirs = f"{label} update", series(results[TRL], "seconds")
-    whole = Row(
-        case, "with_old_log_probs_s", series(results[name], "seconds", "old_log_prob"), TRL, theirs, inputs=inputs
-    )
-    return [*compared(case, results, name, TRL, inputs), whole]
+    update = compared(case, results, name, TRL, inputs)
+    ours, about = series(results[name], "seconds", "old_log_prob"), update[0].inputs
+    return [*update, Row(case, "with_old_log_probs_s", ours, TRL, theirs, inputs=about)]
 
 
 def _both(

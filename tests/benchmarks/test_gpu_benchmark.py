@@ -156,6 +156,15 @@ def test_what_became_slower_is_named_with_when_it_was_faster(tmp_path):
     assert regressions(file, [row(100.0)]) == []
     save(file, [row(100.0), row(8.0, "peak_gb")], H200)
     assert json.loads(file.read_text())["gpu"] == "NVIDIA H200"
+    versions = {"versions": {"packed": {"torch": "2.11.0"}}}
+    save(tmp_path / "beside", [Row("packed", "update_s", Series((1.0,)), "TRL", Series((2.0,)), inputs=versions)], H200)
+    (kept,) = json.loads((tmp_path / "beside").read_text())["rows"]
+    assert (kept["baseline"], kept["baseline_value"], kept["baseline_spread"], kept["inputs"]) == (
+        "TRL",
+        2.0,
+        [2.0, 2.0],
+        versions,
+    )
     assert regressions(file, [row(95.0), row(8.5, "peak_gb"), row(1.0, "mfu")]) == []
     slower, larger = regressions(file, [row(80.0), row(10.0, "peak_gb")])
     assert slower.startswith("tiny full tokens_per_s: 80, was 100 on ")
