@@ -116,6 +116,25 @@ def test_the_requirements_of_each_role_are_shipped(role, device):
     assert requirements_file(role, device).read_text().strip()
 
 
+@pytest.mark.parametrize(
+    ("system", "processor", "python", "suffix"),
+    [
+        ("linux", "x86_64", (3, 11), ".lock"),
+        ("linux", "x86_64", (3, 14), ".txt"),
+        ("linux", "aarch64", (3, 11), ".txt"),
+        ("darwin", "x86_64", (3, 11), ".txt"),
+        ("darwin", "arm64", (3, 11), ".txt"),
+    ],
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_lock_file_is_taken_on_its_platform_only(monkeypatch, system, processor, python, suffix, device):
+    monkeypatch.setattr("sys.platform", system)
+    monkeypatch.setattr("sys.version_info", (*python, 0, "final", 0))
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    file = requirements_file("serve", device)
+    assert file.suffix == suffix and file.is_file()
+
+
 @pytest.mark.parametrize("find", [find_config_file, find_deepspeed_file])
 def test_a_file_that_is_not_there_names_the_shipped_ones(find):
     with pytest.raises(SettingsError, match="nosuch") as caught:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.app import app
 from webgym_cli.cli.commands import setup as command
+from webgym_cli.venvs.locate import interpreter
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +48,35 @@ def test_a_long_step_gives_signs_of_life(tmp_path, monkeypatch):
     code = "import time; print('Collecting torch', flush=True); print('WARNING: x', flush=True); time.sleep(2); exit(3)"
     assert asyncio.run(command.run_logged([sys.executable, "-c", code], tmp_path / "log", events.append)) == 3
     assert any("Collecting torch" in line for line in events)
+
+
+def set_up(monkeypatch, *words):
+    """Type `webgym setup --role serve` with a runner that makes environments with FlashInfer; return its notes."""
+
+    async def run_logged(command, log, say):
+        if "venv" in command:
+            site = Path(command[-1]) / "lib/python3.11/site-packages"
+            for name in ("vllm-0.32.0", "flashinfer_python-0.7.0"):
+                (site / f"{name}.dist-info").mkdir(parents=True)
+                package, version = name.split("-")
+                text = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+                (site / f"{name}.dist-info/METADATA").write_text(text)
+            interpreter(Path(command[-1])).parent.mkdir(parents=True)
+            interpreter(Path(command[-1])).touch()
+        return 0
+
+    monkeypatch.setattr(command, "run_logged", run_logged)
+    monkeypatch.setattr("webgym_cli.venvs.locate.driver_answers", lambda: False)
+    result = typed("setup", "--role", "serve", *words, "--json")
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_login_node_without_a_driver_hears_of_the_kernels_that_vllm_lacks(monkeypatch):
+    assert "vllm download-kernels" in set_up(monkeypatch, "--device", "cuda")
+
+
+@pytest.mark.parametrize(("processor", "is_named"), [("x86_64", False), ("aarch64", True)])
+def test_a_platform_without_lock_file_is_named(monkeypatch, processor, is_named):
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    assert ("no lock file for" in set_up(monkeypatch, "--device", "cuda")) == is_named

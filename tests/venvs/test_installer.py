@@ -66,12 +66,25 @@ def test_without_uv_the_environment_is_made_by_venv_and_pip(monkeypatch):
     ("log", "words"),
     [
         ("Using Python 3.11", ""),
-        ("Resolved 3 packages in 1s\nDownloading torch (182.5MiB)\n", "3 packages, 0 of 182 MB: downloading torch"),
+        (
+            "Resolved 3 packages in 1s\nDownloading torch (182.5MiB)\n",
+            "0 of 3 packages, 0.0 KiB of 182.5 MiB: downloading torch",
+        ),
         (
             "Resolved 3 packages in 1s\nDownloading torch (182.0MiB)\n   Building deepspeed==1\n Downloaded torch\n",
-            "3 packages, 182 of 182 MB: building deepspeed==1",
+            "1 of 3 packages, 182.0 MiB of 182.0 MiB: building deepspeed==1",
         ),
-        ("Resolved 3 packages in 1s\nPrepared 3 packages in 2s\n", "3 packages, 0 of 0 MB: installing"),
+        (
+            "Resolved 9 packages in 1s\nDownloading torch (1.5GiB)\nDownloading av (512.0MiB)\n"
+            "Downloading x (900.0KiB)\n   Building deepspeed==1\n      Built deepspeed==1\n"
+            " Downloaded x\n Downloaded av\n",
+            "3 of 9 packages, 512.9 MiB of 2.0 GiB: downloading torch",
+        ),
+        (
+            "Resolved 1 package in 1s\nDownloading x (900KiB)\n Downloaded x\n",
+            "1 of 1 packages, 900.0 KiB of 900.0 KiB",
+        ),
+        ("Resolved 3 packages in 1s\nPrepared 2 packages in 2s\n", "3 of 3 packages: installing"),
     ],
 )
 def test_progress_says_how_much_is_done_and_what_is_going_on(log, words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import suggest_name
 
 PACKAGE = Path(__file__).resolve().parent.parent
+# The platform that `make lock` resolves for: other ones have wheels with other hashes.
+LOCKED_PLATFORM = ("linux", "x86_64")
 # Python versions that `make lock` resolves each flavour for. The CPU build of torch is one wheel a Python version.
 LOCKED_PYTHONS = {"cpu": ((3, 11),), "cuda": ((3, 11), (3, 12), (3, 13))}
 
@@ -50,6 +53,7 @@ def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_co
 
 
 def requirements_file(role: str, device: str) -> Path:
-    """Return what a role environment is made from: the lock file for this Python, else the pinned requirements."""
-    locked = sys.version_info[:2] in LOCKED_PYTHONS[device]
+    """Return what a role environment is made from: the lock file for this Python and platform, else the pins."""
+    is_known = (sys.platform, platform.machine()) == LOCKED_PLATFORM
+    locked = is_known and sys.version_info[:2] in LOCKED_PYTHONS[device]
     return shipped_root() / "roles" / f"{role}-{device}.{'lock' if locked else 'txt'}"

@@ -33,6 +33,7 @@ _SEPARATORS = {"UV_FIND_LINKS": ","}
 _SECTIONS = ("global", "install", ":env:")
 _PIP_TIMEOUT = 30.0
 _PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _TRUE = ("1", "true", "yes", "on")
 _DEFAULTS = {
     # pip takes the best version of all indexes; uv's default, the first index that knows the name, takes other ones
@@ -76,21 +77,33 @@ def build_environ(options: Mapping[str, str], environ: Mapping[str, str]) -> dic
 
 
 def describe_progress(log: str) -> str:
-    """Return what uv has done and is doing; empty before it knows. `log`: its output, without a terminal."""
-    resolved = _find(r"^Resolved (\d+) packages", log)
+    """Return what uv has done and is doing; empty before it knows. `log`: its output, without a terminal.
+
+    uv names the packages of at least 1 MiB and those that it builds; the others count when all are there.
+    """
+    resolved = _find(r"^Resolved (\d+) packages?", log)
     if not resolved:
         return ""
-    # uv names the packages of at least 1 MiB
-    sizes = {name: float(size) for name, size in _find(r"^Downloading (\S+) \(([\d.]+)MiB\)", log)}
-    done = set(_find(r"^ Downloaded (\S+)", log))
-    text = (
-        f"{resolved[0]} packages, {sum(sizes[name] for name in done & set(sizes)):.0f} of {sum(sizes.values()):.0f} MB"
-    )
-    if waiting := sorted(set(sizes) - done):
+    sizes = {
+        name: float(size) * _UNITS[unit]
+        for name, size, unit in _find(r"^Downloading (\S+) \(([\d.]+)([KMG]?i?B)\)", log)
+    }
+    downloaded, built = set(_find(r"^ Downloaded (\S+)", log)), set(_find(r"^ +Built (\S+)", log))
+    is_prepared = bool(_find(r"^Prepared (\d+) packages?", log))
+    text = f"{resolved[0] if is_prepared else len(downloaded | built)} of {resolved[0]} packages"
+    if sizes:
+        done = sum(size for name, size in sizes.items() if name in downloaded)
+        text = f"{text}, {_describe_size(done)} of {_describe_size(sum(sizes.values()))}"
+    if waiting := sorted(set(sizes) - downloaded):
         return f"{text}: downloading {', '.join(waiting)}"
-    if building := sorted(set(_find(r"^ +Building (\S+)", log)) - set(_find(r"^ +Built (\S+)", log))):
+    if building := sorted(set(_find(r"^ +Building (\S+)", log)) - built):
         return f"{text}: building {', '.join(building)}"
-    return f"{text}: installing" if _find(r"^Prepared (\d+) packages", log) else text
+    return f"{text}: installing" if is_prepared else text
+
+
+def _describe_size(size: float) -> str:
+    unit = next((unit for unit in ("GiB", "MiB") if size >= _UNITS[unit]), "KiB")
+    return f"{size / _UNITS[unit]:.1f} {unit}"
 
 
 def _find(pattern: str, log: str) -> list[Any]:

@@ -16,6 +16,7 @@ from webgym_cli.util.optional import known_or
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.venvs.setup import RoleSetup
 
 # Timeout of one set-up command.
 LIMIT_SECONDS = 7200.0
@@ -62,7 +63,6 @@ def setup(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.train.deepspeed_ops import build_ops
     from webgym_cli.venvs.browser import execute_browser, plan_browser
-    from webgym_cli.venvs.doctor import check_kernels
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
@@ -80,6 +80,8 @@ def setup(
             output.data({"event": "plan", "stage": "setup", **browser.to_json()})
         return
 
+    _note_unlocked(output, plan)
+
     def say(message: str) -> None:
         output.event({"event": "setup", "message": message})
 
@@ -91,11 +93,30 @@ def setup(
     execute_setup(plan, say, run)
     if "train" in wanted and flavour == usual:
         build_ops(settings, flavour, say, run)
-    if "serve" in wanted and (kernels := check_kernels(settings)) and kernels.fix:
-        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
+    if "serve" in wanted:
+        _note_kernels(output, settings.with_changes(venvs={"device": flavour}))
     if flavour != usual:
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
+
+
+def _note_unlocked(output: Output, plan: Sequence[RoleSetup]) -> None:
+    """Name the roles that are made without a lock file: there is none for this Python or platform."""
+    import platform
+
+    from webgym_cli.config.shipped import requirements_file
+
+    files = [requirements_file(one.environment.role, one.environment.device) for one in plan if one.state == "make"]
+    if names := ", ".join(file.name for file in files if file.suffix != ".lock"):
+        here = f"{platform.system()} {platform.machine()} with Python {platform.python_version()}"
+        output.note(f"no lock file for {here}: {names} pins the main packages, the others are the newest, unhashed")
+
+
+def _note_kernels(output: Output, settings: Settings) -> None:
+    from webgym_cli.venvs.doctor import check_kernels
+
+    if (kernels := check_kernels(settings)) and kernels.fix:
+        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
 
 
 def _consent(output: Output, is_given: bool, commands: Sequence[Sequence[str]]) -> bool:
