@@ -91,7 +91,10 @@ def places(tmp_path_factory):
         for copy in ("sft", *(("first", *"abchie") if name != "new" else ())):
             shutil.copytree(run.root, folder / "runs" / copy)
         models = ("models/orm", "runs/sft/model.pt", "THUDM/webrl-llama-3.1-8b")
-        for model in (*models, *(("runs/demo-model", "runs/demo-webrl-model") if name == "new" else ())):
+        for model in (
+            *models,
+            *(("runs/demo-model", "runs/demo-webrl-model", "models/Qwen3-VL-2B-Instruct") if name == "new" else ()),
+        ):
             shutil.copytree(folder / "model", folder / model, dirs_exist_ok=True)
     return folders
 

@@ -15,6 +15,7 @@ from webgym_cli.tasks.format import parse_task
 TROUBLESHOOTING = ROOT / "docs/troubleshooting.md"
 RECIPE = table_rows(ROOT / "docs/recipes/webgym.md", "## Hyper-parameters")
 GAP = "…"
+HOURS = ("FLOP per trained token", "bf16 peak, FLOP/s", "hours of 4 iterations")
 
 
 def templates() -> list[str]:
@@ -90,3 +91,12 @@ def test_the_example_tasks_are_tasks():
     assert second.start_url == "https://shop.example"
     assert second.rubric[0] == "[Group 1: the kettle] It names the kettle."
     assert set(second.extra) == {"domain", "evaluator_reference"}
+
+
+def test_the_hours_of_a_first_run_are_those_of_its_formulas():
+    rows = {row[0]: row[1:] for row in table_rows(ROOT / "docs/first-gpu-hour.md", "## Memory and hours")}
+    settings = load(["gpu-host"]).rollout
+    rollouts = 3 / 5 * (4 * settings.episodes + 5 * settings.test_episodes)
+    for flop, peak, hours in zip(*(rows[name] for name in HOURS), strict=True):
+        training = 4 * settings.episodes * 4000 * float(flop) / (0.2 * float(peak.split()[-1]))
+        assert f"{(rollouts + training) / 3600:.1f}" == hours
