@@ -14,6 +14,8 @@ from tests.loop.test_loop import SETTINGS, Stages
 from webgym_cli.config.load import load
 from webgym_cli.errors import OutOfTimeError, Terminated, UsageError
 from webgym_cli.jobs.signals import run_async
+from webgym_cli.loop.async_loop import AsyncLoop
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.deadline import END_VARIABLE, Deadline, find_deadline, measure_last
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
@@ -71,6 +73,35 @@ async def test_no_stage_starts_that_can_not_end_and_the_next_job_goes_on(looped,
     second = await looped(35.0)
     assert second[0] == ("train", 1) and len(second) == 3  # the rollout that is done is asked again, then the update
     assert (await looped(None))[-1] == whole[-1]
+
+
+@pytest.mark.parametrize(
+    ("wait", "calls"),
+    [(0.0, ["prepare", "train", "prepare", "train"]), (20.0, ["prepare", "train", "prepare"])],
+)
+async def test_an_asynchronous_loop_starts_no_update_that_can_not_end(tmp_path, monkeypatch, wait, calls):
+    run, settings = RunDir(tmp_path / "run"), load(["demo"], [*SETTINGS, "loop.mode=async"])
+    create_or_open(run, settings)
+    clock, called = Clock(10.0), []
+
+    async def prepare(loop, parent):
+        called.append("prepare")
+        clock.now += wait if parent else 0.0
+
+    async def train(loop):
+        called.append("train")
+        clock.now += clock.seconds
+        append_event(run, {"event": "train", "seconds": clock.seconds})
+
+    async def nothing(loop, group=None):
+        pass
+
+    for name, stage in {"_prepare": prepare, "_train": train, "_start_evaluation": nothing}.items():
+        monkeypatch.setattr(AsyncLoop, name, stage)
+    plan = plan_loop(run, settings, iterations=5, eval_every=0)
+    with pytest.raises(OutOfTimeError, match="the next update takes about"):
+        await AsyncLoop(plan, StageContext(run, settings, tmp_path, print), Deadline(run, 25.0, clock))._update(None)
+    assert called == calls
 
 
 async def test_a_stage_that_is_longer_than_a_job_starts_first_in_it(looped, tmp_path):

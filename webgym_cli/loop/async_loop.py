@@ -22,6 +22,7 @@ from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.current_data import current_data
+from webgym_cli.loop.deadline import Deadline
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.rollout_setup import enter_sites, format_rollout_summary, plan_current_rollout
 from webgym_cli.loop.stream import EpisodeStream
@@ -51,6 +52,7 @@ class AsyncLoop:
 
     plan: LoopPlan
     context: StageContext
+    deadline: Deadline | None = None
     shared: SharedRollouts = field(init=False)
     collector: Collector = field(init=False)
     metrics: AsyncMetrics = field(init=False)
@@ -131,17 +133,26 @@ class AsyncLoop:
             await engine.run_all(self._watch_servers(), unjudged)
 
     async def _update(self, group: asyncio.TaskGroup) -> None:
-        """Prepare and train successive batches, and start the evaluations that are due."""
+        """Prepare and train successive batches, and start the evaluations that are due.
+
+        Raises `OutOfTimeError` where the next update can't end before the deadline.
+        """
         run = self.context.run
         start = version(run)
         for parent in range(start, self.plan.iterations):
+            self._require_time()
             await self._start_evaluation(group)
             await self._prepare(parent)
+            self._require_time()  # the wait for a full batch may have taken it
             await self._train()
             if any(self.plan.has_reached(run, number) for number in range(start, parent + 1)):
                 return
         await self._start_evaluation(group)
         await self._finish_evaluation()
+
+    def _require_time(self) -> None:
+        if self.deadline is not None:
+            self.deadline.require_time("update")
 
     async def _prepare(self, parent: int) -> None:
         """Write the batch of version `parent`: the one in the ledger, else wait until admission has a full one."""

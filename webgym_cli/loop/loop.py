@@ -63,7 +63,7 @@ class Loop:
                 await self._update()
         else:
             if asynchronous and self._version < self.plan.iterations:
-                await AsyncLoop(self.plan, self.context).execute()
+                await AsyncLoop(self.plan, self.context, self.deadline).execute()
             else:
                 await self._stage("evaluation", self._evaluate())
             if self._error and self._version < self.plan.start + self.plan.trainings:
