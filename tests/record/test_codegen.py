@@ -76,6 +76,39 @@ def test_what_belongs_together_is_one_action(tmp_path):
     assert read(tmp_path / "a.jsonl", *lines) == [{"name": "type", "text": "x"}, {"name": "type", "text": "y\n"}]
 
 
+def press(key, page, *popups):
+    signals = [{"name": "popup", "popupPageGuid": popup} for popup in popups]
+    return {"name": "press", "key": key, "selector": "#a", "pageGuid": page, "signals": signals}
+
+
+OPENED = {"name": "openPage", "url": "chrome://newtab/", "pageGuid": "q"}
+CLOSED = {"name": "closePage", "pageGuid": "q"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "actions"),
+    [
+        ([press("a", "p"), press("b", "q"), press("c", "p"), press("d", "p"), press("e", "q")], "a b 0 c d 1 e"),
+        ([press("a", "p", "q"), press("b", "p"), press("c", "q")], "a 0 b 1 c"),
+        ([press("a", "p", "q", "r"), press("b", "q"), CLOSED, press("c", "r"), press("d", "p")], "a 1 b x 1 c 0 d"),
+        ([press("a", "p", "q"), press("b", "q"), CLOSED, press("c", "p")], "a b x c"),
+        ([press("a", "p", "q"), press("b", "p"), CLOSED, press("c", "p")], "a 0 b 1 x c"),
+        (
+            [press("a", "p"), OPENED, {"name": "navigate", "url": "http://b.test/", "pageGuid": "q"}],
+            "a new http://b.test/",
+        ),
+        ([{**press("a", "p", "q"), "name": "click"}, {**press("", "q"), "name": "fill", "text": "t"}], "click t"),
+    ],
+)
+def test_each_action_is_done_in_its_own_tab(tmp_path, lines, actions):
+    short = {"close_tab": "x", "new_tab": "new", "click": "click"}
+    seen = []
+    for one in read(tmp_path / "a.jsonl", *lines):
+        value = one.get("tab", one.get("text", one.get("url", one.get("keys", [short.get(one["name"])])[0])))
+        seen.append(str(value))
+    assert seen == actions.split()
+
+
 @pytest.mark.parametrize(
     "line",
     [
