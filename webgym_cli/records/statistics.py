@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
 # Two-sided 95 % quantile of the normal distribution.
@@ -48,6 +48,15 @@ def mean(values: Iterable[float], digits: int = 4) -> float | None:
     """Return a rounded mean; None without values."""
     listed = list(values)
     return ratio(math.fsum(listed), len(listed), digits)
+
+
+def mean_by_name(many: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the rounded mean of each name's values, over the mappings that have it."""
+    values: dict[str, list[float]] = {}
+    for one in many:
+        for name, value in one.items():
+            values.setdefault(name, []).append(value)
+    return {name: round(fmean(listed), 4) for name, listed in sorted(values.items())}
 
 
 def deviation(values: Sequence[float]) -> float | None:

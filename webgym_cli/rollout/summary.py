@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from statistics import fmean
 from typing import cast
 
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import RewardFacts, RolloutSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
-from webgym_cli.records.statistics import mean, ratio, round_wilson
+from webgym_cli.records.statistics import mean, mean_by_name, ratio, round_wilson
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
@@ -86,12 +85,9 @@ def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)
-    extras: dict[str, list[float]] = {}
     calls: Counter[str] = Counter()
     for trajectory in known:
         calls.update(trajectory.count_calls())
-        for name, value in trajectory.outcome.extras.items():
-            extras.setdefault(name, []).append(value)
     rewards = [trajectory.outcome.reward for trajectory in known if trajectory.outcome.reward is not None]
     return {
         "episodes": len(known),
@@ -100,6 +96,6 @@ def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
         "interval": round_wilson(successes, len(known)),
         "mean_reward": mean(rewards),
         "mean_steps": mean((len(trajectory.steps) for trajectory in known), 2),
-        "reward_extra": {name: round(fmean(values), 4) for name, values in sorted(extras.items())},
+        "reward_extra": mean_by_name(trajectory.outcome.extras for trajectory in known),
         "tool_calls": {name: round(count / len(known), 2) for name, count in sorted(calls.items())},
     }

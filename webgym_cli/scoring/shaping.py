@@ -10,7 +10,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.scoring.check import CheckContext
-from webgym_cli.scoring.define import parse_reward
+from webgym_cli.scoring.define import RewardResult, parse_reward
 from webgym_cli.scoring.registry import task_fields
 from webgym_cli.scoring.user_function import UserFunction
 from webgym_cli.tools.workers import Workers
@@ -27,12 +27,15 @@ class Shaping(UserFunction):
     noun = "shaping"
     offered = ("context", "reward")
 
-    async def shape(self, workers: Workers, trajectory: Trajectory, seconds: float) -> float:
-        """Return the reward for training. Raises `BoundaryError` if the function fails or returns no finite number."""
+    async def shape(self, workers: Workers, trajectory: Trajectory, seconds: float) -> RewardResult:
+        """Return the reward for training, with other numbers.
+
+        Raises `BoundaryError` if the function fails or returns no finite number.
+        """
         given = {**task_fields(trajectory.task), "context": CheckContext(trajectory)}
         value = await self.call(workers, {**given, "reward": trajectory.outcome.reward}, self.timeout or seconds)
         try:
-            return parse_reward(value).reward
+            return parse_reward(value)
         except ValueError as error:
             raise self.explain(error) from error
 
@@ -50,7 +53,7 @@ def shaping(name: str, *, timeout: float | None = None) -> Callable[[Callable[..
     """Register a function, sync or async, under the name that `rl.data.shaping` has.
 
     Arguments are passed by name: `reward` (the stored one), `context` (the `CheckContext`, without a live page), and
-    each field of the task. It returns any finite number, or a mapping with `reward`.
+    each field of the task. It returns any finite number, or a mapping with `reward` and other numbers.
     """
     if not isinstance(name, str) or not name:
         raise UsageError("a shaping needs the name that rl.data.shaping has", hint='@shaping("NAME")')

@@ -113,7 +113,7 @@ from webgym_cli.scoring import shaping
 
 @shaping("shorter")
 async def prefer_short(reward, id, context):
-    return {"reward": reward - len(context.trajectory.steps) / 8 - (id == "q1") / 4}
+    return {"reward": reward - len(context.trajectory.steps) / 8 - (id == "q1") / 4, "first": id == "q1", "words": "x"}
 
 
 @shaping("broken")
@@ -145,15 +145,18 @@ def test_shaped_rewards_are_in_the_batch_and_decide_about_gradient(run, model, t
     assert missing(run, 6, *shapes) == 4, "one group is missing, and two of three have gradient"
     with_ = settings(model, CHAINS, "train.algorithm=grpo", *shapes)
 
+    events: list[dict] = []
+
     async def plan_and_write():  # as the loop does: within an event loop
         with open_index(run) as index:
             plan = plan_batch(run, with_, index, group_relative=True)
             digest = plan.digest()
             assert plan.to_json()["shaping"] == "shorter"
-            stage.execute(plan, run, with_, lambda event: None)
+            stage.execute(plan, run, with_, events.append)
             return digest != plan_batch(run, settings(model, CHAINS), index, group_relative=True).digest()
 
     assert asyncio.run(plan_and_write())
+    assert events[-1]["reward_extra"] == {"first": 0.2}, "the mean over five episodes; words are left out"
     lines = line_of(run.rl_data / "trajectories.jsonl")
     assert [line["reward"] for line in lines] == [0.75, 0.5, None, None, None, 0.75]
     assert [line["masked"] for line in lines][2:5] == ["no_variance", "no_variance", "failure"]

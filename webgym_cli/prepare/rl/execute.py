@@ -30,6 +30,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import rebuild_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
+from webgym_cli.util.optional import when
 
 # Trajectories between two progress events.
 PROGRESS_EVERY = 50
@@ -72,7 +73,8 @@ def execute(
             **counts,
             plan_digest=plan.digest(),
         )
-    sink(make_event("rl_data", **data.facts(), masked=dropped["masked"]))
+    extras = when(plan.reward_extra, {"reward_extra": plan.reward_extra})
+    sink(make_event("rl_data", **data.facts(), masked=dropped["masked"], **extras))
     return data
 
 

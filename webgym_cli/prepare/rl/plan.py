@@ -130,6 +130,8 @@ class RlPlan:
     """Unreadable lines with file, byte offset and reason. Their episodes are pending again."""
     replay: ReplayPlan | None
     """Earlier experience that `webrl` may replay; None for other algorithms."""
+    reward_extra: dict[str, float]
+    """Means of the other numbers that the shaping function returned."""
     index: Index = field(repr=False, compare=False)
     """Contains the batch while it is open. An index contains one batch, the newest."""
 
@@ -165,7 +167,7 @@ class RlPlan:
             "iterations_read": list(self.read),
             "group_by": self.group_by,
             "sampling": self.sampling.model_dump(),
-            **when(self.how.shaping, {"shaping": self.how.shaping}),
+            **when(self.how.shaping, {"shaping": self.how.shaping, "reward_extra": self.reward_extra}),
             **asdict(self.counts),
             "damaged_lines": list(self.damaged),
             **({} if self.replay is None else {"replay": self.replay.to_json()}),
@@ -201,7 +203,7 @@ def plan_batch(
     if selection is not None:
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
         where += " AND id IN (SELECT id FROM rl_selected)"
-    shape_rewards(run, settings, index, where)
+    extras = shape_rewards(run, settings, index, where)
     index.one(_BATCH.format(attempts=attempts_sql(where, shaped=True)))
     if selection is not None:
         index.one(_MASK_STALE)
@@ -220,7 +222,7 @@ def plan_batch(
         how = how.model_copy(update={"merge_turns": False})
     if transitions:
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
-    return RlPlan(iteration, tuple(read), how, anchors, by, sampling, counts, damaged, replay, index)
+    return RlPlan(iteration, tuple(read), how, anchors, by, sampling, counts, damaged, replay, extras, index)
 
 
 def _refuse_for_webrl(how: RlDataSettings) -> None:
