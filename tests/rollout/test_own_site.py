@@ -54,6 +54,9 @@ def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
     refused = webgym(folder, "tasks", "check", "bad.jsonl", "-c", "site.yaml", code=2)
     assert "task close-printer: there is no check 'tickets'; loaded: ticket" in refused
     assert "2 tasks tried" in webgym(folder, "tasks", "check", "tasks.jsonl", "-c", "site.yaml", "--try")
+    (folder / "done.jsonl").write_text(lines.replace('"status": "closed"', '"status": "open"'))
+    early = webgym(folder, "tasks", "check", "done.jsonl", "-c", "site.yaml", "--try", code=2)
+    assert "task close-printer: the check ticket gives a success before any work" in early
     webgym(folder, *rollout, "--episodes", "4")
     episodes = stored(folder)
     assert [one["outcome"]["reward"] for one in episodes] == [1.0] * 4
@@ -63,9 +66,8 @@ def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
         assert list(one["final"]["state"]) == ["tenant"] and "Status:" in one["final"]["text"]
         assert one["task"]["id"] in ("close-printer", "urgent-chair") and "cookies" not in json.dumps(one)
     with sqlite3.connect(folder / "desk.db") as database:
-        assert database.execute("SELECT count(DISTINCT tenant) FROM tickets").fetchone() == (
-            6,
-        )  # with those of the trial
+        (tenants,) = database.execute("SELECT count(DISTINCT tenant) FROM tickets").fetchone()
+        assert tenants == 8, "four of the episodes, and two of each trial"
         tenant = episodes[0]["final"]["state"]["tenant"]
         database.execute("UPDATE tickets SET status = 'open' WHERE tenant = ?", (tenant,))
     assert "scored 0" in webgym(folder, "score", "run", "--check")

@@ -118,6 +118,11 @@ class SiteSettings(ConfigSection):
         return self.ignore_https_errors and urlsplit(url).hostname == urlsplit(self.url).hostname
 
     @property
+    def is_reset(self) -> bool:
+        """Whether each episode starts after a reset."""
+        return self.isolation in ("reset", "tenant") and bool(self.reset.strip())
+
+    @property
     def is_shared(self) -> bool:
         """Whether any number of episodes may use it at once."""
         return self.isolation in ("parallel", "tenant")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, ObservationKind
@@ -47,6 +48,10 @@ class ExclusiveResources:
     """Returns that in one line."""
     prepare: Callable[[Settings, Iterable[Task]], Awaitable[Sequence[str]]]
     """Prepares the resources (logs in), and returns those where something was done."""
+    list_refused: Callable[[Settings, Iterable[Task]], list[str]] = lambda settings, tasks: []
+    """Returns notes on tasks whose episodes the settings would refuse."""
+    list_silent: Callable[[Settings, Collection[Task]], Awaitable[list[str]]] | None = None
+    """Returns notes on resources that do not answer now."""
 
 
 _SCHEDULER = "webgym_cli.environments.sites.site_scheduler"
@@ -56,6 +61,8 @@ SITE_RESOURCES = ExclusiveResources(
     map_isolation=lazy(f"{_SCHEDULER}:map_isolation"),
     describe=lazy(f"{_SCHEDULER}:describe_isolation"),
     prepare=lazy(f"{_SCHEDULER}:log_in_to_sites"),
+    list_refused=lazy("webgym_cli.environments.sites.reachability:list_refused"),
+    list_silent=lazy("webgym_cli.environments.sites.reachability:list_silent"),
 )
 
 
@@ -187,6 +194,21 @@ def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, str]:
         if spec.resources is not None:
             isolation |= spec.resources.map_isolation(settings, own)
     return isolation
+
+
+def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
+    """Return notes on tasks whose episodes the settings would refuse."""
+    groups = [(spec.resources, own) for spec, own in _by_environment(tasks) if spec.resources is not None]
+    return [*chain.from_iterable(resources.list_refused(settings, own) for resources, own in groups)]
+
+
+async def list_silent(settings: Settings, tasks: Iterable[Task]) -> list[str]:
+    """Return notes on resources of tasks that do not answer now."""
+    notes: list[str] = []
+    for spec, own in _by_environment(tasks):
+        if spec.resources is not None and spec.resources.list_silent is not None:
+            notes += await spec.resources.list_silent(settings, own)
+    return notes
 
 
 def _by_environment(tasks: Iterable[Task]) -> list[tuple[EnvironmentSpec, list[Task]]]:

@@ -9,7 +9,14 @@ from typing import Any
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.registry import check_tasks, count_unscored, find_environment, require_experts
+from webgym_cli.environments.registry import (
+    check_tasks,
+    count_unscored,
+    find_environment,
+    list_refused,
+    list_silent,
+    require_experts,
+)
 from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.series import ORACLE, VLLM
@@ -48,10 +55,15 @@ def plan_current_rollout(
     number = version(run) if iteration is None else iteration
     plan = plan_rollout(run, settings, split, number, episodes, policy, blocked, again=again)
     check_policy(settings, policy, [owed.episode.task for owed in plan.owed])
-    if count := count_unscored(settings, {owed.episode.task.key: owed.episode.task for owed in plan.owed}.values()):
-        note = f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them"
-        return replace(plan, notes=(*plan.notes, note))
-    return plan
+    tasks, notes = plan.list_tasks(), list[str]()
+    if count := count_unscored(settings, tasks):
+        notes.append(f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them")
+    return replace(plan, notes=(*plan.notes, *notes, *list_refused(settings, tasks)))
+
+
+async def note_silent_sites(plan: RolloutPlan, settings: Settings) -> RolloutPlan:
+    """Return the plan with a note on each site of its pending episodes that does not answer now."""
+    return replace(plan, notes=(*plan.notes, *await list_silent(settings, plan.list_tasks())))
 
 
 def select_evaluated(run: RunDir, number: int, split: Split, policy: str) -> RunDir:

@@ -12,7 +12,7 @@ from webgym_cli.environments.registry import map_isolation
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.series import name_series
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.attempts import EpisodeAttempts
 from webgym_cli.rollout.draw import EpisodeSampler
@@ -89,6 +89,10 @@ class RolloutPlan:
     def done(self) -> int:
         """Number of episodes with a final trajectory."""
         return len(self.episodes) - len(self.owed) - self.given_up - self.blocked
+
+    def list_tasks(self) -> list[Task]:
+        """Return the distinct tasks of the pending episodes."""
+        return [*{owed.episode.task.key: owed.episode.task for owed in self.owed}.values()]
 
     def is_by_policy(self, trajectory: Trajectory) -> bool:
         """Whether a trajectory's result is one of the acting policy, not an expert's or another server's."""

@@ -63,6 +63,39 @@ async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, 
     assert not (tmp_path / "run").exists()
 
 
+async def test_a_plan_notes_what_nothing_scores_and_what_cannot_be_reached(tmp_path, mail):
+    async def plan(*words):
+        return json.loads((await asyncio.to_thread(webgym, *words, cwd=tmp_path)).stdout)["notes"]
+
+    tasks = {
+        "refused": {"start_url": "http://10.1.2.3/a"},
+        "public": {"start_url": "http://8.8.8.8/a", "check": "done"},
+        "of-a-site": {"start_url": f"{mail.url}/a"},
+        "silent": {"start_url": "/a", "site": "silent"},
+        "started-by-its-reset": {"start_url": "/a", "site": "started"},
+        "of-another-host": {"start_url": "http://10.1.2.4/a", "site": "answers"},
+    }
+    lines = [json.dumps({"id": id_, "environment": "web", "instruction": "Go.", **one}) for id_, one in tasks.items()]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
+    (tmp_path / "done.py").write_text(
+        "from webgym_cli.scoring import check\n\n\n@check('done')\ndef done():\n    return 1\n"
+    )
+    changes = [f"sites.answers.url={mail.url}", "sites.silent.url=http://127.0.0.1:9"]
+    changes += [
+        "sites.started.url=http://127.0.0.1:9",
+        "sites.started.isolation=reset",
+        "sites.started.reset=make -s start",
+    ]
+    changes += ["tasks.train=tasks.jsonl", "plugins=[done.py]", "context_config.prompt_version=complete"]
+    words = [word for change in changes for word in ("-s", change)]
+    command = ("rollout", "run", "--dry-run", "--episodes", "6", "--policy", "http://127.0.0.1:9/v1", *words)
+    unscored, refused, silent = await plan(*command)
+    assert unscored == "5 tasks without a check, and judge.base_url is empty: nothing scores them"
+    assert refused.startswith("1 task can't start: 10.1.2.3 is a private address (allow its host with")
+    assert silent.startswith("site silent (http://127.0.0.1:9): start the site, or fix sites.silent.url: ")
+    assert await plan(*command, "-s", "browser.private_hosts=[10.0.0.0/8]") == [unscored, silent]
+
+
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_each_episode_has_the_site_to_itself_after_a_reset_and_is_logged_in(rollout, mail, tmp_path):

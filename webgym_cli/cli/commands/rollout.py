@@ -74,7 +74,14 @@ def rollout(
     See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """
     from webgym_cli.cli.stage import check_command, resolve, stage
-    from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success, select_evaluated
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.rollout_setup import (
+        advise_next,
+        note_silent_sites,
+        plan_current_rollout,
+        require_success,
+        select_evaluated,
+    )
     from webgym_cli.loop.rollouts import execute_rollout
 
     directory, settings = resolve(run, options, {"rollout.agent": agent})
@@ -83,6 +90,7 @@ def rollout(
     if version is not None:
         directory = select_evaluated(directory, version, split, acting)
     plan = plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
+    plan = run_async(note_silent_sites(plan, settings))
     own_options: dict[str, Any] = {"split": split, "episodes": episodes, "policy": policy, "again": again}
     own_options |= {"version": version, "min_success": min_success}
     if options.dry_run:

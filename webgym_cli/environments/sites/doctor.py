@@ -24,21 +24,22 @@ async def diagnose_sites(settings: Settings) -> AsyncIterator[DoctorCheck]:
     for name, site in settings.sites.items():
         if not site.url:
             continue
-        reached = await _check_address(name, site)
+        reached = await check_address(name, site)
         yield reached
         if reached.status != "ok":
             continue
-        if site.reset.strip() and site.isolation in ("reset", "tenant"):
+        if site.is_reset:
             yield await _check_reset(settings, name, site)
         if site.accounts:
             for check in await _check_logins(settings, name):
                 yield check
 
 
-async def _check_address(name: str, site: SiteSettings) -> DoctorCheck:
+async def check_address(name: str, site: SiteSettings, seconds: float = _SECONDS) -> DoctorCheck:
+    """Return whether the site answers a request within a time."""
     try:
         verify = not site.ignore_https_errors
-        async with BoundedClient(timeout=_SECONDS, trust_env=False, verify=verify) as client:
+        async with BoundedClient(timeout=seconds, trust_env=False, verify=verify) as client:
             response = await client.get(site.url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__

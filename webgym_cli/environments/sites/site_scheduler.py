@@ -160,7 +160,7 @@ class SiteScheduler:
         return FileLock(self._states.folder / name)
 
     async def _reset(self, name: str, site: SiteSettings, values: Mapping[str, str]) -> EpisodeStart:
-        if site.isolation not in ("reset", "tenant") or not site.reset.strip():
+        if not site.is_reset:
             return EpisodeStart()
         # Resets of one site that run at the same time have a log each.
         own = f".{values['episode']}" if site.isolation == "tenant" else ""
