@@ -17,6 +17,7 @@ from typing import Any
 import typer.main
 
 from benchmarks.harness import ROOT, Row, Series, reported, say
+from tests.cli.runs import filled
 from webgym_cli.cli.app import build_app
 from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
@@ -24,7 +25,12 @@ from webgym_cli.store.run import RunDir, create_or_open
 NAME = "cli"
 BASELINE = "bare Typer app"
 # The time of the bare app's help as a share of a command's, at least.
-_TARGETS = {"webgym --help": 1 / 2, "webgym status": 1 / 3, "webgym inspect-buffer": 1 / 8}
+_TARGETS = {
+    "webgym --help": 1 / 2,
+    "webgym status": 1 / 3,
+    "webgym inspect-buffer": 1 / 8,
+    "webgym train --dry-run": 1 / 3.15,
+}
 _LIMIT = 60.0
 _WEBGYM = (sys.executable, "-m", "webgym_cli")
 
@@ -33,6 +39,7 @@ def measured(folder: Path, repeats: int) -> list[Row]:
     """Run each command by turns with the others, after one run that nobody counts."""
     run = RunDir(folder / "run")
     create_or_open(run, load())
+    prepared = prepare_training(folder / "prepared")
     number = commands()
     calls: dict[str, Sequence[str]] = {
         "webgym --help": (*_WEBGYM, "--help"),
@@ -40,6 +47,7 @@ def measured(folder: Path, repeats: int) -> list[Row]:
         "webgym rollout --help": (*_WEBGYM, "rollout", "--help"),
         "webgym status": (*_WEBGYM, "status", str(run.root)),
         "webgym inspect-buffer": (*_WEBGYM, "inspect-buffer", str(run.root)),
+        "webgym train --dry-run": (*_WEBGYM, "train", *prepared, "--dry-run"),
     }
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(repeats + 1):
@@ -51,6 +59,17 @@ def measured(folder: Path, repeats: int) -> list[Row]:
     inputs = {"commands": number, "run": "empty"}
     bare = Series(tuple(seconds.pop(BASELINE)))
     return [_row(name, Series(tuple(values)), bare, inputs) for name, values in seconds.items()]
+
+
+def prepare_training(folder: Path) -> tuple[str, ...]:
+    """Make a run with a prepared training, and return the words that name it and an interpreter for it."""
+    folder.mkdir()
+    run, python = filled(folder), folder / "bin/python"
+    python.parent.mkdir()
+    for file in (python, python.with_name("llamafactory-cli")):
+        file.symlink_to(sys.executable)
+    timed((*_WEBGYM, "prepare", str(run.root)))
+    return str(run.root), "-s", f"venvs.train={python}"
 
 
 def _row(name: str, values: Series, bare: Series, inputs: dict[str, Any]) -> Row:

@@ -13,7 +13,9 @@ def test_the_bare_app_has_as_many_commands_as_webgym():
     assert result.stdout.count("  command-") == cli.commands() > 20
 
 
-@pytest.mark.parametrize(("command", "times"), [("--help", 2), ("status", 3), ("inspect-buffer", 8)])
+@pytest.mark.parametrize(
+    ("command", "times"), [("--help", 2), ("status", 3), ("inspect-buffer", 8), ("train --dry-run", 3.15)]
+)
 def test_a_command_may_take_so_many_times_the_bare_apps_help(command, times):
     bare = Series((0.1, 0.1))
     took = [Series((0.1 * times + more,) * 2) for more in (-0.01, 0.01)]
@@ -29,17 +31,18 @@ def test_each_command_is_timed_once_a_turn(tmp_path, monkeypatch):
         "webgym rollout --help",
         "webgym status",
         "webgym inspect-buffer",
+        "webgym train --dry-run",
     ]
-    assert len(called) == 15
-    assert rows[0].values.values == (6.0, 11.0)
-    assert rows[0].baseline_values.values == (7.0, 12.0)
+    assert len(called) == 19  # the first prepares a training
+    assert rows[0].values.values == (8.0, 14.0)
+    assert rows[0].baseline_values.values == (9.0, 15.0)
 
 
 def test_a_run_gives_rows_of_json(capsys, monkeypatch):
     monkeypatch.setattr(cli, "timed", lambda call: 1.0)
     assert cli.main(["--quick"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["repeats"] for row in rows] == [5] * 4
+    assert [row["repeats"] for row in rows] == [5] * 5
     assert rows[0]["target"] == 0.5
 
 
