@@ -107,8 +107,7 @@ def test_the_documented_task_format_is_converted(webgym, tmp_path):
     assert (task["id"], task["instruction"], task["environment"]) == ("1", "Who?", "web")
 
 
-def test_the_import_format_of_the_page_brings_episodes(webgym, tmp_path):
-    write_example("IMPORT_FORMATS", tmp_path / "my_logs.py")
+def test_an_import_format_of_the_user_s_brings_episodes(webgym, tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "1.png").write_bytes(png())
     fields = {

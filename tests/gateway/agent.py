@@ -36,7 +36,12 @@ def fetch(url):
 
 
 mode = sys.argv[1]
-PAGE = fetch(os.environ["AGENT_START_URL"]).read().decode()
+try:
+    PAGE = fetch(os.environ["AGENT_START_URL"]).read().decode()
+except urllib.error.HTTPError:
+    if mode != "blind":
+        raise
+    PAGE = ""
 if mode == "crash":
     sys.exit("I break")
 if mode == "hang":
@@ -64,6 +69,10 @@ if mode.startswith("cut"):  # an agent that can't go on with an answer that was 
         ask(1)
     sys.exit("cut off")
 for number in range({"idle": 0, "long": 3, "helped": 3}.get(mode, 2)):
-    content = ask(number)["choices"][0]["message"]["content"]
+    try:
+        content = ask(number)["choices"][0]["message"]["content"]
+    except urllib.error.HTTPError:
+        if mode != "deaf":
+            raise
 if mode != "idle":
     Path(os.environ["AGENT_ANSWER_FILE"]).write_text(content)

@@ -40,6 +40,10 @@ class Upstream(LocalServer):
         self.text = "It is done."
         self.finish_reason = "stop"
         self.bodies = []
+        self.answers = 1000
+        """Number of requests that it answers before it fails."""
+        self.has_ids = True
+        """Whether it returns the ids of prompts."""
         self.lost_images = 0
         """Number of tokens that it leaves out of each prompt, as a server that cuts a picture off."""
         self.may_answer = asyncio.Event()
@@ -54,13 +58,15 @@ class Upstream(LocalServer):
         self.bodies.append(body)
         self.requested.set()
         await self.may_answer.wait()
+        if len(self.bodies) > self.answers:
+            return web.Response(status=503)
         messages, sizes = read_messages(body["messages"])
         prompt = self.tokens.prompt_ids(messages, sizes)[self.lost_images :]
         ids = sampled(self.tokens, self.text)
         return web.json_response(
             {
                 "model": body["model"],
-                "prompt_token_ids": prompt,
+                "prompt_token_ids": prompt if self.has_ids else None,
                 "usage": {
                     "prompt_tokens": len(prompt),
                     "completion_tokens": len(ids) + 1,

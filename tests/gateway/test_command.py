@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.errors import SettingsError, WebGymError
@@ -29,6 +33,7 @@ from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.rollout.queue import ResourceClaims
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.rollout.stage_timer import StageTimer
+from webgym_cli.scoring.check import CHECKS, check
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.secrets import read_secret
@@ -41,11 +46,11 @@ def model(tmp_path_factory):
     return build_model(tmp_path_factory.mktemp("model"))
 
 
-async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, shared=None):
+async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, shared=None, answers=1000):
     """Return the trajectories of one episode on the shop, and the run."""
     run, tokens = RunDir(tmp_path / "run"), ModelTokens(str(model))
     async with Upstream(tokens) as upstream:
-        upstream.finish_reason = "length" if cut else "stop"
+        upstream.finish_reason, upstream.answers = "length" if cut else "stop", answers
         address = f"http://{upstream.address}/v1"
         agent = f"rollout.agent={sys.executable} {AGENT} {mode}"
         own = ("tasks.train=sites:shop-cheapest", f"rollout.policy={address}", agent, "rollout.max_attempts=2")
@@ -90,6 +95,52 @@ async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, mo
     if mode == "hang":
         assert len(summary[0].steps) == 1
     assert (run.logs / "agents" / f"{summary[0].id}.log").is_file()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), FailureKind.NAVIGATION_FAILED),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), FailureKind.NETWORK_UNAVAILABLE),
+    ],
+)
+@pytest.mark.parametrize("steps", [1, 9])
+async def test_an_answer_without_the_site_is_a_failure(tmp_path, model, monkeypatch, error, failure, steps):
+    """The agent's policy answers, and the agent exits with 0."""
+
+    async def refuse(proxy, host, port, **tls):
+        proxy._note_unreached(host, error)
+        raise error
+
+    monkeypatch.setattr(EgressProxy, "_connect", refuse)
+    result, *_ = (await roll_out(tmp_path, model, "blind", f"rollout.train_max_steps.easy={steps}"))[0]
+    assert (result.outcome.failure, result.outcome.reward) == (failure, None)
+    assert error.strerror in result.outcome.failure_detail
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("mode", "cut"), [("answer", False), ("deaf", False), ("deaf", True)])
+async def test_an_agent_whose_policy_is_lost_is_a_failure_however_it_ends(tmp_path, model, mode, cut):
+    """Its last call fails; it exits with 1, or goes on and exits with 0, also after an answer that was cut off."""
+    result, *_ = (await roll_out(tmp_path, model, mode, cut=cut, answers=1))[0]
+    assert (result.outcome.failure, result.outcome.reward) == (FailureKind.POLICY_UNAVAILABLE, None)
+    assert len(result.steps) == 1
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("fact", "failure"),
+    [*((name, FailureKind.ENVIRONMENT_ERROR) for name in ("url", "title", "text", "page")), ("answer", None)],
+)
+async def test_a_check_that_looks_at_the_page_of_an_agent_is_a_failure(tmp_path, model, fact, failure):
+    task = {"id": "shop-cheapest", "environment": "sites", "start_url": "http://shop.test/", "check": "looks"}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
+    with mock.patch.dict(CHECKS.registered, clear=True):
+        check("looks")(lambda context: float(getattr(context, fact) == "Thanks"))
+        results, *_ = await roll_out(tmp_path, model, "answer", f"tasks.train={tmp_path}/tasks.jsonl")
+    assert [one.outcome.failure for one in results] == [failure] * (2 if failure else 1)
+    assert [one.outcome.reward for one in results] == ([None] * 2 if failure else [0.0])
 
 
 @pytest.mark.browser

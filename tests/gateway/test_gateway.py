@@ -19,7 +19,7 @@ from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
-from webgym_cli.gateway import recorder, sessions
+from webgym_cli.gateway import recorder, server, sessions
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute
@@ -257,6 +257,80 @@ async def test_a_repeated_request_is_the_same_call(world):
     assert (await end(world, session, reward=1))["calls"] == 3
 
 
+async def test_a_request_that_was_a_helper_s_is_another_call_without_its_header(world):
+    session = await world.open()
+    for headers in ({"X-Webgym-Helper": "1"}, {}, {}, {"X-Webgym-Helper": "1"}):
+        assert (await world.chat(session["key"], **headers)).status_code == 200
+    assert len(world.upstream.bodies) == 2
+    counts = await end(world, session, reward=1)
+    assert (counts["calls"], counts["helpers"]) == (1, 1)
+
+
+async def test_refused_calls_count_as_calls(world, monkeypatch):
+    monkeypatch.setattr(recorder, "MAX_CALLS", 4)
+    monkeypatch.setattr(server, "MAX_CALLS", 4)
+    session = await world.open()
+    first = await world.chat(session["key"])
+    world.upstream.lost_images = 1
+    assert (await world.chat(session["key"], ask("Lost."))).status_code == 502
+    assert (await world.chat(session["key"], {"model": "policy"})).json()["error"]["code"] == "invalid_value"
+    assert (await world.chat(session["key"], ask("Lost."))).status_code == 502
+    assert (await world.chat(session["key"])).text == first.text  # a retry is no call more
+    refused = [await world.chat(session["key"], ask(f"{number}.")) for number in range(2)]
+    assert {reply.json()["error"]["code"] for reply in refused} == {"step_limit"}
+    assert (await world.chat(session["key"])).json()["error"]["code"] == "step_limit"
+    assert len(world.upstream.bodies) == 3
+
+
+async def test_refused_calls_are_no_steps_of_a_planned_episode(world):
+    episode = world.recorder.find_session((await world.open())["key"]).episode
+    session, key = world.recorder.admit(episode.model_copy(update={"id": "planned", "max_steps": 2}))
+    world.upstream.lost_images = 1
+    assert {(await world.chat(key, ask(f"{number}."))).status_code for number in range(5)} == {502}
+    world.upstream.lost_images = 0
+    codes = [(await world.chat(key, ask(f"{number}."))).status_code for number in range(3)]
+    assert (codes, session.exhausted) == ([200, 200, 400], True)
+
+
+async def test_rewards_of_a_session_are_limited(world, monkeypatch):
+    monkeypatch.setattr(server, "MAX_REWARDS", 2)
+    session = await world.open()
+    await world.chat(session["key"])
+    codes = []
+    for reward in (0.1, 0.2, 0.3):
+        answer = await world.post(f"/sessions/{session['id']}/reward", session["key"], {"reward": reward})
+        codes.append(answer.json().get("error", {}).get("code"))
+    assert codes == [None, None, "too_many_rewards"]
+    assert (await end(world, session))["reward"] == 0.2
+
+
+async def test_calls_in_flight_are_limited_over_all_sessions(world, monkeypatch):
+    monkeypatch.setattr(server, "MAX_IN_FLIGHT", 2)
+    keys = [(await world.open())["key"] for _ in range(3)]
+    world.upstream.may_answer.clear()
+    asking = [asyncio.create_task(world.chat(key)) for key in keys[:2]]
+    async with asyncio.timeout(10):
+        while world.recorder.in_flight < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    reply = await world.chat(keys[2])
+    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "too_many_calls")
+    world.upstream.may_answer.set()
+    assert {(await one).status_code for one in asking} == {200}
+    assert (await world.chat(keys[2])).status_code == 200 and world.recorder.in_flight == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/sessions"])
+async def test_a_body_that_does_not_arrive_is_refused(world, monkeypatch, path):
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.1)
+    key = (await world.open())["key"]
+    host, port = world.server.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nContent-Length: 99\r\n\r\n"
+    writer.write(head.encode() + b"{")
+    assert b" 408 " in await asyncio.wait_for(reader.readline(), 10)
+    writer.close()
+
+
 async def test_requests_at_the_same_time_are_sampled_once(world):
     session = await world.open()
     world.upstream.may_answer.clear()
@@ -300,6 +374,12 @@ async def test_a_prompt_whose_pictures_the_server_lost_is_refused(world):
     reply = await world.chat(session["key"], ask("Look.", picture()))
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "prompt_tokens_differ")
     assert (await end(world, session, reward=1))["calls"] == 0
+
+
+async def test_a_prompt_whose_tokens_the_server_does_not_return_is_refused(world):
+    session, world.upstream.has_ids = await world.open(), False
+    reply = await world.chat(session["key"], ask("Look.", picture()))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "no_prompt_tokens")
 
 
 async def test_a_session_without_a_call_of_the_policy_is_a_failure(world):

@@ -108,8 +108,10 @@ def test_without_a_live_page_only_what_is_stored_can_be_read():
     for name in ("url", "title", "text", "state"):
         with pytest.raises(NeedsPageError):
             getattr(CheckContext(trajectory()), name)
-    with pytest.raises(NeedsPageError):
-        _ = CheckContext(trajectory(final=FinalState(url="http://a/"))).text
+    for final, names in ((FinalState(url="http://a/"), ("title", "text")), (FinalState(), ("url", "title", "text"))):
+        for name in names:
+            with pytest.raises(NeedsPageError):
+                getattr(CheckContext(trajectory(final=final)), name)
 
 
 def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -64,6 +65,8 @@ class AgentAccess:
     """Address of the HTTP proxy through which its browser reaches the episode's sites, and no private address."""
     storage_state: dict[str, Any]
     """Playwright's storage state with which its browser starts: the episode's cookies and logins."""
+    require_reached: Callable[[str], None]
+    """Raises `BoundaryError` if a URL's server did not answer when it was last asked through the proxy."""
 
 
 class Environment(Protocol):

@@ -90,8 +90,12 @@ class CommandEpisode(EpisodeRun):
                 self.command.recorder.dismiss(session)
                 self.steps, self.other_tokens = list(session.steps()), session.other_tokens
             answer = _read_answer(folder / _ANSWER)
+        access.require_reached(access.start_url)  # an answer without the site is no result
         if session.exhausted:
             return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
+        # Many agents catch the error of their last call and end well, with any answer.
+        if session.error is not None and session.error.kind is not FailureKind.POLICY_REFUSED:
+            raise session.error
         if gave_up:  # the policy's own fault: as a failure it would be sampled again until it goes well
             return self._outcome(Stop.STUCK, await self.environment.out_of_steps())
         if code and session.error is not None:

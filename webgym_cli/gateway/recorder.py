@@ -43,8 +43,10 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import append_lines
 
-# Maximum number of calls of a session that is no planned episode, of those in flight, and of open sessions.
-MAX_CALLS, MAX_RUNNING, MAX_SESSIONS = 1000, 16, 4096
+# Maximum number of calls of a session that is no planned episode, and of a session's refused ones.
+MAX_CALLS = 1000
+# Maximum number of a session's calls in flight, of those of all sessions, and of open sessions.
+MAX_RUNNING, MAX_IN_FLIGHT, MAX_SESSIONS = 16, 1024, 4096
 # Seconds between two looks at the sessions' deadlines.
 _LOOK = 1.0
 
@@ -63,6 +65,8 @@ class Recorder:
     iteration: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
     """Open sessions by the digest of their key."""
+    in_flight: int = 0
+    """Number of calls that are sampled."""
     _turns: Counter[str] = field(default_factory=Counter)
     """Number of sessions by task."""
 
@@ -111,14 +115,17 @@ class Recorder:
         if known := next((call for call in session.calls if call.request == digest), None):
             return known
         if digest not in session.running:
-            if len(session.calls) + len(session.running) >= session.episode.max_steps:
-                session.exhausted = True
+            answered, limit = len(session.calls) + len(session.running), session.episode.max_steps
+            # Refusals, as while vLLM restarts, are no steps of a planned episode.
+            session.exhausted = session.exhausted or answered >= limit
+            if session.exhausted or answered + session.refused >= max(limit, MAX_CALLS):
                 raise RequestError(400, "the session has had all its calls", "step_limit")
             if len(session.running) >= MAX_RUNNING:
                 raise RequestError(429, f"{MAX_RUNNING} calls are in flight", "too_many_calls")
             task = asyncio.create_task(self._sample(session, request, digest, helper=helper))
             session.running[digest] = task
-            task.add_done_callback(lambda _: session.running.pop(digest, None))
+            self.in_flight += 1
+            task.add_done_callback(lambda _: self._forget(session, digest))
         try:
             # An agent that disconnects and asks again gets the same answer.
             return await asyncio.shield(session.running[digest])
@@ -126,6 +133,10 @@ class Recorder:
             if session.end is None and session.key in self.sessions:
                 raise
             raise RequestError(409, "the session ended meanwhile", "session_ended") from None
+
+    def _forget(self, session: Session, digest: str) -> None:
+        self.in_flight -= 1
+        session.running.pop(digest, None)
 
     def end(self, session: Session, end: Outcome) -> None:
         """End a session and store its trajectory. Raises `StoreError`."""
@@ -187,8 +198,10 @@ class Recorder:
         reply: PolicyReply,
         seconds: float,
     ) -> Step:
-        digest = reply.generation.prompt_token_digest
-        if self.tokens is not None and digest is not None:
+        if self.tokens is not None:
+            if (digest := reply.generation.prompt_token_digest) is None:
+                message = "the server returned no prompt tokens, so that the pictures it read can't be checked"
+                raise RequestError(502, message, "no_prompt_tokens")
             ids = self.tokens.prompt_ids(prompt.messages, [(shot.width, shot.height) for shot in shots])
             if digest_tokens(ids) != digest:
                 # Trained, it would be another prompt: pixels lost, or a picture cut off.

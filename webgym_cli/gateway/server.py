@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
@@ -15,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
-from webgym_cli.gateway.recorder import Recorder
+from webgym_cli.gateway.recorder import MAX_CALLS, MAX_IN_FLIGHT, Recorder
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, refuse_key, validate
 from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
-from webgym_cli.gateway.sessions import Session
+from webgym_cli.gateway.sessions import GatewayCall, Session
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
@@ -31,6 +32,8 @@ TOKEN_VARIABLE = "GATEWAY_TOKEN"
 HELPER, HELPER_HEADER = "helper", "X-Webgym-Helper"
 SESSION_HEADER = "X-Webgym-Session"
 MAX_BODY = 30 * 2**20
+# Maximum number of rewards of a session, and seconds that a client has to send a body.
+MAX_REWARDS, BODY_SECONDS = 1000, 120.0
 _MAX_REWARD = 1e6
 _MAX_ANSWER = 100_000
 
@@ -67,6 +70,7 @@ class GatewayServer(LocalServer):
         self._recorder = recorder
         self._token = require_token(TOKEN_VARIABLE, host)
         self._model = recorder.settings.serve.served_model_name
+        self._reading = 0
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
         app.router.add_post("/v1/chat/completions", partial(self._answer, partial(validate, ChatRequest)))
         app.router.add_post("/v1/responses", partial(self._answer, parse_response_request))
@@ -84,12 +88,11 @@ class GatewayServer(LocalServer):
 
     async def _answer(self, parse: Parser, request: web.Request) -> web.StreamResponse:
         session = self._recorder.find_session(_read_key(request))
-        body = await request.read()
-        chat = parse(parse_json(body))
-        helper = self._is_helper(chat.model, request.headers.get(HELPER_HEADER))
-        named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
-        digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body))).hexdigest()
-        call = await self._recorder.call(session, chat, digest, helper=helper)
+        try:
+            chat, call = await self._call(session, parse, request)
+        except Exception:
+            session.refused += 1
+            raise
         thinking = bool(self._recorder.settings.policy_config.thinking)
         completion = build_completion(call, session.id, chat.model, thinking=thinking)
         response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
@@ -102,6 +105,26 @@ class GatewayServer(LocalServer):
             delivered = False
         session.note_delivery(call, delivered=delivered)
         return response
+
+    async def _call(self, session: Session, parse: Parser, request: web.Request) -> tuple[ChatRequest, GatewayCall]:
+        """Return a request and its call. Raises `RequestError`."""
+        limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
+        if self._recorder.in_flight + self._reading >= limit:
+            raise RequestError(429, f"{limit} calls of all sessions are in flight", "too_many_calls")
+        if session.refused >= MAX_CALLS:
+            raise RequestError(400, f"{MAX_CALLS} calls of the session were refused", "step_limit")
+        self._reading += 1
+        try:
+            body = await _read(request)
+        finally:
+            self._reading -= 1
+        chat = parse(parse_json(body))
+        header = request.headers.get(HELPER_HEADER)
+        helper = self._is_helper(chat.model, header)
+        named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
+        own = [] if header is None else [HELPER_HEADER.encode()]
+        digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body, *own))).hexdigest()
+        return chat, await self._recorder.call(session, chat, digest, helper=helper)
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""
@@ -130,6 +153,8 @@ class GatewayServer(LocalServer):
 
     async def _reward(self, request: web.Request) -> web.Response:
         session = self._find_own(request)
+        if session.rewards >= MAX_REWARDS:
+            raise RequestError(400, f"the session was given {MAX_REWARDS} rewards", "too_many_rewards")
         given = await _read_body(_Rewarding, request)
         session.record("reward", reward=given.reward)
         return web.json_response({"id": session.id, "reward": session.reward})
@@ -167,7 +192,16 @@ def _read_key(request: web.Request) -> str:
 
 
 async def _read_body(model: type[Model], request: web.Request) -> Model:
-    return validate(model, parse_json(await request.read() or b"{}"))
+    return validate(model, parse_json(await _read(request) or b"{}"))
+
+
+async def _read(request: web.Request) -> bytes:
+    """Return the body. Raises `RequestError` for a client that does not send it in time."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} s", "body_timeout") from None
 
 
 @web.middleware

@@ -86,6 +86,10 @@ class Session:
     """Entered for each call while the policy answers it: a rollout pauses the time limit there, and counts steps."""
     error: BoundaryError | None = None
     """The failure of the policy's servers in the last call, if it was one."""
+    refused: int = 0
+    """Number of refused calls since this gateway opened it or took it over."""
+    rewards: int = 0
+    """Number of rewards it was given."""
     exhausted: bool = False
     """Whether a call was refused because the session has its maximum number of calls."""
 
@@ -156,7 +160,7 @@ class Session:
         if line.number is not None:
             (self.abandoned.add if line.event == "abandoned" else self.abandoned.discard)(line.number)
         if line.reward is not None:
-            self.reward = line.reward
+            self.reward, self.rewards = line.reward, self.rewards + 1
         if line.end is not None:
             self.end = line.end
 

@@ -57,18 +57,21 @@ class CheckContext:
     @property
     def url(self) -> str:
         """Address of the last page."""
-        return self._final.url
+        if not (url := self._final.url):  # every page has one: empty, it would be taken for a wrong page
+            raise NeedsPageError("the episode had no page of webgym's, so its address is not known")
+        return url
 
     @property
     def title(self) -> str:
         """Title of the last page."""
+        _ = self.text  # read with it
         return self._final.title
 
     @property
     def text(self) -> str:
         """Visible text of the last page."""
         if (text := self._final.text) is None:
-            raise NeedsPageError("the text of the last page could not be read")
+            raise NeedsPageError("title and text of the last page could not be read, or there was no page of webgym's")
         return text
 
     @property

@@ -15,6 +15,7 @@ from tests.environments.odd_server import OddServer
 from tests.environments.visits import SmallWeb, Visit
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 PUBLIC = "93.184.216.34"
@@ -428,6 +429,10 @@ async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error
         assert gate.find_outage("http://other.example/") == "", "it was not tried"
         assert gate.find_silent("http://other.example/", "http://a.example/x").startswith("a.example:80 does not")
         assert gate.find_silent("http://a.example:8080/", "https://a.example/", "") == "", "another server"
+        with pytest.raises(BoundaryError, match="/x can't be loaded") as caught:
+            gate.require_reached("http://a.example/x")
+        assert (caught.value.kind is FailureKind.NETWORK_UNAVAILABLE) is out
+        gate.require_reached("http://other.example/")
         names["alive.example"] = [[PUBLIC]]
         assert b"<h1>page" in await speak(gate, get("http://alive.example/page"))
         assert gate.find_outage("http://a.example/x") == ""

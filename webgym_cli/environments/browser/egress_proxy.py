@@ -17,7 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import race
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.proxies import ssl_context
 
 _HEAD_LIMIT = 64 * 1024
@@ -43,7 +45,7 @@ class EgressProxy:
         """`unchecked`: the hosts whose certificates may be any; if there are such, the browser checks none at all."""
         self.rules = rules
         """Rules that decide which hosts are allowed."""
-        self._unchecked = unchecked
+        self.unchecked = unchecked
         self._refused: OrderedDict[str, str] = OrderedDict()
         self._unreached: dict[str, OSError | None] = {}
         """Errors of the hosts to which a connection was tried since the last one that succeeded; None: none yet."""
@@ -102,6 +104,13 @@ class EgressProxy:
         count = len(self._unreached)
         return f"none of the last {count} hosts could be reached" if count >= _OUTAGE_HOSTS else ""
 
+    def require_reached(self, url: str) -> None:
+        """Raise the failure of the network, or of a URL's server, if that did not answer when it was last asked."""
+        if outage := self.find_outage(url):
+            raise BoundaryError(FailureKind.NETWORK_UNAVAILABLE, f"{url} can't be loaded: {outage}")
+        if silent := self.find_silent(url):
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{url} can't be loaded: {silent}")
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
@@ -125,7 +134,7 @@ class EgressProxy:
         parts = urlsplit(f"//{target}" if tunnel else target)
         host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
         try:
-            if tunnel and self._unchecked and host not in self._unchecked:
+            if tunnel and self.unchecked and host not in self.unchecked:
                 await self._check_certificate(host, port)
             far_reader, far_writer = await self._connect(host, port)
         except RefusedRequest as reason:

@@ -64,7 +64,7 @@ class WebEnvironment(Environment):
         self._held = AsyncExitStack()
         self._titles: dict[Page, str] = {}
         self._settler = PageSettler(pool.max_idle_wait)
-        self._agent_proxy = AsyncExitStack()
+        self._agent_proxy: EgressProxy | None = None
         self._expert: ExpertRun | None = None
         self.start = EpisodeStart()
         """What the site's reset, and the task's set-up function, prepared for the running episode."""
@@ -99,9 +99,10 @@ class WebEnvironment(Environment):
         self.start = await self._prepare(task, seed)
         if refusal := self._pool.gate.rules.refuse_url(self.start.start_url):
             raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
-        proxy = await self._agent_proxy.enter_async_context(EgressProxy(self._pool.gate.rules))
-        state = self.start.to_storage_state()
-        return AgentAccess(task.instruction, self.start.start_url, proxy.address, state)
+        proxy = EgressProxy(self._pool.gate.rules, self._pool.gate.unchecked)
+        self._agent_proxy = await self._held.enter_async_context(proxy)
+        start_url, state = self.start.start_url, self.start.to_storage_state()
+        return AgentAccess(task.instruction, start_url, proxy.address, state, proxy.require_reached)
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Execute one action and observe its result."""
@@ -139,13 +140,12 @@ class WebEnvironment(Environment):
 
     def find_outage(self) -> str:
         """Return why this machine's network seems to be down, if it keeps the current page from loading."""
-        url = self._session.url if self._session else ""
-        return self._pool.gate.find_outage(*filter(None, (self.start.start_url, url)))
+        url, proxy = self._session.url if self._session else "", self._agent_proxy or self._pool.gate
+        return proxy.find_outage(*filter(None, (self.start.start_url, url)))
 
     async def close(self) -> None:
         """Close the browser context, then release the sites for the next episode."""
-        await self._agent_proxy.aclose()
-        session, self._session = self._session, None
+        session, self._session, self._agent_proxy = self._session, None, None
         resources, self._held = self._held, AsyncExitStack()
         self._titles = {}
         async with resources:
