@@ -94,12 +94,21 @@ def test_tokens_cost_what_the_price_table_says(prices, costs):
     result = results(
         {"a": (S,)},
         policy_tokens=TokenUsage(prompt=40, cached=20, completion=10),
-        judge_tokens=TokenUsage(prompt=10, completion=7),
+        judge_requests=((("judge",), TokenUsage(prompt=10, completion=7)),),
         judge_calls=3,
     )
     spent = build(result, prices=prices)["spent"]
     assert tuple(spent[name] for name in ("policy_cost", "judge_cost", "cost")) == costs
     assert (spent["judge_calls"], spent["policy_tokens"]["cached"], spent["steps"]) == (3, 20, 1)
+
+
+def test_each_model_of_a_judge_has_its_own_price():
+    used = ((("judge",), TokenUsage(prompt=10)), (("small",), TokenUsage(prompt=100)))
+    record = results({"a": (S, U)}, judge_requests=used, judge_calls=2)
+    judge, small = {"prompt": 10.0, "completion": 0.0}, {"prompt": 1.0, "completion": 0.0}
+    spent = build(record, prices={"judge": judge, "small": small})["spent"]
+    assert (spent["judge_cost"], spent["judge_tokens"]["prompt"]) == (4e-4, 220)  # 2 * (10 * 10 + 100 * 1) / 1e6
+    assert build(record, prices={"judge": judge})["spent"]["judge_cost"] is None
 
 
 def test_without_a_price_for_cached_tokens_they_cost_as_others():

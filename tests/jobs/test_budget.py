@@ -23,7 +23,7 @@ async def work(of, kind, units, *, calls=0, running=None):
             if running is not None:
                 running.append(len(running))
             await asyncio.sleep(0)
-            of.charge(kind, TokenUsage(prompt=units), ("m",), calls)
+            of.charge(kind, [(("m",), TokenUsage(prompt=units))], calls)
         return fits
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, TypedDict
 
-from webgym_cli.config.cost import CostSettings, share_cost
+from webgym_cli.config.cost import CostSettings, share_cost, sum_costs
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
 from webgym_cli.records.statistics import deviation, mean, pass_at_k, round_wilson
+from webgym_cli.records.usage import TokenUsage
 
 # Version of the record's form.
 SCHEMA = 1
@@ -61,7 +62,7 @@ def build_record(
         "pass_at_k": _compute_pass_rates(results),
         "by_site": _count_by(results, lambda one: one.site),
         "by_band": _count_by(results, lambda one: one.episode.task.band.value),
-        "spent": _sum_spent(conditions["judge"], results, cost, policy_models),
+        "spent": _sum_spent(results, cost, policy_models),
         "tasks": [_describe_case(case) for _, case in sorted(_group_cases(results).items())],
     }
 
@@ -137,19 +138,15 @@ def _describe_case(case: Sequence[EpisodeResult]) -> dict[str, Any]:
     }
 
 
-def _sum_spent(
-    judge: Mapping[str, Any] | None,
-    results: Sequence[EpisodeResult],
-    cost: CostSettings,
-    policy_models: Collection[str],
-) -> dict[str, Any]:
+def _sum_spent(results: Sequence[EpisodeResult], cost: CostSettings, policy_models: Collection[str]) -> dict[str, Any]:
     """Return steps, time, tokens and cost of all attempts. Times are those that were stored with the episodes."""
     spent = sum((one.spent for one in results), EpisodeSpending())
-    models = {*judge["models"].values()} if judge else set[str]()
-    priced = models if len(models) == 1 else ()  # tokens are not counted by model
+    judged: defaultdict[tuple[str, ...], TokenUsage] = defaultdict(TokenUsage)
+    for models, tokens in spent.judge_requests:
+        judged[models] += tokens
     costs = {
         "policy_cost": cost.price(policy_models, spent.policy_tokens),
-        "judge_cost": cost.price(priced, spent.judge_tokens),
+        "judge_cost": sum_costs([cost.price(models, tokens) for models, tokens in judged.items()]),
     }
     successes = sum(one.end is EpisodeEnd.SUCCESS for one in results)
     seconds = ("seconds", "policy_seconds", "environment_seconds", "judge_seconds")
@@ -160,6 +157,6 @@ def _sum_spent(
         **{name: round(getattr(spent, name), 3) for name in seconds},
         "judge_calls": spent.judge_calls,
         "policy_tokens": spent.policy_tokens.model_dump(),
-        "judge_tokens": spent.judge_tokens.model_dump(),
+        "judge_tokens": sum(judged.values(), TokenUsage()).model_dump(),
         **share_cost(costs, spent.steps, len(results), successes),
     }

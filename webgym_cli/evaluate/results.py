@@ -44,7 +44,7 @@ class EpisodeSpending:
     judge_seconds: float = 0.0
     judge_calls: int = 0
     policy_tokens: TokenUsage = field(default_factory=TokenUsage)
-    judge_tokens: TokenUsage = field(default_factory=TokenUsage)
+    judge_requests: tuple[tuple[tuple[str, ...], TokenUsage], ...] = ()
 
     def __add__(self, other: EpisodeSpending) -> EpisodeSpending:
         names = [one.name for one in fields(self)]
@@ -108,7 +108,7 @@ def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> Ep
         judge_seconds=sum(one.seconds for one in judgements),
         judge_calls=sum(one.calls for one in judgements),
         policy_tokens=trajectory.tokens,
-        judge_tokens=sum((one.tokens for one in judgements), TokenUsage()),
+        judge_requests=sum((tuple(one.requests) for one in judgements), ()),
     )
 
 

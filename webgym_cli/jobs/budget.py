@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from webgym_cli.config.cost import CostSettings
 from webgym_cli.errors import BudgetSpentError
-from webgym_cli.records.usage import TokenUsage
+from webgym_cli.records.usage import Requests, TokenUsage
 
 
 class Work(StrEnum):
@@ -63,9 +63,9 @@ class Budget:
         self.spent += cost
         return cost
 
-    def charge(self, work: Work, tokens: TokenUsage, models: Collection[str], calls: int = 0) -> None:
-        """Count what a piece of work took. `models`: the names under which its model may have a price."""
-        cost = self.add(tokens, models)
+    def charge(self, work: Work, requests: Requests, calls: int = 0) -> None:
+        """Count what a piece of work took."""
+        cost = sum(self.add(tokens, models) for models, tokens in requests)
         self._largest_cost[work] = max(cost, self._largest_cost.get(work, 0.0))
         if work is Work.JUDGEMENT:
             self.judge_calls += calls

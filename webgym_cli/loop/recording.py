@@ -104,7 +104,7 @@ class DemonstrationRecorder:
         async with budget.admit(Work.JUDGEMENT):
             budget.require()
             judgement = await self.judge(trajectory)
-            budget.charge(Work.JUDGEMENT, judgement.tokens, judgement.priced_models, judgement.calls)
+            budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
         return judgement
 
     def _plan(self, task: Task, actions: int = 0) -> Episode:

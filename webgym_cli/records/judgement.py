@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
-from webgym_cli.records.usage import TokenUsage
+from webgym_cli.records.usage import Requests, TokenUsage
 from webgym_cli.util.optional import known_or
 
 JudgementSource = Literal["judge", "orm", "check"]
@@ -77,15 +77,18 @@ class Judgement(StoredRecord):
     """Requests to the judge, including retries; for an ORM 1, or 0 if only the threshold changed."""
     tokens: TokenUsage = TokenUsage.model_construct()
     """Tokens of these requests, as the server counted them; zeros in older runs."""
+    tokens_by_model: dict[str, TokenUsage] = Field(default_factory=dict)
+    """The same tokens by model if several models were asked; empty for one model, and in older runs."""
     seconds: float = 0.0
     judged_at: Moment
     """ISO 8601, UTC."""
 
     @property
-    def priced_models(self) -> set[str]:
-        """The model whose price the tokens have; none if several were asked, whose tokens are not told apart."""
+    def requests(self) -> Requests:
+        """The tokens, each with their model; without a name if several were asked and an older run does not say."""
         models = {*self.models.values()}
-        return models if len(models) == 1 else set()
+        of_models = self.tokens_by_model or {models.pop() if len(models) == 1 else "": self.tokens}
+        return [((model,), tokens) for model, tokens in of_models.items()]
 
     @model_validator(mode="after")
     def _verdict_or_failure(self) -> Judgement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from pydantic import Field
@@ -26,6 +27,10 @@ class TokenUsage(Record):
             cached=self.cached + other.cached,
             completion=self.completion + other.completion,
         )
+
+
+# Tokens, each with the names under which their model may have a price.
+Requests = Collection[tuple[tuple[str, ...], TokenUsage]]
 
 
 def read_usage(answer: Any) -> TokenUsage:

@@ -84,7 +84,7 @@ class ScoringEngine(Generic[SummaryT_co]):
         if judgement.success is not None:
             self._blocklist.lift(pending.id)
         if judgement.source == "judge":
-            self.budget.charge(Work.JUDGEMENT, judgement.tokens, judgement.priced_models, judgement.calls)
+            self.budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
 
     def _describe(self, pending: PendingTrajectory, trajectory: Trajectory, result: ScoreResult) -> Event:
         """Return the event of one trajectory."""

@@ -192,7 +192,7 @@ class RolloutEngine:
     def _store(self, trajectory: Trajectory) -> None:
         with self.monitor.stages.time(trajectory.episode, EpisodeStage.STORE):
             append(self.run, trajectory)
-        self.budget.charge(Work.EPISODE, trajectory.tokens, self.settings.policy_models)
+        self.budget.charge(Work.EPISODE, [(self.settings.policy_models, trajectory.tokens)])
         self.sink(self.monitor.record_stored(trajectory))
         self.on_outcome(trajectory, False)
         for model in self.monitor.find_other_models(trajectory):

@@ -65,7 +65,7 @@ class JudgeQueue:
         with self.monitor.stages.time(trajectory.episode, EpisodeStage.JUDGE):
             judgement = await self.judge(trajectory)
         append_judgement(self.run, trajectory.split, trajectory.iteration, judgement)
-        self.budget.charge(Work.JUDGEMENT, judgement.tokens, judgement.priced_models, judgement.calls)
+        self.budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
         self.on_judged(with_verdict(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
         self._consecutive_failures = self._consecutive_failures + 1 if silent else 0

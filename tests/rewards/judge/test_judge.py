@@ -419,8 +419,13 @@ async def test_the_tokens_of_votes_that_are_answered_at_the_same_time_are_all_co
     application.router.add_post("/v1/chat/completions", answer)
     async with TestServer(application) as running:
         address = str(running.make_url("/v1"))
-        judgement = await judge(answered(rubric=("Vermeer",)), votes=5, base_url=address)
+        case = answered(rubric=("Vermeer",))
+        judgement = await judge(case, votes=5, base_url=address)
+        two = await judge(case, votes=5, base_url=address, model="big", jobs={"blocking": {"model": "small"}})
     assert judgement.calls > 10
+    blocking = TokenUsage(prompt=500, completion=50)  # five votes
+    assert (judgement.tokens_by_model, two.tokens_by_model["small"]) == ({}, blocking)
+    assert two.tokens_by_model["big"] + blocking == two.tokens == judgement.tokens
     assert judgement.tokens == TokenUsage(prompt=100 * judgement.calls, completion=10 * judgement.calls)
 
 

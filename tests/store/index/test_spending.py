@@ -2,6 +2,7 @@
 
 from tests.records.builders import trajectory
 from webgym_cli.config.load import load
+from webgym_cli.jobs.budget import Work
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
@@ -46,3 +47,33 @@ def test_a_budget_counts_what_the_survey_spent(run):
         append_judgement(one, Split.TRAIN, 0, judged)
     budget = open_budget(run, settings)
     assert (budget.judge_calls, budget.largest_judgement) == (5, 3)
+
+
+def test_each_model_of_a_judge_has_its_own_price_and_old_judgements_have_none(run):
+    overrides = ['cost.prices={"big": {"prompt": 5, "completion": 10}, "small": {"prompt": 1, "completion": 2}}']
+    settings = load(overrides=[*overrides, "cost.max_cost=100"])
+    create_or_open(run, settings)
+    append(run, trajectory(0))
+    million = TokenUsage(prompt=10**6, completion=10**6)
+    facts = {
+        "trajectory": trajectory(0).id,
+        "settings_digest": "0",
+        "success": True,
+        "judged_at": "2026-01-01T00:00:00Z",
+    }
+    jobs = {"blocking": "small", "verdict": "big"}
+    two = Judgement(
+        models=jobs, tokens=million + million, tokens_by_model={"big": million, "small": million}, calls=2, **facts
+    )
+    one = Judgement(models={"blocking": "big", "verdict": "big"}, tokens=million, calls=1, **facts)
+    for judged in (two, one):
+        append_judgement(run, Split.TRAIN, 0, judged)
+    budget = open_budget(run, settings)
+    assert (budget.spent, budget.judge_calls) == (33.0, 3)  # (5 + 10) + (1 + 2) + (5 + 10)
+    for judged in (two, one):
+        budget.charge(Work.JUDGEMENT, judged.requests, judged.calls)
+    assert (budget.spent, budget.judge_calls) == (66.0, 6)
+    append_judgement(run, Split.TRAIN, 0, two.model_copy(update={"tokens_by_model": {}}))
+    with open_index(run) as index:
+        spent = read_spending(run, settings, index)
+    assert (spent["judge_cost"], spent["judge_tokens"]["prompt"]) == (None, 5 * 10**6), "not told apart"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -76,6 +77,8 @@ class RequestCounter:
     """Number of requests, retries included."""
     tokens: TokenUsage = field(default_factory=TokenUsage)
     """Tokens of the requests that were answered."""
+    tokens_by_model: defaultdict[str, TokenUsage] = field(default_factory=lambda: defaultdict(TokenUsage))
+    """The same by the model that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class ChatClient:
             counter.calls += answer.retries_taken + 1
             usage = await asyncio.to_thread(_read_usage, answer)  # it may have 16 MB
             counter.tokens += usage  # after the await: other votes count here meanwhile
+            counter.tokens_by_model[request["model"]] += usage
         return answer
 
     def _parameters(self, form: ReplyFormat[RecordT]) -> dict[str, Any]:

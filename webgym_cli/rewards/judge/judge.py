@@ -27,6 +27,7 @@ from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.optional import when
 
 
 class Judge:
@@ -75,12 +76,14 @@ class Judge:
         return self._make_judgement(session, start)
 
     def _make_judgement(self, session: JudgeSession, start: float) -> Judgement:
+        models = name_models(self._settings)
         facts = {
             "trajectory": session.trajectory.id,
-            "models": name_models(self._settings),
+            "models": models,
             "settings_digest": self._digest,
             "calls": session.context.calls,
             "tokens": session.context.tokens,
+            "tokens_by_model": when(len({*models.values()}) > 1, dict(session.context.tokens_by_model)),
             "seconds": round(time.monotonic() - start, 3),
             "judged_at": now(),
         }

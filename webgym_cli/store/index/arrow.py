@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from webgym_cli.errors import StoreError
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.index.fragments import ByteRange, SourceFile, fragments_folder, name_fragment
 from webgym_cli.store.index.schema import (
     BOOL,
@@ -18,6 +19,7 @@ from webgym_cli.store.index.schema import (
     FLOAT,
     INT,
     LONG,
+    MODEL_TOKENS,
     MOMENT,
     REAL,
     REALS,
@@ -32,6 +34,7 @@ _TYPES = {name: pa.type_for_alias(name) for name in (TEXT, INT, LONG, FLOAT, REA
 _TYPES |= {REALS: pa.map_(pa.string(), pa.float64()), COUNTS: pa.map_(pa.string(), pa.int32())}
 _SAMPLING = (("temperature", REAL), ("top_k", INT), ("top_p", REAL), ("min_p", REAL), ("logprobs", TEXT))
 _TYPES[SAMPLING] = pa.struct([(name, _TYPES[kind]) for name, kind in _SAMPLING])
+_TYPES[MODEL_TOKENS] = pa.map_(pa.string(), pa.struct([(name, pa.int64()) for name in TokenUsage.model_fields]))
 
 
 def arrow_schema(table: str) -> pa.Schema:

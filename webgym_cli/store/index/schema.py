@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -10,13 +11,14 @@ from typing import Any, TypeVar
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, environment_score, scored_by_environment
 from webgym_cli.records.series import name_series
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.optional import map_known
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 10
+FORMAT = 11
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
@@ -30,6 +32,8 @@ MOMENT = "timestamp[us]"
 REALS, COUNTS = "map<string, double>", "map<string, int32>"
 # The fields of `records.sampling.Sampling`.
 SAMPLING = "struct<temperature: double, top_k: int32, top_p: double, min_p: double, logprobs: string>"
+# The fields of `records.usage.TokenUsage` by model.
+MODEL_TOKENS = "map<string, struct<prompt: int64, cached: int64, completion: int64>>"
 # The same types in DuckDB's SQL.
 SQL_TYPES = {
     TEXT: "VARCHAR",
@@ -41,12 +45,19 @@ SQL_TYPES = {
     MOMENT: "TIMESTAMP",
     REALS: "MAP(VARCHAR, DOUBLE)",
     COUNTS: "MAP(VARCHAR, INTEGER)",
+    MODEL_TOKENS: "MAP(VARCHAR, STRUCT(prompt BIGINT, cached BIGINT, completion BIGINT))",
     SAMPLING: "STRUCT(temperature DOUBLE, top_k INTEGER, top_p DOUBLE, min_p DOUBLE, logprobs VARCHAR)",
 }
 
 
 def _moment(text: str) -> datetime:
     return moment_of(text).replace(tzinfo=None)
+
+
+def _dump_fields(task: Task) -> str:
+    """Return the fields of a task that have no column of their own, as one JSON object."""
+    named = {"role": task.role, "check": task.check, "reference_answer": task.reference_answer}
+    return json.dumps({**task.extra, **{name: value for name, value in named.items() if value}}, ensure_ascii=False)
 
 
 def _votes(judgement: Judgement) -> Iterator[tuple[float, int]]:
@@ -79,6 +90,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "band": (TEXT, lambda one: one.task.band.value),
     "difficulty": (INT, lambda one: one.task.difficulty),
     "instruction": (TEXT, lambda one: one.instruction),
+    "task_fields": (TEXT, lambda one: _dump_fields(one.task)),
     "seed": (LONG, lambda one: one.seed),
     "policy": (TEXT, lambda one: one.policy),
     "series": (TEXT, lambda one: name_series(one.policy, one.split.value)),
@@ -142,6 +154,7 @@ JUDGEMENT: Columns[Judgement] = {
     "seconds": (REAL, lambda one: one.seconds),
     "calls": (INT, lambda one: one.calls),
     **_count(lambda one: one.tokens),
+    "model_tokens": (MODEL_TOKENS, lambda one: [(names[0], used.model_dump()) for names, used in one.requests]),
     "judged_at": (MOMENT, lambda one: _moment(one.judged_at)),
 }
 

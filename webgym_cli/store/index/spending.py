@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.cost import CostSettings, share_cost, sum_costs
@@ -10,26 +9,28 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.budget import Budget
 from webgym_cli.records.series import is_served_elsewhere
-from webgym_cli.records.usage import TokenUsage
+from webgym_cli.records.usage import Requests, TokenUsage
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits has no use for them
     from webgym_cli.store.index.query import Index
 
-# Tokens, each with the names under which their model may have a price.
-_Requests = Collection[tuple[tuple[str, ...], TokenUsage]]
-
 _TOKENS = "{'prompt': sum(prompt_tokens), 'cached': sum(cached_tokens), 'completion': sum(completion_tokens)} AS tokens"
 _POLICY = f"""SELECT policy AS model, count(*) AS episodes, count(*) FILTER (success) AS successes,
     coalesce(sum(steps), 0)::BIGINT AS steps, {_TOKENS} FROM trajectories GROUP BY 1 ORDER BY 1"""
-_JUDGE = f"""SELECT CASE WHEN models = 1 THEN model END AS model, sum(calls)::BIGINT AS calls,
-    max(calls) AS largest, {_TOKENS} FROM judgements WHERE source = 'judge' GROUP BY 1 ORDER BY 1"""
+_CALLS = """SELECT coalesce(sum(calls), 0)::BIGINT AS calls, coalesce(max(calls), 0) AS largest
+    FROM judgements WHERE source = 'judge'"""
+_JUDGE = """SELECT used.key AS model, {'prompt': sum(used.value.prompt), 'cached': sum(used.value.cached),
+    'completion': sum(used.value.completion)} AS tokens
+    FROM (SELECT unnest(map_entries(model_tokens)) AS used FROM judgements WHERE source = 'judge')
+    GROUP BY 1 ORDER BY 1"""
 
 
 def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, Any]:
     """Return steps, tokens, judge calls and costs of all commands of a run. A missing price makes a cost None."""
     acted, judged = list(index.rows(_POLICY)), list(index.rows(_JUDGE))
+    judge = index.one(_CALLS)
     by_policy = [(_name_models(row["model"], settings), _parse_tokens(row["tokens"])) for row in acted]
     by_judge = [((row["model"],), _parse_tokens(row["tokens"])) for row in judged]
     generated = [
@@ -44,8 +45,8 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
     }
     return {
         **counts,
-        "judge_calls": sum(row["calls"] for row in judged),
-        "largest_judgement": max((row["largest"] for row in judged), default=0),
+        "judge_calls": judge["calls"],
+        "largest_judgement": judge["largest"],
         "policy_tokens": _sum_tokens(by_policy),
         "judge_tokens": _sum_tokens(by_judge),
         "generator_tokens": _sum_tokens(generated),
@@ -88,9 +89,9 @@ def _name_models(policy: str, settings: Settings) -> tuple[str, ...]:
     return settings.policy_models
 
 
-def _sum_tokens(requests: _Requests) -> dict[str, int]:
+def _sum_tokens(requests: Requests) -> dict[str, int]:
     return sum((tokens for _, tokens in requests), TokenUsage()).model_dump()
 
 
-def _sum_costs(cost: CostSettings, requests: _Requests) -> float | None:
+def _sum_costs(cost: CostSettings, requests: Requests) -> float | None:
     return sum_costs([cost.price(models, tokens) for models, tokens in requests])
