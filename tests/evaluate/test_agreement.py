@@ -285,3 +285,25 @@ def test_a_file_and_a_run_without_a_label_are_refused(tmp_path):
     for path in (tmp_path / "labels.jsonl", tmp_path / "run"):
         with pytest.raises(UsageError, match="no label is there"):
             read_labels(path)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "name", "matched"),
+    [("webarena", "webarena.7", 1), ("webarena", "7", 1), ("webarena", "webarena.8", 0), ("", "webarena.7", 0)],
+)
+def test_the_benchmarks_prefix_of_a_tasks_name_is_left_out(benchmark, name, matched):
+    episode = judged(7, True, task=Task(id="7", environment="webarena"))
+    agreement = measure_agreement([Label(name, True, "anna", benchmark)], [episode], None)
+    assert (agreement["episodes"], agreement["unmatched"]) == (matched, 1 - matched)
+
+
+def test_the_printed_columns_have_the_interval_of_recall_and_how_people_agree(tmp_path):
+    create_or_open(RunDir(tmp_path / "a"), load())
+    episode, judgements = judged(0, True)
+    append(RunDir(tmp_path / "a"), episode)
+    append_judgement(RunDir(tmp_path / "a"), Split.TRAIN, 0, judgements[0])
+    lines = (json.dumps({"trajectory": episode.id, "label": "yes", "who": who}) for who in ("anna", "ben"))
+    (tmp_path / "labels.jsonl").write_text("\n".join(lines))
+    shown = webgym("judge", "a", "--against", "labels.jsonl", cwd=tmp_path).stdout
+    assert shown.count("[0.2065, 1.0]") == 2  # Wilson, 1 of 1: of precision and of recall
+    assert shown.endswith("# people\n1\t\n"), "one pair, and no kappa of one"

@@ -18,9 +18,10 @@ from webgym_cli.util.optional import when
 TABLES = {
     "rows": (
         *("source", "group", "labelled", "no_verdict", "tp", "fp", "fn", "tn", "precision", "precision_interval"),
-        *("recall", "false_positive_rate", "false_positive_interval", "kappa", "kappa_interval"),
+        *("recall", "recall_interval", "false_positive_rate", "false_positive_interval", "kappa", "kappa_interval"),
     ),
-    "thresholds": ("source", "wanted", "threshold", "precision", "precision_interval", "recall"),
+    "thresholds": ("source", "wanted", "threshold", "precision", "precision_interval", "recall", "recall_interval"),
+    "people": ("pairs", "kappa"),
 }
 
 
@@ -67,12 +68,13 @@ def _label_episodes(
     """Yield the labelled episodes; what can't be used is counted."""
     by_name: defaultdict[str, list[tuple[Trajectory, list[Judgement]]]] = defaultdict(list)
     groups = _group_labels(labels)
-    wanted = {name for name, _ in groups}
+    wanted = {name for of_one in groups.values() for name in _list_names(of_one[0])}
     for trajectory, judgements in judged:
         for name in wanted & {trajectory.id, trajectory.task.id}:
             by_name[name].append((trajectory, judgements))
-    for (name, policy), of_one in groups.items():
-        matches = [one for one in by_name[name] if policy in one[0].policy]
+    for (_, policy), of_one in groups.items():
+        named = {one[0].id: one for alias in _list_names(of_one[0]) for one in by_name[alias]}
+        matches = [one for one in named.values() if policy in one[0].policy]
         if len(matches) != 1:
             counts["ambiguous" if matches else "unmatched"] += 1
             continue
@@ -85,6 +87,11 @@ def _label_episodes(
         episode = LabelledEpisode(votes[True] > votes[False], benchmark, policy or trajectory.policy)
         _add_verdicts(episode, trajectory, judgements)
         yield episode
+
+
+def _list_names(label: Label) -> set[str]:
+    """Return the names of a label's episode: AgentRewardBench's `webarena.7` is WebArena's task 7."""
+    return {label.name, label.name.removeprefix(f"{label.benchmark}.")}
 
 
 def _group_labels(labels: Iterable[Label]) -> dict[tuple[str, str], list[Label]]:

@@ -14,6 +14,8 @@ from webgym_cli.records.groups import DifficultyBand as DifficultyBand
 from webgym_cli.records.groups import Split as Split
 
 _LATER = ("site", "role", "check")
+# Field of `extra`: placeholder -> the address of this installation that a conversion filled in.
+SITE_ADDRESSES = "site_addresses"
 
 
 class Task(Record):
@@ -49,10 +51,14 @@ class Task(Record):
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits of the SHA-256 of the content, independent of the order of fields."""
+        """16 hex digits of the SHA-256 of the content; neither the order of fields nor `SITE_ADDRESSES` changes it."""
         values = self.model_dump(mode="json")
         for name in _LATER:  # a task without them keeps the key that it had before there were such fields
             if not values[name]:
                 del values[name]
+        addresses = values["extra"].pop(SITE_ADDRESSES, None)
         content = json.dumps(values, sort_keys=True)
+        if isinstance(addresses, dict):  # the longest first: one may be the beginning of another
+            for name, address in sorted(addresses.items(), key=lambda item: len(str(item[1])), reverse=True):
+                content = content.replace(json.dumps(str(address))[1:-1] or name, name)
         return hashlib.sha256(content.encode()).hexdigest()[:16]

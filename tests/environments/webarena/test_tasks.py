@@ -27,7 +27,12 @@ def test_a_record():
         start_url="http://shop.test:7770",
         environment="webarena",
         reference_answer="It is the blue hat.",
-        extra={**kept, "start_urls": ["http://shop.test:7770"], "generated": False},
+        extra={
+            **kept,
+            "start_urls": ["http://shop.test:7770"],
+            "generated": False,
+            "site_addresses": {"__SHOPPING__": "http://shop.test:7770"},
+        },
     )
 
 
@@ -37,6 +42,23 @@ def test_a_task_file_gives_it_back():
     assert again == task
     assert again.extra["remark"] == {"by": "us"}
     assert evaluation_of(again) == evaluation_of(task)
+
+
+def test_a_task_has_the_same_key_whatever_the_host():
+    def read_at(shop, lab, **changes):
+        sites = {WebArenaSite.SHOPPING: shop, WebArenaSite.SHOPPING_ADMIN: f"{shop}/admin", WebArenaSite.GITLAB: lab}
+        start = "__SHOPPING_ADMIN__/a |AND| __SHOPPING__ |AND| __GITLAB__"
+        answers = {"exact_match": "git clone ssh://git@localhost:2222/a/b.git"}
+        given = evaluation(reference_answers=answers)
+        return read_config(record(start_url=start, intent="Open __GITLAB__/x", eval=given) | changes, sites)
+
+    one, other = (
+        read_at("http://shop.test:7770", "http://lab.test:8023"),
+        read_at("https://a.example/", "http://10.0.0.1"),
+    )
+    assert (one.key, parse_task(one.model_dump_json().encode()).key) == (other.key, other.key)
+    assert one.start_url != other.start_url
+    assert read_at("https://a.example", "http://10.0.0.1", intent="Open it").key != one.key
 
 
 @pytest.mark.parametrize(
@@ -176,7 +198,9 @@ def test_a_generated_instruction(web, site, start, state):
     task = read_config({"task": "Do it", "web": web, "seed": "x"}, ADDRESSES)
     assert (task.instruction, task.start_url, task.environment) == ("Do it", start, "webarena")
     assert len(task.id) == 16
+    placeholder = WebArenaSite(site).placeholder
     assert task.extra == {
+        "site_addresses": {placeholder: ADDRESSES[site].rstrip("/")},
         "sites": [site],
         "require_login": state is not None,
         "storage_state": state,

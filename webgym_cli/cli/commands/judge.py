@@ -136,7 +136,8 @@ def _show_agreement(
         output.data(agreement)
         return
     for name, columns in TABLES.items():
-        if rows := agreement[name]:
+        measured = agreement[name]
+        if rows := [measured] if isinstance(measured, dict) else measured:
             output.table(name, columns, ([row[column] for column in columns] for row in rows))
     counts = {name: value for name, value in agreement.items() if isinstance(value, int)}
     output.note(", ".join(f"{value} {name}" for name, value in counts.items()))

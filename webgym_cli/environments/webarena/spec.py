@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
-from webgym_cli.records.task import Task
+from webgym_cli.records.task import SITE_ADDRESSES, Task
 from webgym_cli.util.registry import lazy
 
 # WebArena's format requires an evaluation; this one counts as none, so that only a reward model scores the task.
@@ -18,7 +18,7 @@ _NO_EVALUATION = {
     "reference_answer_raw_annotation": "",
 }
 # Fields that a generated task copies from its seed.
-_SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls")
+_SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls", SITE_ADDRESSES)
 
 
 def _new_task_fields(task: Task) -> dict[str, Any]:

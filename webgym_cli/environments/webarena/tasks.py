@@ -16,7 +16,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.webarena.evaluation import check_evaluation
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
-from webgym_cli.records.task import Task
+from webgym_cli.records.task import SITE_ADDRESSES, Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite
 from webgym_cli.tasks.convert import convert_records
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
@@ -90,7 +90,8 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     """Return the task of a configuration. Raises `BadTaskError` with the name of the field.
 
     `sites`: URL of each site, for the placeholders. Without a `task_id` the id is a hash of the content. `extra`
-    contains all other fields, `start_urls` (one per tab) and `generated`: whether it has no evaluation of its own.
+    contains all other fields, `start_urls` (one per tab), `site_addresses` (what was filled in), and `generated`:
+    whether it has no evaluation of its own.
     """
     given = _from_generated(value) if "task" in value and "intent" not in value else dict(value)
     if is_verified(value):
@@ -116,8 +117,18 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
         start_url=tabs[0],
         environment="webarena",
         reference_answer=(config.eval and config.eval.reference_answer_raw_annotation.strip()) or None,
-        extra={**kept, "start_urls": tabs, "generated": generated},
+        extra={**kept, "start_urls": tabs, "generated": generated, **_list_addresses(sites, filled)},
     )
+
+
+def _list_addresses(sites: Mapping[WebArenaSite, str], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was filled in, without which the task has the same key in all installations."""
+    known = {site.placeholder: url.rstrip("/") for site, url in sites.items() if url}
+    if (gitlab := known.get(WebArenaSite.GITLAB.placeholder)) and (host := urlsplit(gitlab).hostname):
+        known["ssh://git@__GITLAB__:"] = f"ssh://git@{host}:"
+    text = json.dumps(record)
+    used = {name: address for name, address in known.items() if address in text}
+    return when(used, {SITE_ADDRESSES: used})
 
 
 def _take_url_rule(filled: dict[str, Any]) -> None:
