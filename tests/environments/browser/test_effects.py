@@ -100,6 +100,34 @@ async def test_a_drag_without_effect_is_told(session: BrowserSession, tmp_path: 
     assert "nothing moved" in (await perform(session, ActionName.DRAG, element_id=0, to_element_id=1) or "")
 
 
+PLAIN = "<p aria-label=A tabindex=0 style='width:90px;height:30px;user-select:none' "
+OVER = "onmouseover=\"this.classList.add('over')\" "
+OUT = "onmouseout=\"this.classList.remove('over')\" "
+
+
+@pytest.mark.parametrize("drawn, moves", [
+    (OVER, False),
+    (OVER + OUT, False),
+    ("onmousedown=\"this.style.opacity = 0.5\" ", True),
+    ("onmousedown=\"document.body.className = 'drags'; window.onmouseup = () => "
+        "{ document.body.className = '' }\" ", False),
+])  # fmt: skip
+async def test_a_drag_s_effect_is_not_what_hovering_does(
+    session: BrowserSession, tmp_path: Path, drawn: str, moves: bool
+):
+    await show(session, tmp_path, f"{PLAIN}{drawn}>A</p>{PLAIN}{OVER}>B</p>")
+    assert len(await list_elements(session)) == 2
+    error = await perform(session, ActionName.DRAG, element_id=0, to_element_id=1)
+    assert (error is None) == moves
+
+
+async def test_an_unknown_option_is_answered_by_the_closest_that_can_be_chosen(session: BrowserSession, tmp_path: Path):
+    options = "".join(f"<option>Town {number}</option>" for number in range(40))
+    await show(session, tmp_path, f"<select aria-label=City>{options}<option disabled>Limo<option>Lime</select>")
+    error = str(await act(session, MARKS, ActionName.SELECT_OPTION, "City", text="Lima"))
+    assert 'no option is called "Lima"; the closest are: Lime, Town 0' in error and "Limo" not in error
+
+
 FIELD = "<input aria-label=Name value=old "
 SLIDER = (
     "<div role=slider aria-label=Name tabindex=0 aria-valuenow=2 style='width:50px;height:20px' onkeydown=\"const by = "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from webgym_cli.environments.browser import frames
 from webgym_cli.environments.browser.actions import locate_element
 from webgym_cli.environments.browser.mouse import click
 from webgym_cli.environments.browser.observe import list_elements, observe_script
@@ -209,6 +211,27 @@ async def test_a_frame_that_the_page_cannot_read_is_listed_and_clicked(session: 
     assert [seen.element.name for seen in await list_elements(session)] == ["Out", "Inside"]
     await click(session, await locate_element(session, 1))
     assert [seen.element.name for seen in await list_elements(session)] == ["Out", "1"]
+
+
+@pytest.mark.parametrize("seconds, names", [(0.6, ["Out", "Inside"]), (60, ["Out"])])
+async def test_a_slow_frame_is_waited_for_and_a_silent_one_is_noted(
+    browsers: BrowserPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, names: list[str]
+):
+    async def find_slowly(session: BrowserSession, frame: str = "") -> None:
+        await asyncio.sleep(seconds)
+
+    monkeypatch.setattr(frames, "find_listeners", find_slowly)
+    monkeypatch.setattr(frames, "_FRAME_SECONDS", 0.3)
+    options = SessionOptions(width=400, height=300, action_timeout=4, isolated_script=observe_script())
+    session = await browsers.session(options)
+    framed = "<iframe sandbox=allow-scripts srcdoc='<button>Inside</button>'></iframe>"
+    try:
+        await show(session, tmp_path, f"<button>Out</button>{framed}")
+        for _ in range(2):
+            assert [seen.element.name for seen in await list_elements(session)] == names
+            assert len(session.silent) == 2 - len(names)
+    finally:
+        await session.close()
 
 
 async def test_a_hidden_input_is_clicked_by_its_label(session: BrowserSession, tmp_path: Path):

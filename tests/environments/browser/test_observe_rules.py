@@ -291,7 +291,8 @@ TOLD = {
         ],
     ),
     "the options of native lists": (
-        "<select aria-label=S><option>A<option>B</select><input list=l aria-label=D><datalist id=l><option>C"
+        "<select aria-label=S><option>A<option>B<option disabled>X<optgroup disabled><option>Y</optgroup>"
+        "</select><input list=l aria-label=D><datalist id=l><option>C"
         "</datalist>",
         [("combobox", "S", "A", ("options: A, B",)), ("combobox", "D", "", ("options: C",))],
     ),

@@ -3,11 +3,11 @@
 webgym.act = (() => {
   const { bare, inside, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { until } = webgym.waits;
-  const { hasChanged, watch, wheelAt } = webgym.scrolls;
+  const { hasChanged, settled, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
-  const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200;
+  const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20;
 
   const focused = () => {
     let element = document.activeElement;
@@ -23,17 +23,26 @@ webgym.act = (() => {
     for (const type of ["input", "change"]) element.dispatchEvent(new Event(type, { bubbles: true }));
   };
 
+  const openOptions = (select) => Array.from(select.options).filter((option) => !matches(option, ":disabled"));
+
+  // Of many labels those that share most pairs of letters with a text.
+  const closest = (text, labels) => {
+    const pairsOf = (label) => new Set(Array.from(label.toLowerCase(), (letter, at) => letter + (label[at + 1] || "").toLowerCase()));
+    const wanted = pairsOf(text), share = (label) => 2 * pairsOf(label).intersection(wanted).size / (pairsOf(label).size + wanted.size || 1);
+    return labels.length > MOST_OPTIONS ? labels.toSorted((one, other) => share(other) - share(one)).slice(0, MOST_OPTIONS) : labels;
+  };
+
   const choose = (select, text) => {
     const clean = (label) => label.replace(/\s+/g, " ").trim();
-    const options = Array.from(select.options).filter((option) => !option.disabled);
+    const options = openOptions(select);
     const find = (label) => options.find((option) => clean(option.label) === clean(label)) ||
       options.find((option) => clean(option.label).toLowerCase() === clean(label).toLowerCase()) ||
       (clean(label) && options.find((option) => clean(option.label).toLowerCase().includes(clean(label).toLowerCase())));
     const whole = find(text);
     const wanted = whole ? [whole] : select.multiple ? text.split(/[,\n]/).map(find) : [undefined];
     if (wanted.some((option) => !option)) {
-      return { error: `no option is called ${JSON.stringify(shown(text))}; there are: ` +
-        options.slice(0, 20).map((option) => shown(option.label)).join(", ") };
+      return { error: `no option is called ${JSON.stringify(shown(text))}; ${options.length > MOST_OPTIONS ? "the closest are" : "there are"}: ` +
+        closest(text, options.map((option) => shown(option.label))).join(", ") };
     }
     for (const option of select.options) option.selected = wanted.includes(option);
     changed(select);
@@ -52,7 +61,7 @@ webgym.act = (() => {
   const options = atPoint((found) => {
     if (found?.list) return { name: "type", options: Array.from(found.list.options, (option) => option.value) };
     const list = found?.closest("select"), isClosed = list && !list.multiple && list.size < 2;
-    return { name: "select_option", options: isClosed ? Array.from(list.options, (option) => option.label) : [] };
+    return { name: "select_option", options: isClosed ? openOptions(list).map((option) => option.label) : [] };
   });
 
   // The native list that a component replaces by what is drawn beside it or around it.
@@ -257,6 +266,6 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, watch, hasChanged, wheelAt,
+  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, settled, watch, hasChanged, wheelAt,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

@@ -139,6 +139,8 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
         return end
     script, start = ActScript(session), point or session.pointer
     await script.call("watch", start, True)
+    await session.move(*start)
+    await script.call("settled")
     await mouse.drag(session, start, end or session.pointer)
     return None if (await script.call("hasChanged"))["changed"] else "nothing moved: what is there can't be dragged"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, TypeVar
 
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.inspection import find_listeners
@@ -18,6 +20,7 @@ WAIT_UNTIL_IDLE = f"""async (limit) => {{
   await {WAITS_JS}.waitUntilIdle(limit);
   return {ACT_JS}.copied();
 }}"""
+SILENT_FRAME = "A frame did not answer; its elements are not listed"
 # A point without element: only the focus determines the field.
 NOWHERE = (-1.0, -1.0)
 # Maximum nesting depth of frames at a point.
@@ -25,6 +28,8 @@ _DEEPEST = 4
 # Maximum number of frames per page, and seconds per frame: frames that do not respond are mostly advertisements.
 _MOST_FRAMES = 8
 _FRAME_SECONDS = 2.0
+
+T = TypeVar("T")
 
 
 class ActScript:
@@ -56,13 +61,39 @@ class ActScript:
         return point if point == NOWHERE else (point[0] - self._offset[0], point[1] - self._offset[1])
 
 
+class _FrameCalls:
+    """Asks frames; one that is late once more, up to an action's deadline for all, unless it did not answer before."""
+
+    def __init__(self, session: BrowserSession) -> None:
+        self._known, session.silent = session.silent, set()
+        self._silent = session.silent
+        self._end = asyncio.get_running_loop().time() + session.options.action_timeout
+
+    async def ask(self, frame: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what a frame answers; None if it is gone, or does not and is noted."""
+        clock = asyncio.get_running_loop()
+        late = [] if frame in self._known else [self._end]
+        for end in (clock.time() + _FRAME_SECONDS, *late):
+            try:
+                async with asyncio.timeout_at(end):
+                    return await ask()
+            except TimeoutError:
+                continue
+            except Exception:  # noqa: BLE001  Playwright's boundary: the frame is gone
+                return None
+        self._silent.add(frame)
+        return None
+
+
 async def list_framed(session: BrowserSession, start: int, room: int) -> list[Any]:
     """List the elements of the frames that the page can't read, as `look()` does, with ids from `start`."""
     session.framed.clear()
+    calls = _FrameCalls(session)
     elements: list[Any] = []
-    for document in await _enter_frames(session):
+    for document in await _enter_frames(session, calls):
         # A frame that is gone, hangs or is empty contributes no elements.
-        for one in await attempt(_look_into(session, document, room - len(elements)), _FRAME_SECONDS) or []:
+        look = partial(_look_into, session, document, room - len(elements))
+        for one in await calls.ask(document.id, look) or []:
             session.framed[start + len(elements)] = document, one["id"]
             elements.append({**one, "id": start + len(elements)})
     return elements
@@ -113,23 +144,27 @@ async def _look_into(session: BrowserSession, document: FrameDocument, room: int
     return list(compress(listed, await session.evaluate(f"(points) => {_FRAMES_JS}.through(points)", points)))
 
 
-async def _enter_frames(session: BrowserSession) -> list[FrameDocument]:
+async def _enter_frames(session: BrowserSession, calls: _FrameCalls | None = None) -> list[FrameDocument]:
     """Return the frames in sight that the page can't read and that answer, each before those within it."""
     if len(session.page.frames) == 1:
         return []
+
+    async def ask(frame: str, asking: Callable[[], Awaitable[T]]) -> T | None:
+        return await (calls.ask(frame, asking) if calls else attempt(asking(), _FRAME_SECONDS))
+
     queue, answering = [FrameDocument()], []
     for parent in queue:  # extended in the loop
-        numbers = await attempt(_call(session, parent, f"() => {_FRAMES_JS}.opaque()", None), _FRAME_SECONDS)
+        numbers = await ask(parent.id, partial(_call, session, parent, f"() => {_FRAMES_JS}.opaque()", None))
         answering += [parent] if numbers is not None else []
         for number in (numbers or [])[: _MOST_FRAMES + 1 - len(queue)]:
-            if document := await attempt(_enter(session, parent, number), _FRAME_SECONDS):
+            if document := await ask(f"{parent.id}/{number}", partial(_enter, session, parent, number)):
                 queue.append(document)
     return answering[1:]
 
 
 async def _enter(session: BrowserSession, parent: FrameDocument, number: int) -> FrameDocument:
     worlds = (await session.connection()).worlds
-    inner = await worlds.enter(f"{_FRAMES_JS}.frame({number})", parent.id, session.page)
+    inner = await worlds.enter(f"{_FRAMES_JS}.frame({number})", parent.id, session.page, session.options.action_timeout)
     return FrameDocument(inner, (*parent.hops, (parent.id, number)))
 
 

@@ -4,7 +4,7 @@ webgym.scrolls = (() => {
   const { allOf, deepest, isOpaque } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
   const { until } = webgym.waits;
-  const MOVE_MS = 200;
+  const MOVE_MS = 200, QUIET_MS = 60;
 
   const canScroll = (element, down) => element.scrollHeight > element.clientHeight + 1 &&
     (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
@@ -51,20 +51,50 @@ webgym.scrolls = (() => {
     for (let at = start; at; at = parentNode(at) || at.host || at.defaultView?.frameElement) {
       if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
     }
-    const seen = { changed: isOpaque(start) || dragged && start?.localName === "canvas" };
+    const isKnown = isOpaque(start) || dragged && start?.localName === "canvas", seen = { changed: isKnown };
     const note = () => { seen.changed = true; };
     const wheeled = (event) => setTimeout(() => { seen.changed ||= event.defaultPrevented; });
     // a field that was typed in tells of its caret later
     const selected = ({ target }) => { seen.changed ||= Boolean(`${(target.ownerDocument || target).getSelection()}`); };
     const heard = [["scroll", note], ["wheel", wheeled], ...(dragged ? [["input", note], ["drop", note], ["selectionchange", selected]] : [])];
     for (const root of roots) for (const [type, hear] of heard) root.addEventListener(type, hear, { capture: true, passive: true });
-    const observer = new MutationObserver(note); // content that moves by style changes
-    observer.observe(document, { attributes: true, childList: true, subtree: true });
+    const nowOf = (target, name) => target.getAttribute(name) || "";
+    const above = new Set(), entered = new Set(), before = new Map();
+    for (let at = start; at; at = parentNode(at) || at.host) above.add(at);
+    // A class or a style that is back after a drag, and the class of what the mouse only comes over, are no effect.
+    const keep = ({ type, target, attributeName, oldValue }) => {
+      if (!dragged || type !== "attributes" || !/^(class|style)$/.test(attributeName)) return seen.isBegun && note();
+      const olds = before.get(target) || before.set(target, {}).get(target);
+      olds[attributeName] ||= [oldValue || ""];
+    };
+    const observer = new MutationObserver((records) => { // content that moves by style changes
+      seen.latest = performance.now();
+      records.forEach(keep);
+    });
+    observer.observe(document, { attributes: true, attributeOldValue: true, childList: true, subtree: true });
+    if (dragged) window.addEventListener("mouseover", seen.enter = (event) => event.composedPath().forEach((one) => entered.add(one)), true);
+    Object.assign(seen, { isBegun: !dragged, latest: performance.now() });
+    // What hovering has changed at the start of a drag is there before it.
+    seen.begin = () => {
+      for (const [target, olds] of before) for (const name of Object.keys(olds)) olds[name].push(nowOf(target, name));
+      [seen.isBegun, seen.changed] = [true, isKnown];
+    };
+    seen.isLeft = () => Array.from(before).some(([target, olds]) => Object.keys(olds).some((name) => target.isConnected &&
+      !olds[name].includes(nowOf(target, name)) && (name === "style" || above.has(target) || !entered.has(target))));
     seen.end = () => {
       observer.disconnect();
+      if (dragged) window.removeEventListener("mouseover", seen.enter, true);
       for (const root of roots) for (const [type, hear] of heard) root.removeEventListener(type, hear, { capture: true });
     };
     watched = seen;
+    return {};
+  };
+
+  // Wait until what the mouse set off at the start of a drag is over; what changes from then on is the drag's effect.
+  const settled = async () => {
+    const from = performance.now();
+    await until(() => performance.now() - Math.max(from, watched.latest) > QUIET_MS, MOVE_MS);
+    watched.begin();
     return {};
   };
 
@@ -72,8 +102,8 @@ webgym.scrolls = (() => {
     const seen = watched;
     await until(() => !seen || seen.changed, MOVE_MS);
     seen?.end();
-    return { changed: !seen || seen.changed };
+    return { changed: !seen || seen.changed || seen.isLeft() };
   };
 
-  return Object.freeze({ hasChanged, watch, wheelAt });
+  return Object.freeze({ hasChanged, settled, watch, wheelAt });
 })();

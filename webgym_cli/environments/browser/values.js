@@ -70,7 +70,7 @@ webgym.values = (() => {
   const optionsOf = (element) => {
     const list = matches(element, "select:not([multiple],[size])") ? element : element.list;
     if (!list) return [];
-    const labels = Array.from(list.options, (option) => oneLine(option.label || option.value));
+    const labels = Array.from(list.options).filter((option) => !matches(option, ":disabled")).map((option) => oneLine(option.label || option.value));
     return labels.length > MOST_OPTIONS ? [...labels.slice(0, MOST_OPTIONS), `${labels.length - MOST_OPTIONS} more`] : labels;
   };
 

@@ -21,7 +21,6 @@ PAGE_JS = "window[Symbol.for('webgym')]"
 _NAME = "webgym"
 _REPLACED_MESSAGE = "the page replaced its document"
 _GONE = ("cannot find context", "uniquecontextid not found", _REPLACED_MESSAGE)
-_SECONDS = 1.0
 # Maximum number of successive documents in which a call is retried.
 _REPLACED = 5
 
@@ -121,7 +120,7 @@ class IsolatedWorlds:
         answer = await world.channel.send("Runtime.evaluate", {"expression": f"Boolean({PAGE_JS})", **place})
         return answer["result"].get("value") is True
 
-    async def enter(self, expression: str, frame: str, page: Page) -> str:
+    async def enter(self, expression: str, frame: str, page: Page, seconds: float) -> str:
         """Return the id of the frame whose element an expression in another frame returns; it can be called then."""
         world = await self.find(frame)
         element = await self.evaluate({"expression": expression}, frame)
@@ -130,18 +129,17 @@ class IsolatedWorlds:
         # A frame without a content document is in another process.
         if inner not in self._channels:
             remote = "contentDocument" not in node
-            self._channels[inner] = await self._attach(inner, page) if remote else world.channel
+            self._channels[inner] = await self._attach(inner, page, seconds) if remote else world.channel
             if remote:
                 await self._channels[inner].send("Network.enable")
         return inner
 
-    async def _attach(self, frame: str, page: Page) -> CDPSender:
+    async def _attach(self, frame: str, page: Page, seconds: float) -> CDPSender:
         if self._direct is not None:
             return await self._direct.attach(frame, self._traffic)
         for one in page.frames[1:]:
-            session = await attempt(
-                page.context.new_cdp_session(one), _SECONDS
-            )  # fails for a frame in its page's process
+            # fails for a frame in its page's process
+            session = await attempt(page.context.new_cdp_session(one), seconds)
             if session and (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"] == frame:
                 return session
-        raise LookupError("the frame is gone")
+        raise LookupError("the frame is gone or does not answer")

@@ -16,6 +16,7 @@ from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentSt
 from webgym_cli.environments.browser.actions import perform_action, point_at_elements, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, attempt, has_sign, reading_page
+from webgym_cli.environments.browser.frames import SILENT_FRAME
 from webgym_cli.environments.browser.har import record_har
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
@@ -274,6 +275,7 @@ class WebEnvironment(Environment):
         return (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
             *when(requests, (FILE_REQUEST,)),
+            *when(session.silent, (SILENT_FRAME,)),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
 
