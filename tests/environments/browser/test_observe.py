@@ -152,6 +152,16 @@ CASES = {
         SURFACE + "style='position:fixed;inset:0'></div>" + LISTEN.format("'mousedown', 'click'"),
         [],
     ),
+    "what is hovered by a listener or shows a menu beside it": (
+        "<style>.menu { display: none } .row:hover + .menu { display: block }</style>"
+        "<div id=m style='width:90px'>Chart</div><div class=row>More</div><div class=menu><button>Copy</button></div>"
+        + LISTEN.format("'mouseenter'"),
+        [("generic", "More"), ("generic", "Chart")],
+    ),
+    "what is hovered around a control": (
+        SURFACE + "style='width:90px'>Card <button>Buy</button></div>" + LISTEN.format("'pointerenter'"),
+        [("button", "Buy")],
+    ),
     "what lies under a dialog": (
         "<iframe srcdoc='<button>Under</button>' width=200 height=60></iframe>"
         "<dialog id=d style='position:fixed;inset:0;width:390px;height:280px'><button>Over</button></dialog>"

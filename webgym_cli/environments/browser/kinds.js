@@ -22,7 +22,8 @@ webgym.kinds = (() => {
   const MENUS = new Set(["contextmenu"]), menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet();
   const PRESSES = new Set(["mousedown", "pointerdown"]), WHEELS = new Set(["wheel"]);
   // Minimum share of the viewport of a surface, and what only a page has.
-  const LARGE = 0.25, PAGE = "p,h1,h2,h3,article";
+  const LARGE = 0.25, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
+  const OWN_ENTRIES = new Set(["mouseenter", "pointerenter"]), hoverable = new WeakSet();
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
@@ -44,7 +45,7 @@ webgym.kinds = (() => {
   // Note an element and the types of its listeners, as CDP tells. A framework's root handles the clicks on all within it.
   const hear = (node, types) => {
     if (types.length >= MANY_TYPES) return roots.add(node);
-    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered], [MENUS, menus], [PRESSES, pressed], [WHEELS, wheeled]]) {
+    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered], [MENUS, menus], [PRESSES, pressed], [WHEELS, wheeled], [OWN_ENTRIES, hoverable]]) {
       if (types.some((type) => kind.has(type))) known.add(node);
     }
   };
@@ -74,7 +75,7 @@ webgym.kinds = (() => {
       if (rule.selectorText?.includes(":hover")) {
         for (const selector of rule.selectorText.split(/,(?![^(]*\))/)) {
           const [, over, rest] = selector.trim().match(/^((?:[^()]|\([^()]*\))+?)(?<![\s>+~]):hover(?=$|[\s.:[>+~])(.*)$/) || [];
-          const isPart = /[\s>]/.test(rest) && SHOWS.test(rule.style.cssText) && CSS.supports(`selector(:scope${rest})`);
+          const isPart = /[\s>+~]/.test(rest) && SHOWS.test(rule.style.cssText) && CSS.supports(`selector(:scope${rest})`);
           if (over) yield { over, points: CURSORS.test(rule.style.cursor), part: isPart ? `:scope${rest}` : "" };
         }
       }
@@ -108,11 +109,22 @@ webgym.kinds = (() => {
     const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
     // a transparent box to tick lies over its picture
     const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
-    const holds = (selector) => inside(element, selector).some(hides);
+    const holds = (selector) => shownBy(element, selector).some(hides);
     const { showing, shows } = hoverIndex(treeOf(element));
     return matches(element, shows) && showing.some(({ over, part }) => matches(element, over) && holds(part)) ||
       entered.has(element) && !roots.has(element) && !cursorOf(element)?.startsWith("g") && !matches(element, GRIDS) && holds(HOVERED);
   });
+
+  // The parts that a selector finds from an element on: within it, or in what comes after it.
+  const shownBy = (element, selector) => {
+    const [, step, next, rest] = selector.match(/^:scope\s*([+~])\s*((?:[^\s>+~()]|\([^()]*\))+)(.*)$/) || [];
+    if (!step) return inside(element, selector);
+    const parts = [];
+    for (let at = element.nextElementSibling; at; at = step === "~" && at.nextElementSibling) {
+      if (matches(at, next)) parts.push(...(rest.trim() ? shownBy(at, `:scope${rest}`) : [at]));
+    }
+    return parts;
+  };
 
   const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role],:is([role=presentation],[role=none]) td))";
 
@@ -173,8 +185,15 @@ webgym.kinds = (() => {
     return Math.max(width, height) >= LONG_BAR;
   };
 
-  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.
-  const interest = memo((element) => {
+  // What only listens to the mouse that comes over it, and contains nothing to click.
+  const isHoverable = (element) => hoverable.has(element) && !roots.has(element) && element !== element.ownerDocument.body &&
+    !matches(element, `html,label,option,[role],canvas,${TIPPED}`) && !element.querySelector(NATIVE);
+
+  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell, 0.2 if
+  // it is something to hover.
+  const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));
+
+  const pressInterest = (element) => {
     if (element.matches(NATIVE)) {
       if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
       return 3;
@@ -218,7 +237,7 @@ webgym.kinds = (() => {
       if (listens(above)) return isPart ? 2 : hovers(element);
     }
     return 0;
-  });
+  };
 
   const SPINNERS = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]),[class*=spinner i]," +
     "[class*=splash i],[id*=splash i],[class*=loading i],[id*=loading i],[class*=loader i],[id*=loader i]";
@@ -257,5 +276,5 @@ webgym.kinds = (() => {
     return isBusy ? "busy" : "bare";
   });
 
-  return Object.freeze({ splashOf, hear, interest, isSurface, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ splashOf, hear, HOVERABLE, interest, isSurface, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

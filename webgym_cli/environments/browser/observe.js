@@ -7,7 +7,7 @@ webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { interest, isSurface, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
+  const { HOVERABLE, interest, isSurface, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, pointWithin, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
@@ -154,6 +154,8 @@ webgym.observe = (() => {
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
     // what lies on a surface; of two surfaces in one place the inner one
     if (outer.isSurface) return inner.isSurface && same(outer.box, inner.box) ? "outer" : null;
+    if (inner.sure === HOVERABLE && outer.sure > HOVERABLE) return "inner";
+    if (outer.sure === HOVERABLE) return inner.sure > HOVERABLE ? "outer" : null;
     const isAlike = alike(outer, inner);
     if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button")) ? "outer" : null;
     // a row whose cells are listed
@@ -273,7 +275,7 @@ webgym.observe = (() => {
     }
     return kept.map((find, id) => {
       const { element, face, point } = find, context = contexts.get(element) || [], box = visiblePart(find);
-      const states = Array.from(new Set([...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...context]));
+      const states = Array.from(new Set([...statesOf(element), ...(find.reveals || find.sure === HOVERABLE ? ["shows more on hover"] : []), ...context]));
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       Object.assign(told, find.told);
