@@ -43,9 +43,9 @@ def groups(context, gone="", made="", table="auth_group"):
 
 
 @check("told")
-def told(context, value):
-    """1 if the answer is the value."""
-    return float((context.answer or "").strip() == value)
+def told(context, name, field, table="auth_user"):
+    """1 if the answer is what the row's field holds in the episode's database."""
+    return float((context.answer or "").strip() == str(read(context.state["tenant"], table)[name][field]))
 
 
 @check("found")

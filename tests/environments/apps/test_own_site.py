@@ -57,8 +57,8 @@ def wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
     pytest.fail(log.read_text())
 
 
-def webgym(folder: Path, *arguments: str) -> str:
-    done = forked.webgym(*arguments, cwd=folder)
+def webgym(folder: Path, *arguments: str, code: int | None = 0) -> str:
+    done = forked.webgym(*arguments, cwd=folder, code=code)
     return done.stdout + done.stderr
 
 
@@ -86,6 +86,26 @@ def test_experts_do_all_kinds_of_tasks_each_in_its_own_database_and_checks_see_i
     assert "10 solved" in webgym(folder, "score", "run", "--check", "--all", "--split", "test")
     stored = "".join(file.read_text(errors="replace") for file in (folder / "run").rglob("*") if file.is_file())
     assert not any(password in stored for password in PASSWORDS.values())
+
+
+def test_the_commands_of_the_guide_try_the_site_and_its_first_lesson(site):
+    folder, settings = site
+    seen = webgym(folder, "doctor", *settings, "--json", code=None)  # this machine may lack other parts
+    parts = {one["name"]: one["status"] for one in map(json.loads, filter(is_object, seen.splitlines()))}
+    assert {name: status for name, status in parts.items() if "desk" in name} == {
+        "site desk": "ok",
+        "login desk agent": "ok",
+        "login desk boss": "ok",
+    }
+    webgym(folder, "tasks", "expand", "first.yaml", "-o", "first.jsonl")
+    tasks = read_tasks(folder / "first.jsonl")
+    kinds = {one["check"] + one["start_url"]: one for one in tasks}  # one task of each template is enough
+    (folder / "some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kinds.values()))
+    assert "3 tasks tried" in webgym(folder, "tasks", "check", "some.jsonl", *settings, "--try")
+
+
+def is_object(line: str) -> bool:
+    return line.startswith("{")
 
 
 def test_the_user_s_own_files_are_short():
