@@ -108,19 +108,24 @@ def test_an_old_account_is_that_of_the_role_user():
     assert old.sites["reddit"].accounts == {"user": SiteAccount(account="me", password_env_var="ME")}
 
 
-def test_limits_of_all_sites_are_those_of_each_now():
-    with pytest.raises(SettingsError, match=r"webarena\.login is no setting any more: sites\.NAME\.login"):
-        load((), ["webarena.login=manual"])
+@pytest.mark.parametrize(("name", "value"), [("login", "manual"), ("login_hours", 3.0), ("reset_timeout", 9.0)])
+def test_limits_of_all_sites_are_those_of_each_now(name, value):
+    with pytest.warns(RenamedSettingWarning, match=rf"webarena\.{name} is sites\.NAME\.{name} of each") as notes:
+        settings = load(["webarena"], [f"webarena.{name}={value}", f"sites.map.{name}={getattr(SiteSettings(), name)}"])
+    assert len(notes) == 1
+    given = {site: getattr(one, name) for site, one in settings.sites.items()}
+    assert given.pop("map") == getattr(SiteSettings(), name), "a site's own value takes precedence"
+    assert list(given.values()) == [value] * 6
 
 
 def test_a_run_of_an_older_version_keeps_the_sites_that_it_had(tmp_path):
     site = {"url": "", "isolation": "serial", "account": "a", "password_env_var": "A", "login_page": "/l"}
-    old = {"shopping": site, "reddit": {**site, "url": "http://r.test"}, "login": "auto", "login_hours": 12.0}
+    old = {"shopping": site, "reddit": {**site, "url": "http://r.test"}, "login": "manual", "login_hours": 12.0}
     (run := tmp_path / "config.json").write_text(json.dumps({"seed": 3, "webarena": old}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sites = load(run_config=run).sites
-    assert list(sites) == ["reddit"]
+    assert list(sites) == ["reddit"] and sites["reddit"].login == "manual"
     assert (sites["reddit"].accounts["user"].account, sites["reddit"].login_page) == ("a", "/l")
     assert load(run_config=run).seed == 3
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from webgym_cli.config.removed import REMOVED, list_notes
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.optional import when
 
 _WEBARENA = ("shopping", "shopping_admin", "reddit", "gitlab", "map", "wikipedia", "homepage")
 # Old dotted key or section -> current name.
@@ -40,6 +41,8 @@ RENAMED = {
 }
 
 
+# Settings of all of WebArena's sites together, which each site has now.
+SHARED = ("webarena.login", "webarena.login_hours", "webarena.reset_timeout")
 # A renamed switch whose new name has the opposite value, and the values as pydantic reads them.
 OPPOSITE = "algorithm_config.gradient_checkpointing"
 _NEGATED = {
@@ -102,10 +105,11 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
     defaults, about which a run's settings get no note. Raises `SettingsError` for a removed setting that would have
     other results.
     """
+    notes, flat = _give_to_sites(flat, only_used=source.startswith("run ") or not source)
     removed = {key: value for key, value in flat.items() if key in REMOVED}
     renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
     unused = {key: name for key in renamed if (name := find_section(key, WITHOUT_EFFECT))}
-    notes = [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
+    notes += [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
     ignored, refused = list_notes(removed, stored=source.startswith("run "))
     if refused and source:
         raise SettingsError(f"{source}: {refused[0]}", hint="leave it out")
@@ -133,3 +137,17 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
     for note in notes if source else ():
         warnings.warn(f"{source}: {note}", RenamedSettingWarning, stacklevel=2)
     return {key: value for key, value in renamed.items() if key not in unused}
+
+
+def _give_to_sites(flat: Mapping[str, Any], *, only_used: bool) -> tuple[list[str], dict[str, Any]]:
+    """Return notes on `SHARED` settings, and the settings with each of those at all sites, or at those with an address.
+
+    A site's own setting takes precedence.
+    """
+    notes, rest = list[str](), dict(flat)
+    sites = [site for site in _WEBARENA if not only_used or flat.get(f"webarena.{site}.url")]
+    for key in filter(flat.__contains__, SHARED):
+        name, value = key.partition(".")[2], rest.pop(key)
+        rest = {f"sites.{site}.{name}": value for site in sites} | rest
+        notes.append(f"{key} is sites.NAME.{name} of each of WebArena's sites now (the old name still works)")
+    return when(not only_used, notes), rest

@@ -12,7 +12,7 @@ from typing import Any, get_origin
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.removed import REMOVED
-from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
+from webgym_cli.config.renamed import RENAMED, SHARED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
@@ -82,7 +82,7 @@ def read_environment() -> dict[str, Any]:
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
         is_known = key.split(".")[0] in Settings.model_fields
         # The library reads, and parses as JSON, only fields of the model.
-        if current_name(key) != key or (key in REMOVED and not is_known):
+        if current_name(key) != key or key in SHARED or (key in REMOVED and not is_known):
             for new, text in rename_keys({key: variables.pop(name.lower())}, f"environment {name}").items():
                 variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), str(text))
         elif not is_known:  # the library silently ignores unknown sections
