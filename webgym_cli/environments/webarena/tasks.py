@@ -123,7 +123,7 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
 
 def _list_addresses(sites: Mapping[WebArenaSite, str], record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was filled in, without which the task has the same key in all installations."""
-    known = {site.placeholder: url.rstrip("/") for site, url in sites.items() if url}
+    known = {WebArenaSite(site).placeholder: url.rstrip("/") for site, url in sites.items() if url}
     if (gitlab := known.get(WebArenaSite.GITLAB.placeholder)) and (host := urlsplit(gitlab).hostname):
         known["ssh://git@__GITLAB__:"] = f"ssh://git@{host}:"
     text = json.dumps(record)
