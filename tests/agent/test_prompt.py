@@ -160,3 +160,18 @@ def test_a_stored_trajectory_can_be_rendered_with_a_smaller_window():
     episode = digested(trajectory(steps=5))
     assert len(render_step(episode, 4, window=1).images) == 2
     assert render_step(episode, 4, window=4).digest == episode.steps[4].prompt_digest
+
+
+@pytest.mark.parametrize("version", ["vanilla", "complete", "full", "webgym", "computer_use", "ui_tars"])
+def test_the_newest_page_is_shown_as_a_tree_in_place_of_its_list(version):
+    button = Element(id=0, role="button", name="Go", box=(0, 0, 9, 9))
+    tree = 'heading 1: Shop\n[0] button "Go" <image>'
+    pages = [Observation(url="http://a/", elements=(button,), tree=tree, screenshot=shot(at)) for at in range(2)]
+    past = [step(0, observation=pages[0])]
+    old, new = (
+        "\n".join(str(message.content) for message in prompt(past, PromptSpec(version=version), current=page).messages)
+        for page in (pages[1].model_copy(update={"tree": ""}), pages[1])
+    )
+    assert "Page in sight:\nheading 1: Shop\n[0] button" in new and "Page in sight" not in old
+    assert new.count("heading 1: Shop") == 1 and new.count("<image>") == old.count("<image>")
+    assert "Elements:" in old

@@ -26,9 +26,11 @@ from webgym_cli.records.trajectory import (
     Generation,
     Observation,
     Outcome,
+    PageState,
     PromptSpec,
     Score,
     Screenshot,
+    ScrollExtent,
     SentPrompt,
     Step,
     Tab,
@@ -47,7 +49,20 @@ FORMATS = ROOT / "docs/data-formats.md"
 RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
-        *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
+        *(
+            Trajectory,
+            PromptSpec,
+            Step,
+            Observation,
+            PageState,
+            ScrollExtent,
+            Screenshot,
+            Element,
+            ToolResult,
+            Action,
+            ToolCall,
+            Generation,
+        ),
         *(SentPrompt, Message, BatchGroup, DroppedGroup, RecordedAction, RecordedTarget),
         *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score, FinalState),
         *(

@@ -89,8 +89,6 @@ class AlgorithmSettings(ConfigSection):
     save_steps: int | float = Field(default=999999, gt=0)
     """Interval of checkpoints within a training, in optimizer steps; below 1: a fraction of an epoch. The final
     checkpoint is always written."""
-    save_total_limit: int = Field(default=1, ge=1)
-    """Maximum number of checkpoints kept during a training; the newest are kept."""
     save_only_model: bool = False
     """Omit the optimizer state from checkpoints; the next training then starts with a new optimizer."""
     min_token_length: int = Field(default=10, ge=0)
@@ -125,6 +123,9 @@ class FilterSettings(ConfigSection):
     min_agreement: float = Field(default=0.0, ge=0, le=1)
     """Minimum fraction of the judge's votes that agreed with its decision, on the most disputed question. Trajectories
     that their environment scored have no votes and pass."""
+    stable_pages: bool = False
+    """Drop a step if its page was still loading or moving, or if the page's HTTP status was an error (the index's
+    `loading` and `status`)."""
     drop_older_repeats: bool = False
     """Drop a step if a newer iteration has one of the same task with the same screenshot and response."""
     max_steps_per_trajectory: int | None = Field(default=None, ge=1)

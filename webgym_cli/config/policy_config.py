@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
@@ -59,6 +61,11 @@ class ContextSettings(ConfigSection):
     actions (typing always presses Enter); `computer_use`: Qwen3-VL's tool, `ui_tars`: UI-TARS' calls, both in
     coordinates; `webrl`: WebRL's rounds with text pages, required by the environment `webarena`; `webrl_released`: the
     single raw text that WebRL's published models were trained on; or the name of a plugin's action set."""
+    observation: Literal["picture", "tree"] = "picture"
+    """What a policy gets of a page: `picture`: a screenshot, with `set_of_marks` also the list of marked elements;
+    `tree`: also the page in sight as an accessibility tree (roles, levels, names, states and texts, with the numbers of
+    the marks; at most about 3,000 tokens, in the newest round), and how far it can be scrolled. Not for `webrl`, whose
+    pages are text."""
     more_actions: bool = False
     """Add actions to the set: `long_press`, `wait_for` a text, with marks a `position` within the element, and in the
     basic sets `hover` at a point and `scroll` at a target. The system prompt changes with it. Not for `ui_tars`,

@@ -35,7 +35,7 @@ REMOVED = {
     "agent.tool_max_length": Removed(2048, "a tool has a limit of its own: @tool(max_length=N)", refused=True),
     **_pass_to_llamafactory(dataloader_num_workers=2, dataloader_pin_memory=True, preprocessing_num_workers=16),
     **_pass_to_llamafactory(per_device_eval_batch_size=3, plot_loss=False, remove_unused_columns=False),
-    **_pass_to_llamafactory(save_strategy="steps"),
+    **_pass_to_llamafactory(save_strategy="steps", save_total_limit=1),
     "algorithm_config.lora_dropout": Removed(0.0, 'train.extra={"lora_dropout": 0.1} passes it on', refused=True),
     "browser.context_minutes": Removed(60, _REPLACED),
     "browser.contexts_per_process": Removed(400, _REPLACED),

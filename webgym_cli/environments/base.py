@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Element, Score, Tab
+from webgym_cli.records.trajectory import Element, PageState, Score, Tab
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.tools.toolbox import CallResult
 
@@ -37,6 +37,9 @@ class RawObservation:
     """The page as simplified HTML, if the policy observes text."""
     tabs: tuple[Tab, ...] = ()
     """The open tabs, if there is more than one."""
+    tree: str = ""
+    """The page as an accessibility tree, if the policy gets one."""
+    state: PageState | None = None
 
 
 @dataclass(frozen=True, slots=True)

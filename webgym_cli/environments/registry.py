@@ -133,6 +133,11 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
                 f"context_config.more_actions: the prompt version {version} has no further actions",
                 hint="-s context_config.more_actions=false",
             )
+        if settings.context_config.observation == "tree" and action_set.observes == "text":
+            raise SettingsError(
+                f"context_config.observation=tree: the prompt version {version} shows pages as text of its own",
+                hint="-s context_config.observation=picture",
+            )
         if settings.browser.dialogs == "policy":
             _require_answers(spec, str(version))
         _require_reward_function(spec, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -64,6 +64,37 @@ class Tab(Record):
     """Whether this tab is shown."""
 
 
+class ScrollExtent(Record):
+    """How far something on the page can be scrolled, in its own heights."""
+
+    name: str = ""
+    """Name or role of a container; empty for the page."""
+    above: float = 0.0
+    below: float = 0.0
+
+
+class PageState(Record):
+    """The page at the moment of an observation."""
+
+    loading: Literal["settled", "timed_out", "moving"] = "settled"
+    """`timed_out`: it was still loading when the wait ended; `moving`: it looked different each time."""
+    pending: int = 0
+    """Number of requests that had not ended."""
+    console_errors: int = 0
+    """Number of errors on the console since the observation before."""
+    status: int | None = None
+    """HTTP status of the newest document; null: unknown."""
+    scrolls: tuple[ScrollExtent, ...] = ()
+    """The page, then the largest containers in sight that can be scrolled."""
+    outside: int = 0
+    """Number of links, buttons and fields of the document that lie outside the viewport."""
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the page was at rest, and its document no error of its server."""
+        return self.loading == "settled" and (self.status or 0) < 400
+
+
 class Observation(Record):
     """What the policy received before it responded."""
 
@@ -81,6 +112,10 @@ class Observation(Record):
     """The page as simplified HTML, with the ids of `elements`; empty except for the prompt version `webrl`."""
     tabs: tuple[Tab, ...] = ()
     """The open tabs in the order in which they were opened; empty if there is only one."""
+    tree: str = ""
+    """The page as an accessibility tree, if the policy gets one (`context_config.observation=tree`)."""
+    state: PageState | None = None
+    """How far the page had loaded and can be scrolled; null in older runs, imports and other environments."""
     digest: str = ""
     """SHA-256 of URL, title, elements and screenshot, which belong to one moment; empty in older runs and imports."""
 

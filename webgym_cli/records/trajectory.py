@@ -16,7 +16,9 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.observation import Element as Element
 from webgym_cli.records.observation import Observation as Observation
+from webgym_cli.records.observation import PageState as PageState
 from webgym_cli.records.observation import Screenshot as Screenshot
+from webgym_cli.records.observation import ScrollExtent as ScrollExtent
 from webgym_cli.records.observation import Tab as Tab
 from webgym_cli.records.observation import ToolResult as ToolResult
 from webgym_cli.records.prompt_version import InteractionMode, PromptName

@@ -262,6 +262,8 @@ class EpisodeRun:
             results=tuple(results),
             html=view.html,
             tabs=view.tabs,
+            tree=view.tree,
+            state=view.state,
         )
         observation = observation.to_storable(_LONGEST_TEXT)
         return observation.model_copy(update={"digest": observation.compute_digest()})

@@ -412,3 +412,17 @@ async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):
     assert view.notices == ("301 more elements are in sight, but not marked",)
     await visit.open(f"{ODD}/deep")
     assert visit.names == ["too late"]  # it lies over the early one
+
+
+async def test_an_observation_tells_how_far_the_page_is(visit: Visit, local_web: SmallWeb):
+    script = "console.error('a'); console.log('b'); setTimeout(() => { throw 1; })"
+    state = (await visit.show("/state.html", f"<button>Go</button><script>{script}</script>")).state
+    assert (state.loading, state.pending, state.console_errors, state.status) == ("settled", 0, 2, 200)
+    assert (await visit.wait()).state.console_errors == 0
+    missing = (await visit.navigate("http://odd.test/none")).state
+    assert missing.status == 404
+    ticking = "setInterval(() => { document.body.firstChild.textContent = performance.now(); }, 5)"
+    assert (await visit.show("/tick.html", f"<button>0</button><script>{ticking}</script>")).state.loading == "moving"
+    waiting = "<button>Go</button><script>fetch('/silent')</script>"
+    late = (await visit.show("/late.html", waiting)).state
+    assert (late.loading, late.pending) == ("timed_out", 1)

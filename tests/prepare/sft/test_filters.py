@@ -30,6 +30,7 @@ EVERY_FILTER = [
     "filters.max_age_hours=24",
     "filters.min_agreement=0.6",
     "filters.drop_older_repeats=true",
+    "filters.stable_pages=true",
     "filters.max_steps_per_trajectory=2",
     "filters.max_steps_per_task=3",
 ]
@@ -106,6 +107,19 @@ def test_the_age_counts_from_the_newest(run):
     assert {name[-1] for name, _ in steps_of(draw)} == {"2", "3"}
 
 
+def test_steps_on_pages_that_were_not_settled_are_left_out(run):
+    states = (None, {"status": 200}, {"loading": "moving"}, {"loading": "timed_out", "pending": 2}, {"status": 404})
+    seen = [Observation(url="http://a/", screenshot=shot(at), state=state) for at, state in enumerate(states)]
+    steps = tuple(step(at, observation=one) for at, one in enumerate(seen))
+    fill(run, trajectory(0, steps=0).model_copy(update={"steps": steps}))
+    plan, draw = drawn(run, settings("filters.stable_pages=true"), [0])
+    assert plan.counts.dropped_steps == {**plan.counts.dropped_steps, "unstable_page": 3}
+    assert sorted(number for _, number in steps_of(draw)) == [0, 1]
+    with open_index(run) as index:
+        rows = list(index.rows("SELECT loading, pending, console_errors, status FROM steps ORDER BY step"))
+    assert [tuple(row.values()) for row in rows][2:4] == [("moving", 0, 0, None), ("timed_out", 2, 0, None)]
+
+
 def voted(number, *votes, reason=True):
     question = Verdict(question="?", passed=reason, votes=votes)
     unanimous = Verdict(question="!", passed=True, votes=(True,) * 3)
@@ -137,6 +151,9 @@ def test_the_newest_judgement_decides(run):
     assert [sample.reward for sample in draw.samples] == [1.0, 1.0]
 
 
+MOVING = Observation(url="http://a/", screenshot=shot(1), state={"loading": "moving"})
+
+
 def picture(**size):
     return Observation(url="http://a/", screenshot=shot(1, **size))
 
@@ -146,6 +163,7 @@ def picture(**size):
     [
         (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], DropReason.NO_ACTION),
         (step(1, page_changed=False), [], DropReason.SAME_SCREENSHOT),
+        (step(1, observation=MOVING), ["filters.stable_pages=true"], DropReason.UNSTABLE_PAGE),
         (step(1, response="short"), ["algorithm_config.min_token_length=2"], DropReason.RESPONSE_TOO_SHORT),
         (step(1, response="an <image> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
         (step(1, response="an <|im_end|> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
@@ -161,7 +179,7 @@ def test_why_a_step_is_left_out(run, second, overrides, reason):
     plan, draw = drawn(run, settings(*overrides), [0])
     assert dropped({**plan.counts.dropped_steps, **draw.dropped}) == {reason.value: 1}
     assert [sample.step for sample in draw.samples] == [0]
-    in_hand = find_step_drop(second, settings(*overrides).algorithm_config)
+    in_hand = find_step_drop(second, settings(*overrides))
     assert in_hand == (reason if reason.value in plan.counts.dropped_steps else None)
 
 
@@ -295,7 +313,7 @@ def test_every_filter_is_listed_in_order_with_its_zero(run):
         shown = plan.to_json()
     names = [drop.value for drop in DropReason]
     assert list(shown["dropped_trajectories"]) == names[:10]
-    assert list(shown["dropped_steps"]) == names[10:15]
+    assert list(shown["dropped_steps"]) == names[10:16]
     assert set(shown["dropped_trajectories"].values()) | set(shown["dropped_steps"].values()) == {0}
 
 

@@ -23,8 +23,8 @@ from webgym_cli.agent.prompts.prompt_template import (
     HistoryWindow,
     PromptTemplate,
     format_acted_element,
-    format_elements,
     format_failure,
+    format_listing,
     format_notices,
     format_parse_error,
     format_tabs,
@@ -152,9 +152,7 @@ def _render_turn(window: HistoryWindow, index: int) -> str:
         lines += _describe_result(window.past[index - 1])
     lines += format_notices(observation)
     if index == len(window.past):
-        if observation.elements:
-            lines += ["Elements:", format_elements(observation.elements)]
-        lines.append(_REMINDER)
+        lines += [*format_listing(observation, is_newest=True), _REMINDER]
     elif acted := format_acted_element(window.past[index]):
         lines.append(f"Acted on: {acted}")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from webgym_cli.agent.forms.action_forms import WebActions
-from webgym_cli.agent.forms.sanitize import LINE_LIMIT, ROLE_LIMIT, sanitize_line, sanitize_lines
+from webgym_cli.agent.forms.sanitize import LINE_LIMIT, ROLE_LIMIT, sanitize_line, sanitize_lines, sanitize_page
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
 from webgym_cli.util.optional import when
@@ -61,6 +61,13 @@ def format_elements(elements: Sequence[Element]) -> str:
     """Format elements, one per line: number, role, name and, if present, value."""
     # Sanitized all at once: element by element took most of the time of rendering a prompt.
     return sanitize_lines("\n".join(f"[{element.id}] {_format_element(element)}" for element in elements))
+
+
+def format_listing(observation: Observation, *, is_newest: bool) -> list[str]:
+    """Format the page under a heading: its accessibility tree if it is the newest, else the marked elements."""
+    if observation.tree and is_newest:
+        return ["Page in sight:", sanitize_page(observation.tree)]
+    return ["Elements:", format_elements(observation.elements)] if observation.elements else []
 
 
 def format_element(element: Element) -> str:

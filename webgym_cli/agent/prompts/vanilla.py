@@ -15,8 +15,8 @@ from webgym_cli.agent.prompts.prompt_template import (
     EFFECT,
     HistoryWindow,
     PromptTemplate,
-    format_elements,
     format_failure,
+    format_listing,
     format_notices,
     format_tabs,
 )
@@ -69,9 +69,9 @@ def _summarize_step(step: Step) -> str:
 def _render_turn(window: HistoryWindow, index: int) -> str:
     """Return the error of the step before a round, and the round's notices and marked elements."""
     failures = map(format_failure, window.past[max(0, index - 1) : index])
-    lines = [*filter(None, failures), *format_notices(window.observation(index))]
-    if elements := window.observation(index).elements:
-        lines += ["Elements:", format_elements(elements)]
+    observation = window.observation(index)
+    lines = [*filter(None, failures), *format_notices(observation)]
+    lines += format_listing(observation, is_newest=index == len(window.past))
     return "\n".join(lines)
 
 

@@ -1,17 +1,18 @@
 // Text observations of a page, called from Python:
 //   read()     return the visible page as a flat tree of elements and texts; listed elements have their ids.
+//   tree()     return the same as an accessibility tree: roles, names, levels and texts.
 webgym.html = (() => {
   const UNSHOWN = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title", "base", "object",
     "embed", "canvas", "audio", "video", "picture", "source", "track", "param", "datalist"]);
   const CLOSED = new Set(["input", "textarea", "img", "select", "option"]);
   const MOST_NODES = 20000, MOST_OPTIONS = 200, LONGEST = 500;
   // Ten times as much as a policy is shown, since wrappers and repeated texts are left out later.
-  const MOST_CHARACTERS = 1000000;
+  const MOST_CHARACTERS = 1000000, MOST_TREE = 50000;
   const sizeOf = (told) => told.reduce((sum, [, value]) => sum + value.length, 0);
 
   // Taken before the page's scripts run, which may replace these; a form's field named "children" would shadow the
   // form's own property.
-  const { getter, parentNode, rootOf, title } = webgym.names;
+  const { getter, parentNode, roleOf, rootOf, title } = webgym.names;
   const { clip, innerDocument, offsetOf, rectOf } = webgym.frames;
   const method = (kind, name) => {
     const call = kind.prototype[name];
@@ -120,45 +121,77 @@ webgym.html = (() => {
     return nodes;
   };
 
-  const read = ({ limit, released }) => {
-    const listed = webgym.observe.look({ limit }), marked = webgym.observe.marked();
-    const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
-    const page = { listed, url: location.href, title: title() };
-    if (released) return { ...page, nodes: listReleased(ids) };
-    const nodes = [], stack = [[document.documentElement, 0]];
+  // The texts and elements of the page that may be seen, depth first; of closed elements nothing within. Marked ones and
+  // the ways to them always.
+  const walk = function* (ids, ways) {
+    const stack = [[document.documentElement, 0]];
     const enter = (root, depth) => {
       for (const child of Array.from(childrenOf(root)).reverse()) stack.push([child, depth]);
     };
-    let budget = MOST_CHARACTERS;
-    for (let visited = 0; stack.length && visited < MOST_NODES && budget > 0; visited++) {
+    for (let visited = 0; stack.length && visited < MOST_NODES; visited++) {
       const [node, depth] = stack.pop();
       if (!node) continue;
       if (nodeType(node) === Node.TEXT_NODE) {
         const text = short(data(node)), holder = parentNode(node);
         const shown = text && (nodeType(holder) !== Node.ELEMENT_NODE || visible(holder, { visibilityProperty: true, opacityProperty: true }));
-        if (!shown || !textInSight(node)) continue;
-        nodes.push([depth, text]);
-        budget -= text.length;
+        if (shown && textInSight(node)) yield { text, depth };
         continue;
       }
       if (nodeType(node) !== Node.ELEMENT_NODE) continue;
       const tag = localName(node), wanted = ways.has(node);
       if (!wanted && (UNSHOWN.has(tag) || attribute(node, "aria-hidden") === "true")) continue;
       if (!wanted && !visible(node) && getComputedStyle(node).display !== "contents") continue;
-      const sighted = ids.has(node) || Boolean(clip(rectOf(node), offsetOf(node))), id = ids.get(node) ?? null;
+      const sighted = ids.has(node) || Boolean(clip(rectOf(node), offsetOf(node)));
       if (CLOSED.has(tag) && !sighted) continue;
-      const told = sighted ? attributesOf(node, tag, id === null ? null : listed[id].box) : [];
-      nodes.push([depth, tag, id, told]);
-      budget -= sizeOf(told);
-      if (tag === "select") nodes.push(...optionsOf(node, depth + 1, ids));
+      yield { node, depth, sighted };
       if (CLOSED.has(tag)) continue;
-      const inner = innerDocument(node);
-      const shadow = inner?.documentElement ? null : rootOf(node);
+      const inner = innerDocument(node), shadow = inner?.documentElement ? null : rootOf(node);
       enter(inner?.documentElement ? inner : node, depth + 1);
       if (shadow) enter(shadow, depth + 1);
+    }
+  };
+
+  const read = ({ limit, released }) => {
+    const listed = webgym.observe.look({ limit }), marked = webgym.observe.marked();
+    const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
+    const page = { listed, url: location.href, title: title() };
+    if (released) return { ...page, nodes: listReleased(ids) };
+    const nodes = [];
+    let budget = MOST_CHARACTERS;
+    for (const { node, text, depth, sighted } of walk(ids, ways)) {
+      const id = ids.get(node) ?? null, tag = text ? "" : localName(node);
+      const told = sighted ? attributesOf(node, tag, id === null ? null : listed[id].box) : [];
+      nodes.push(text ? [depth, text] : [depth, tag, id, told]);
+      if (tag === "select") nodes.push(...optionsOf(node, depth + 1, ids));
+      budget -= text ? text.length : sizeOf(told);
+      if (budget <= 0) break;
     }
     return { ...page, nodes };
   };
 
-  return Object.freeze({ read });
+  const INLINE = /^(a|abbr|b|bdi|cite|code|em|font|i|label|mark|q|s|small|span|strong|sub|sup|time|u|var)$/;
+  const NO_ROLE = /^(generic|paragraph|presentation|none)$/;
+  const levelOf = (element, role) => (role !== "heading" ? 0 :
+    Number(attribute(element, "aria-level")) || Number((/^h([1-6])$/.exec(localName(element)) || [])[1]) || 0);
+
+  // What is in sight as an accessibility tree: texts, and elements that are marked or have a role. `marks`: whether the
+  // look before has marked elements.
+  const tree = ({ marks }) => {
+    const marked = marks ? webgym.observe.marked() : [], ids = new Map(marked.map((element, id) => [element, id])), nodes = [];
+    let budget = MOST_TREE;
+    for (const { node, text, depth, sighted } of walk(ids, waysTo(marked))) {
+      const id = ids.get(node) ?? null, role = text ? "" : roleOf(node);
+      if (!text && id === null && (!sighted || NO_ROLE.test(role))) { // it ends what is beside it, and a line of text
+        nodes.push([depth, INLINE.test(localName(node)) ? "" : "\n"]);
+        continue;
+      }
+      const name = text || id !== null ? "" : short(attribute(node, "aria-label") || attribute(node, "alt"));
+      nodes.push(text ? [depth, text] : [depth, role, id, name, levelOf(node, role)]);
+      budget -= (text || name).length + role.length + 1;
+      if (budget <= 0) break;
+    }
+    return nodes;
+  };
+
+  return Object.freeze({ read, tree });
 })();

@@ -22,6 +22,7 @@ _LOOK = f"""(options) => ({{
   hosts: options.limit ? {PAGE_JS}.frames.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
+  extent: options.extent ? {PAGE_JS}.scrolls.extent() : null,
 }})"""
 # Maximum number of listed elements; overlays and the elements most likely to be interactive take precedence.
 MAX_ELEMENTS = 200
@@ -69,17 +70,20 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
     ]
 
 
-async def look_at(session: BrowserSession, limit: int) -> dict[str, Any]:
+async def look_at(session: BrowserSession, limit: int, *, extent: bool = False) -> dict[str, Any]:
     """Return the page state beside the screenshot: `url`, `title`, `listed` elements, number of `unlisted` ones.
+
+    `extent`: also how far the page can be scrolled, under this name.
 
     Element ids stay valid for actions until the next observation. A limit of 0 lists no elements.
     """
     if limit:
         await find_listeners(session)
-    view: dict[str, Any] = await session.evaluate(_LOOK, {"limit": limit})
+    options = {"limit": limit, "extent": extent}
+    view: dict[str, Any] = await session.evaluate(_LOOK, options)
     if view["hosts"]:
         await open_closed_roots(session)
-        view = await session.evaluate(_LOOK, {"limit": limit})
+        view = await session.evaluate(_LOOK, options)
     listed = view["listed"]
     listed += await list_framed(session, len(listed), limit - len(listed)) if limit else []
     return view

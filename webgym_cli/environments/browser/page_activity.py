@@ -58,6 +58,11 @@ class PageActivity:
             self._silent.add(socket)
         return self.navigating or bool(self._requests) or bool(self._sockets)
 
+    @property
+    def pending(self) -> int:
+        """Number of requests since the mark that have not ended."""
+        return len(self._requests)
+
     def mark(self) -> None:
         """Forget the requests so far: those that never end are not waited for again."""
         self._requests.clear()

@@ -16,10 +16,12 @@ from webgym_cli.environments.browser.failures import (
 from webgym_cli.environments.browser.page_connection import PageConnection
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Download, FileChooser, Page
+    from playwright.async_api import BrowserContext, ConsoleMessage, Download, FileChooser, Page, WebError
 
 # Maximum number of open pages; further ones are closed as they open.
 _MOST_PAGES = 10
+# Maximum number of messages on the consoles of a context that are counted: a page can write any number.
+_MOST_MESSAGES = 1000
 # Maximum number of remembered dialogs, and of downloads.
 MOST_NOTICES = 20
 _OPENER_SECONDS = 1.0
@@ -29,7 +31,7 @@ FILE_REQUEST = "The page asks for a file; it was given none"
 class PageTracker:
     """Tracks the pages of a context. A new page becomes the current one; when it closes, the one before it does."""
 
-    def __init__(self, context: BrowserContext, first: Page) -> None:
+    def __init__(self, context: BrowserContext, first: Page, *, counts_errors: bool = False) -> None:
         self.downloads: list[str] = []
         """Names of the files that pages offered for download; the files are not stored."""
         self.file_requests = 0
@@ -46,10 +48,15 @@ class PageTracker:
         """Tasks that close the pages above the limit, and those opened for a download."""
         self.tabs = [first]
         """Open pages, in the order in which they were opened."""
+        self.console_errors = 0
+        """Number of errors on the pages' consoles, and of uncaught ones of their scripts."""
+        self._messages = 0
         self._before: dict[Page, Page] = {}
         """The page that was current when a page opened."""
         self._watch(first)
         context.on("page", self._on_open)
+        if counts_errors:
+            self._watch_console(context)
 
     def __len__(self) -> int:
         return len(self.tabs)
@@ -58,6 +65,19 @@ class PageTracker:
     def is_full(self) -> bool:
         """Whether a further page would be closed as it opens."""
         return len(self.tabs) >= _MOST_PAGES
+
+    def _watch_console(self, context: BrowserContext) -> None:
+        """Count the errors on the consoles of the context's pages."""
+
+        def note(message: ConsoleMessage | WebError) -> None:
+            self.console_errors += getattr(message, "type", "error") == "error"
+            self._messages += 1
+            if self._messages == _MOST_MESSAGES:
+                context.remove_listener("console", note)
+                context.remove_listener("weberror", note)
+
+        context.on("console", note)
+        context.on("weberror", note)
 
     def show(self, page: Page) -> None:
         """Make an open page the current one."""

@@ -1,10 +1,10 @@
 // What the wheel moves, and whether it, a drag or keys had an effect.
 webgym.scrolls = (() => {
-  const { atOnce, parentNode, parentOf } = webgym.names;
+  const { atOnce, nameOf, oneLine, parentNode, parentOf, roleOf } = webgym.names;
   const { allOf, deepest, isOpaque } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
   const { until } = webgym.waits;
-  const MOVE_MS = 200, QUIET_MS = 60;
+  const MOVE_MS = 200, QUIET_MS = 60, MOST_CONTAINERS = 3;
 
   const canScroll = (element, down) => element.scrollHeight > element.clientHeight + 1 &&
     (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
@@ -105,5 +105,26 @@ webgym.scrolls = (() => {
     return { changed: !seen || seen.changed || seen.isLeft() };
   };
 
-  return Object.freeze({ hasChanged, settled, watch, wheelAt });
+  // How far the page and the largest containers in sight can be scrolled, in their own heights, and how many controls of
+  // the document lie outside the view.
+  const CONTROLS = "a[href],button,input:not([type=hidden]),select,textarea,[role=button],[role=link]";
+  const extent = () => atOnce(() => {
+    const page = document.scrollingElement || document.documentElement, containers = [];
+    const share = (length, height) => Math.round((10 * Math.max(length, 0)) / (height || 1)) / 10;
+    const tell = (element, name, height) => ({ name, above: share(element.scrollTop, height),
+      below: share(element.scrollHeight - height - element.scrollTop, height) });
+    for (const element of allOf(document)) {
+      if (element === page || isOpaque(element) || element.localName === "textarea" || !canScroll(element, true) && !canScroll(element, false)) continue;
+      const box = boxOf(element);
+      if (box) containers.push([box.width * box.height, element]);
+    }
+    containers.sort(([one], [other]) => other - one);
+    const named = (element) => oneLine(nameOf(element)) || roleOf(element);
+    const isOutside = ({ top, bottom, left, right }) => bottom > top && (bottom <= 0 || top >= innerHeight || right <= 0 || left >= innerWidth);
+    const outside = Array.from(document.querySelectorAll(CONTROLS)).filter((one) => isOutside(one.getBoundingClientRect()));
+    return { outside: outside.length, scrolls: [tell(page, "", innerHeight),
+      ...containers.slice(0, MOST_CONTAINERS).map(([, one]) => tell(one, named(one), one.clientHeight))] };
+  });
+
+  return Object.freeze({ extent, hasChanged, settled, watch, wheelAt });
 })();

@@ -40,7 +40,7 @@ class BrowserSession:
         closed: Callable[[], None],
     ) -> None:
         self.options = options
-        self.pages = PageTracker(context, page)
+        self.pages = PageTracker(context, page, counts_errors=options.watch_traffic)
         """Open pages and their events."""
         self.dialogs = DialogTracker(context, self.pages, keep=options.keep_dialogs)
         self.uses = 0

@@ -80,7 +80,7 @@ def _keep_common(before: RawObservation, after: RawObservation) -> RawObservatio
 
     A countdown's button, or a target that moves, stays with its newest name and box.
     """
-    if after.html:  # the text has the elements' ids: it is its own snapshot
+    if after.html or after.tree:  # the text has the elements' ids: it is its own snapshot
         return after
     known = set(before.nodes)
     pairs = [pair for pair in zip(after.elements, after.nodes, strict=True) if pair[1] in known]

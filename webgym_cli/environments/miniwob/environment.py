@@ -15,6 +15,7 @@ from webgym_cli.environments.browser.observe import MAX_ELEMENTS, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.tree import read_tree
 from webgym_cli.environments.miniwob.oracle import OracleScene, next_action, require_expert
 from webgym_cli.environments.miniwob.pages import (
     GC_ARGUMENT,
@@ -66,12 +67,12 @@ class MiniWobPool:
 
     def __init__(self, settings: Settings, mode: InteractionMode) -> None:
         browser = settings.browser
-        self.mode = mode
+        self.mode, self.has_tree = mode, settings.context_config.observation == "tree"
         self.options = SessionOptions.of(
             browser,
             width=WIDTH,
             height=HEIGHT,
-            init_scripts=(observe_script(watch_listeners=True), INIT_SCRIPT),
+            init_scripts=(observe_script(as_text=self.has_tree, watch_listeners=True), INIT_SCRIPT),
             # Pages write dates and times in the browser's locale and zone: the same everywhere.
             context_arguments={"timezone_id": "UTC"},
         )
@@ -204,7 +205,8 @@ class MiniWobEnvironment(Environment):
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         if self._pool.mode is InteractionMode.SET_OF_MARKS:
             png = await asyncio.to_thread(draw_marks, png, elements)
-        return RawObservation(url=shown["url"], title=shown["title"], png=png, elements=elements)
+        tree = await read_tree(session, elements) if self._pool.has_tree else ""
+        return RawObservation(url=shown["url"], title=shown["title"], png=png, elements=elements, tree=tree)
 
 
 def _score(end: dict[str, Any]) -> Score:

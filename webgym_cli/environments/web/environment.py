@@ -15,26 +15,30 @@ from urllib.parse import urlsplit
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action, point_at_elements, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.browser.failures import OFFLINE, attempt, has_sign, reading_page
+from webgym_cli.environments.browser.failures import reading_page
 from webgym_cli.environments.browser.frames import SILENT_FRAME
 from webgym_cli.environments.browser.har import record_har
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.pages import FILE_REQUEST
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.environments.browser.tabs import list_tabs
+from webgym_cli.environments.browser.tree import read_tree
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.site_expert import ExpertRun, make_expert
 from webgym_cli.environments.sites.site_setup import set_up_site
+from webgym_cli.environments.web.arrival import arrive, find_refusal
 from webgym_cli.environments.web.settling import PageSettler
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import PageState
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.tasks.files import UPLOADS
 from webgym_cli.util.optional import when
@@ -44,14 +48,6 @@ if TYPE_CHECKING:
 
     from webgym_cli.environments.web.pool import WebPool
 
-# HTTP statuses of a start page that mean the site blocks the browser.
-_SHUT_OUT = (401, 403, 429, 451)
-# Transient HTTP statuses, after which the episode can be retried.
-_PASSING = (408, 425, 502, 503, 504)
-# Error texts for an address that does not lead to a page.
-_NO_PAGE = ("too_many_redirects", "download is starting")
-# Seconds to wait for a blocked start page, since some sites check the browser first and then show the page.
-_CHALLENGE_SECONDS = 5.0
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 
 
@@ -61,7 +57,7 @@ class WebEnvironment(Environment):
     def __init__(self, pool: WebPool) -> None:
         self._pool = pool
         self._session: BrowserSession | None = None
-        self._noticed, self._is_stable, self._refused = (0, 0), True, ""
+        self._noticed, self._is_stable, self._refused, self._errors = (0, 0), True, "", 0
         self._held = AsyncExitStack()
         self._titles: dict[Page, str] = {}
         self._settler = PageSettler(pool.max_idle_wait)
@@ -84,7 +80,8 @@ class WebEnvironment(Environment):
         await self.close()
         self._expert = make_expert(task, seed, self._pool.settings.agent.reward_timeout)
         self.start = await self._prepare(task, seed)
-        self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
+        self._noticed, self._is_stable, self._errors = (0, 0), True, 0
+        self._settler = PageSettler(self._pool.max_idle_wait)
         options = record_har(await self._options(task, seed), self.har, self._held)
         self._session = session = await self._pool.browsers.session(options)
         if self.start.cookies:
@@ -127,7 +124,7 @@ class WebEnvironment(Environment):
         if error is None and view.png and isinstance(action, Action) and action.name is ActionName.ZOOM:
             view, error = await zoom_into(view, action, (session.options.width, session.options.height))
         self._refused = error or ""
-        return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
+        return EnvironmentStep(view=view, action_error=error or find_refusal(self._pool.gate, view.url) or late)
 
     async def expert_action(self) -> AnyAction:
         """Return the next action of the site's expert in the pool's interaction mode."""
@@ -178,48 +175,7 @@ class WebEnvironment(Environment):
         return options.authenticate(self.start.start_url, self._pool.credentials)
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
-        """Open a start page. Raises the failure of its status unless the page is fine, or recovers."""
-        if refusal := self._pool.gate.rules.refuse_url(url):
-            raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
-        await self._open(session, url)
-        await self._settler.settle(session)
-        await self._check_blocked(session)
-
-    async def _open(self, session: BrowserSession, url: str) -> None:
-        try:
-            await session.goto(url)
-        except BoundaryError as error:
-            if refusal := self._pool.gate.refusal(url):  # the browser only says that there is no tunnel
-                raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{url}: {refusal}") from error
-            if has_sign(error, OFFLINE):
-                error.kind = FailureKind.NETWORK_UNAVAILABLE
-            elif error.kind is FailureKind.PAGE_TIMEOUT:
-                error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached; the timeout is the detail
-            elif has_sign(error, _NO_PAGE):
-                error.kind = FailureKind.START_PAGE_FAILED
-            raise
-
-    async def _check_blocked(self, session: BrowserSession) -> None:
-        """Raise the failure for a start page's HTTP status. A blocked page gets `_CHALLENGE_SECONDS` to recover."""
-        status = (await session.traffic()).status
-        if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
-            traffic = await session.traffic()
-            await attempt(traffic.until(lambda: traffic.navigating), _CHALLENGE_SECONDS)
-            await self._settler.settle(session)
-            status = (await session.traffic()).status
-        if refusal := self._refusal(session.url):
-            unloaded = session.url.startswith("chrome-error:")
-            kind = FailureKind.START_PAGE_FAILED if unloaded else FailureKind.ADDRESS_REFUSED
-            raise BoundaryError(kind, f"{session.url}: {refusal}")
-        if session.asks_credentials:
-            detail = f"{session.url} asks for a user and a password (browser.http_credentials)"
-            raise BoundaryError(FailureKind.AUTHENTICATION_REQUIRED, detail)
-        if status in _SHUT_OUT:
-            raise BoundaryError(FailureKind.SITE_BLOCKED, f"{session.url} answers with status {status}")
-        if status >= 400:
-            kind = FailureKind.NAVIGATION_FAILED if status in _PASSING else FailureKind.START_PAGE_FAILED
-            silent = self._pool.gate.find_silent(session.url)  # the proxy answered in the server's place
-            raise BoundaryError(kind, silent or f"{session.url} answers with status {status}")
+        await arrive(session, url, self._pool.gate, self._settler)
 
     async def _observe(
         self, session: BrowserSession, wait: Callable[[], Awaitable[str | None]]
@@ -252,7 +208,19 @@ class WebEnvironment(Environment):
             view = replace(view, png=await asyncio.to_thread(draw_marks, view.png, view.elements))
         self._titles[session.page] = view.title
         notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)
-        return replace(view, notices=notices, tabs=tabs)
+        state = self._complete_state(session, await session.traffic(), view.state or PageState())
+        return replace(view, notices=notices, tabs=tabs, state=state)
+
+    def _complete_state(self, session: BrowserSession, traffic: PageActivity, state: PageState) -> PageState:
+        """Return the state of a page with what the browser knows of it."""
+        facts: dict[str, object] = {"pending": traffic.pending, "status": traffic.status or None}
+        if traffic.pending or traffic.navigating:
+            facts["loading"] = "timed_out"
+        elif not self._is_stable:
+            facts["loading"] = "moving"
+        facts["console_errors"] = session.pages.console_errors - self._errors
+        self._errors = session.pages.console_errors
+        return state.model_copy(update=facts)
 
     async def _read(self, session: BrowserSession) -> RawObservation:
         """Return the observation without its screenshot."""
@@ -260,11 +228,14 @@ class WebEnvironment(Environment):
             return await read_page(session, released=self._pool.released)
         limit = when(self._pool.mode is InteractionMode.SET_OF_MARKS, MAX_ELEMENTS)
         with reading_page():
-            shown = await look_at(session, limit)
+            shown = await look_at(session, limit, extent=True)
             elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
             notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
             nodes = tuple(str(one["node"]) for one in shown["listed"])
-            return RawObservation(shown["url"], shown["title"], elements=elements, nodes=nodes, notices=notices)
+            state = PageState.model_validate(shown["extent"])
+            tree = await read_tree(session, elements, state) if self._pool.has_tree else ""
+            view = RawObservation(shown["url"], shown["title"], elements=elements, nodes=nodes, notices=notices)
+            return replace(view, tree=tree, state=state)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return the notices since the last observation: dialogs and downloads."""
@@ -278,12 +249,6 @@ class WebEnvironment(Environment):
             *when(session.silent, (SILENT_FRAME,)),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
-
-    def _refusal(self, url: str) -> str | None:
-        """Return the reason why the current page could not be reached; None if it was."""
-        if url.startswith("chrome-error:"):
-            return "the page can't be loaded"
-        return self._pool.gate.refusal(url)
 
     @property
     def session(self) -> BrowserSession:

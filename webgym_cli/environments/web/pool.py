@@ -31,6 +31,8 @@ class WebPool:
         observes = ACTION_SETS.find(str(settings.context_config.prompt_version)).observes
         self.as_text = as_text or observes == "text"
         """Whether pages are shown as text."""
+        self.has_tree = settings.context_config.observation == "tree"
+        """Whether the policy gets the page as an accessibility tree, too."""
         self.released = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
         self.screenshots = browser.screenshots or not self.as_text
         self.max_idle_wait = browser.max_idle_wait
@@ -43,7 +45,7 @@ class WebPool:
             keep_dialogs=browser.dialogs == "policy",
             scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
             init_scripts=(read_script("stand_ins"),),
-            isolated_script=observe_script(as_text=self.as_text),
+            isolated_script=observe_script(as_text=self.as_text or self.has_tree),
         )
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""

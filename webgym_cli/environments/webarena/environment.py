@@ -16,6 +16,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.login_store import is_fixture, task_sites
+from webgym_cli.environments.web.arrival import open_address
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.environments.webarena.evaluation import grade
@@ -149,7 +150,7 @@ class WebArenaEnvironment(WebEnvironment):
     async def _look_up(self, session: BrowserSession, url: str) -> None:
         """Open a URL for the evaluation; a missing page shows the site's own error page."""
         try:
-            await self._open(session, url)
+            await open_address(session, url, self._pool.gate)
             await self._settler.settle(session)
         finally:
             await self._require_answer()

@@ -191,9 +191,7 @@ class _ExampleReader:
                 "per_task": self.export.options.max_pairs_per_task or 16,
             }
             read_cached = lru_cache(KEPT_TRAJECTORIES)(self._read)
-            yield from sample_pairs(
-                self.index, read_cached, self.export.settings.algorithm_config, where, values, **draw
-            )
+            yield from sample_pairs(self.index, read_cached, self.export.settings, where, values, **draw)
             return
         total = self.index.one(f"SELECT count(*) AS found FROM trajectories WHERE {where}", values)["found"]
         for done, place in enumerate(self.index.places(where, values), 1):
@@ -219,7 +217,7 @@ class _ExampleReader:
             yield from self._whole(trajectory, desirable)
         else:
             for step in trajectory.steps:
-                problem = find_step_problem(step, self.export.settings.algorithm_config, wanted=desirable is not False)
+                problem = find_step_problem(step, self.export.settings, wanted=desirable is not False)
                 if problem is None:
                     yield Example(build_step_sample(trajectory, step.index), desirable=desirable)
                 else:
@@ -250,8 +248,8 @@ class _ExampleReader:
         if (reason := find_trajectory_problem(trajectory)) is not None:
             self.stats.dropped[reason] += 1
             return
-        algorithm = self.export.settings.algorithm_config
-        self.stats.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
+        settings = self.export.settings
+        self.stats.unfit_turns += sum(find_step_drop(step, settings) is not None for step in trajectory.steps)
         yield Example(build_trajectory_sample(trajectory), desirable=desirable)
 
     def _read(self, place: LineRef) -> Trajectory | None:

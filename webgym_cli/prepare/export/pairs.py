@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.config.algorithm_config import AlgorithmSettings
+from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.conversations import Example, build_reply, build_step_sample, find_step_problem
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef
@@ -60,7 +60,7 @@ Reader = Callable[[LineRef], Trajectory | None]
 def sample_pairs(
     index: Index,
     read: Reader,
-    settings: AlgorithmSettings,
+    settings: Settings,
     where: str,
     values: Sequence[Any],
     *,
@@ -87,7 +87,7 @@ def sample_pairs(
 
 
 def _pair(
-    wanted: Trajectory | None, unwanted: Trajectory | None, step: int, settings: AlgorithmSettings
+    wanted: Trajectory | None, unwanted: Trajectory | None, step: int, settings: Settings
 ) -> tuple[tuple[str, str, str], Example] | None:
     """Return a pair and its identity; None if the two steps are no pair."""
     if wanted is None or unwanted is None:

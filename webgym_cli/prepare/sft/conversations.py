@@ -9,7 +9,7 @@ from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.prompts import webrl_prompt
 from webgym_cli.agent.prompts.prompt_template import HistoryWindow
-from webgym_cli.config.algorithm_config import AlgorithmSettings
+from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.convert import add_thinking_tag
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
@@ -84,7 +84,7 @@ def build_reply(trajectory: Trajectory, index: int) -> Message:
     return Message(role="assistant", content=text)
 
 
-def find_step_problem(step: Step, settings: AlgorithmSettings, *, wanted: bool) -> DropReason | None:
+def find_step_problem(step: Step, settings: Settings, *, wanted: bool) -> DropReason | None:
     """Return why a step's reply is not exported, or None. A rejected reply need not be an action."""
     if wanted and (reason := find_step_drop(step, settings)) is not None:
         return reason

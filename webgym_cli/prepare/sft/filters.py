@@ -45,6 +45,8 @@ class DropReason(StrEnum):
     """The response contains no valid action."""
     SAME_SCREENSHOT = "same_screenshot"
     """The screenshot did not change."""
+    UNSTABLE_PAGE = "unstable_page"
+    """Its page was still loading or moving, or had an HTTP status of an error."""
     OLDER_REPEAT = "older_repeat"
     """A newer iteration has a step of the same task with the same screenshot and response."""
     TRAJECTORY_CAP = "trajectory_cap"
@@ -78,6 +80,9 @@ class Filter:
     """Values of its `?` placeholders in order."""
 
 
+_UNSTABLE = Filter(DropReason.UNSTABLE_PAGE, "loading <> 'settled' OR status >= 400")
+
+
 @dataclass(frozen=True, slots=True)
 class FilterPipeline:
     """The enabled filters in order."""
@@ -98,7 +103,7 @@ def build_filters(settings: Settings) -> FilterPipeline:
     algorithm, filters = settings.algorithm_config, settings.filters
     return FilterPipeline(
         trajectories=(*_validity_filters(algorithm), *_user_filters(filters)),
-        steps=tuple(_action_filters(algorithm)),
+        steps=(*_action_filters(algorithm), *when(filters.stable_pages, (_UNSTABLE,))),
         together=tuple(_cap_filters(filters)),
     )
 
@@ -121,12 +126,15 @@ def list_parameters(filters: Sequence[Filter]) -> list[Any]:
     return [value for item in filters for value in item.parameters]
 
 
-def find_step_drop(step: Step, settings: AlgorithmSettings) -> DropReason | None:
+def find_step_drop(step: Step, settings: Settings) -> DropReason | None:
     """Return why the filters over `steps` would drop this step, or None."""
     if step.action is None:
         return DropReason.NO_ACTION
-    if settings.filter_same_screenshot and step.page_changed is False:
+    if settings.algorithm_config.filter_same_screenshot and step.page_changed is False:
         return DropReason.SAME_SCREENSHOT
+    state = step.observation.state
+    if settings.filters.stable_pages and state and not state.is_stable:
+        return DropReason.UNSTABLE_PAGE
     return None
 
 

@@ -29,7 +29,7 @@ _OPTIMISATION = (
 )
 # Maximum number of processes that tokenize the dataset, and the samples from which another one pays.
 _WORKERS, _SAMPLES_PER_WORKER = 16, 250
-_SAVING = ("save_steps", "save_total_limit", "save_only_model")
+_SAVING = ("save_steps", "save_only_model")
 
 
 def build_train_config(
@@ -66,7 +66,7 @@ def build_train_config(
     if settings.policy_config.trust_remote_code:
         config["trust_remote_code"] = True
     config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
-    config |= _evaluation(algorithm, validation) | _copy(algorithm, _SAVING)
+    config |= _evaluation(algorithm, validation) | {"save_total_limit": 1} | _copy(algorithm, _SAVING)
     for name in ("eval_steps", "save_steps"):
         if config.get(name, 1) < 1:  # of an epoch; the trainer's is a fraction of all steps, still below 1
             config[name] = min(config[name] / algorithm.num_train_epochs, math.nextafter(1, 0))
