@@ -24,7 +24,6 @@ SMALL = CPU | {
     "num_train_epochs": 2,
     "learning_rate": 1e-3,
     "warmup_steps": 2,
-    "save_total_limit": 3,
 }
 
 
@@ -34,7 +33,7 @@ def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Sett
             "seed": seed,
             "policy_config": {"base_model": str(model), "template": "qwen3_vl_nothink"},
             "algorithm_config": SMALL | algorithm,
-            "train": {"check_template": False} | (train or {}),
+            "train": {"check_template": False, "extra": {"save_total_limit": 3}} | (train or {}),
             "venvs": {"train": str(role), "device": "cpu"},
         }
     )
