@@ -10,7 +10,6 @@ from tests.inspect.buffers import fill_run
 from tests.own_pages import assert_complete
 from tests.records.builders import CRASHED, SOLVED, shot, step, trajectory
 from tests.report.runs import at, did, facts, log_steps, note
-from webgym_cli.cli.commands.compare import compare
 from webgym_cli.config.load import load
 from webgym_cli.records.series import name_served
 from webgym_cli.records.task import Split, Task
@@ -195,19 +194,3 @@ def brightness(picture):
 
     with Image.open(io.BytesIO(picture)) as image:
         return ImageStat.Stat(image.convert("L")).mean[0]
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [375, 1280])
-async def test_a_comparison_in_chromium(view, run, tmp_path, width):
-    other = fill_run(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
-    path = tmp_path / "ab.html"
-    compare([run.root, other.root], html=path)
-    await view.set_viewport_size({"width": width, "height": 700})
-    await view.goto(path.as_uri())
-    assert_complete(view)
-    assert await view.evaluate("document.documentElement.scrollWidth") <= width
-    assert str(other.root) in await view.locator("#runs table").inner_text()
-    assert "p (McNemar)" in await view.locator("#newest table").nth(1).inner_text()
-    assert await view.locator("script").count() == 0
-    assert "'none'" in policy_of(path.read_text()).partition("script-src ")[2][:8]

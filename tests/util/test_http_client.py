@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat, describe_error
+from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat, RequestCounter, describe_error
 from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.agent.prompt import Prompt
@@ -20,7 +20,6 @@ from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sample import Message
-from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -158,11 +157,6 @@ class Verdict(Record):
     success: bool
 
 
-class Calls:
-    calls = 0
-    tokens = TokenUsage()
-
-
 async def ask_policy(url):
     limits = RolloutSettings(policy_timeout=1.0, policy_retries=0)
     policy = ChatPolicy(limits.endpoint(f"{url}/v1", "m"), PolicySettings(), EncodedImages(lambda _: b""))
@@ -177,7 +171,7 @@ async def ask_judge(url):
     chat = ChatClient(JudgeSettings(base_url=f"{url}/v1", timeout=1.0, retries=0))
     try:
         form = ReplyFormat("verdict", Verdict, {"type": "object"})
-        await chat.ask([{"role": "user", "content": "private"}], form, Calls(), model="m")
+        await chat.ask([{"role": "user", "content": "private"}], form, RequestCounter(), model="m")
     finally:
         await chat.close()
 
