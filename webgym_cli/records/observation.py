@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from webgym_cli.records.action import NORMALISED
 from webgym_cli.records.base import Record
 
 
@@ -29,7 +30,7 @@ class Element(Record):
     def point_at(self, position: tuple[float, float]) -> tuple[float, float]:
         """Return the point in CSS pixels at a position within the box, 0 to 1000 on both axes."""
         left, top, width, height = self.box
-        return left + position[0] / 1000 * width, top + position[1] / 1000 * height
+        return left + position[0] / NORMALISED * width, top + position[1] / NORMALISED * height
 
 
 class Screenshot(Record):
