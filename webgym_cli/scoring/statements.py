@@ -59,7 +59,8 @@ _STATED = re.compile(
 )
 # What joins two items, so that neither is the answer alone.
 _JOINED = re.compile(
-    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided)\b|^\s*(?:of\s*)?$|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
+    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided)\b|^\s*(?:of(?:\s+\w+)?\s*)?$"
+    r"|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
     re.IGNORECASE,
 )
 # What begins a circumstance after an answer: `in` of `72 clips in 2 months`.
@@ -73,9 +74,10 @@ _DENIED = re.compile(
     r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
     re.IGNORECASE,
 )
-# The end of what stands before a verb that denies it: `it can't be 42`, `I doubt that it is 42`; `anything but 42`.
+# The end of what stands before a verb that denies it: `it can't be 42`, `it might be 42`; `anything but 42`.
 _DENIED_VERB = re.compile(
-    r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+$",
+    r"(?:n['’]t|\b(?:not|never|cannot|could|might|may|any(?:thing|where)|everything|nothing|all)"
+    r"|\bdoubt(?:\s+\w+){1,3})\s+$",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
@@ -109,11 +111,14 @@ def extract_reference(text: str) -> str | None:
 
 def extract_boxed(text: str) -> str | None:
     """Return the content of the last closed `\\boxed{...}`; of boxes beside it, too, as a list. None without one."""
-    return next((content for _, _, content in reversed(list(_boxes(text)))), None)
+    return next((content for _, _, content in reversed(list(_boxes(text))) if content), None)
 
 
 def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and content of closed boxes; of boxes beside each other (`and`) together."""
+    """Yield start, end and content of closed boxes; of boxes beside each other (`and`) together.
+
+    A box that a cut-off response leaves open has no content, since `\\boxed{1` may have become `\\boxed{15}`.
+    """
     opened: list[tuple[int, int] | None] = []
     closed: list[tuple[int, int, str]] = []
     for match in _BOX.finditer(text):
@@ -133,6 +138,7 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
             if is_near and other != content:
                 closed[number] = (first, end, f"{other}, {content}")
         yield closed[number]
+    yield from ((box[0], len(text), "") for box in opened if box)
 
 
 def _last_statement(text: str) -> tuple[str, int, bool] | None:

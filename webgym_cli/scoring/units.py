@@ -44,7 +44,8 @@ CODES = r"\b(?:USD|EUR|GBP|JPY|INR|CNY|CHF|CAD|AUD|Rs)(?=\.?\s?\d)\.?"
 _BITS = re.compile(r"\b([kKMGT]i?)b(?=ps\b|/s\b|\b)")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
 _TAIL = re.compile(
-    r"(?:(?<=[\d.)}!])(\s*)|(?<=\S)(\s*~\s*))([A-Za-z%°¢€£¥][A-Za-z%°¢/ .'-]*(?:\s*\^\{?[23]\}?)?|[%°$])$"
+    r"(?:(?<=[\d.)}!])(\s*)|((?<=\S)\s*~\s*|(?<=\\pi)\s+(?=[A-Za-z]{2})))"
+    r"([A-Za-z%°¢€£¥][A-Za-z%°¢/ .'-]*(?:\s*\^\{?[23]\}?)?|[%°$])$"
 )
 _SIGN = re.compile(rf"(?:US)?\\?(\$)|([€£¥₹])|({CODES})")
 
