@@ -120,6 +120,28 @@ async def test_an_answer_without_the_site_is_a_failure(tmp_path, model, monkeypa
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("page", "override", "failure"),
+    [
+        ("captcha", "seed=0", FailureKind.SITE_BLOCKED),
+        ("error", "seed=0", FailureKind.START_PAGE_FAILED),
+        ("blank", "seed=0", FailureKind.NAVIGATION_FAILED),
+        ("late", 'browser.http_credentials={"lab.test": "LAB_LOGIN"}', FailureKind.AUTHENTICATION_REQUIRED),
+    ],
+)
+async def test_an_agent_whose_start_page_is_an_error_page_is_a_failure(
+    tmp_path, model, monkeypatch, page, override, failure
+):
+    """As of webgym's own episodes; the agent answers whatever it sees, and exits with 0."""
+    monkeypatch.setenv("LAB_LOGIN", "user-1:password-7Rq")
+    task = {"id": "shop-cheapest", "environment": "sites", "start_url": f"http://lab.test/{page}"}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
+    tasks = f"tasks.train={tmp_path}/tasks.jsonl"
+    result, *_ = (await roll_out(tmp_path, model, "blind", tasks, override, right=False))[0]
+    assert (result.outcome.failure, result.outcome.reward) == (failure, None)
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(("mode", "cut"), [("answer", False), ("deaf", False), ("deaf", True)])
 async def test_an_agent_whose_policy_is_lost_is_a_failure_however_it_ends(tmp_path, model, mode, cut):
     """Its last call fails; it exits with 1, or goes on and exits with 0, also after an answer that was cut off."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import AgentAccess, RawObservation
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_sites.expert import make_site_expert
 from webgym_cli.environments.fixture_sites.server import SiteServer
@@ -49,11 +48,6 @@ class SitesEnvironment(WebEnvironment):
         instruction = self._sites.episodes[self._token].instruction
         self._expert = make_site_expert(task.id, instruction)
         return instruction, view
-
-    async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
-        """Start an episode with fresh state on the server."""
-        access = await super().open_to_agent(task, seed)
-        return replace(access, instruction=self._sites.episodes[self._token].instruction)
 
     def resolve_task(self, task: Task) -> Task:
         """Return the task with the facts and the answer of this episode, for a judge."""

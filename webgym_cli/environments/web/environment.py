@@ -92,15 +92,18 @@ class WebEnvironment(Environment):
         return task.instruction, view
 
     async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
-        """Start the episode behind an egress proxy with the rules of our own browser."""
-        await self.close()
-        self.start = await self._prepare(task, seed)
-        if refusal := self._pool.gate.rules.refuse_url(self.start.start_url):
-            raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
+        """Open the start page as `reset` does, with its failures; then start an egress proxy with the same rules."""
+        self.har = None  # the agent's browser writes none
+        # The agent would take an error page for the site, and its answer would be scored.
+        instruction, _ = await self.reset(task, seed)
+        if "http_credentials" in self.session.options.context_arguments:
+            detail = f"{self.start.start_url} needs browser.http_credentials, which no agent gets"
+            raise BoundaryError(FailureKind.AUTHENTICATION_REQUIRED, detail)
+        await self._close_session()
         proxy = EgressProxy(self._pool.gate.rules, self._pool.gate.unchecked)
         self._agent_proxy = await self._held.enter_async_context(proxy)
         start_url, state = self.start.start_url, self.start.to_storage_state()
-        return AgentAccess(task.instruction, start_url, proxy.address, state, proxy.require_reached)
+        return AgentAccess(instruction, start_url, proxy.address, state, proxy.require_reached)
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Execute one action and observe its result."""
@@ -143,12 +146,15 @@ class WebEnvironment(Environment):
 
     async def close(self) -> None:
         """Close the browser context, then release the sites for the next episode."""
-        session, self._session, self._agent_proxy = self._session, None, None
         resources, self._held = self._held, AsyncExitStack()
-        self._titles = {}
+        self._titles, self._agent_proxy = {}, None
         async with resources:
-            if session is not None:
-                await session.close()
+            await self._close_session()
+
+    async def _close_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
         """Start the episode, then call the set-up function of its site, whose pages may be on a host of their own."""
