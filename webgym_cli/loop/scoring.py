@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from webgym_cli.config.judge import JudgeSettings, OrmSettings
 from webgym_cli.config.model import Settings
@@ -62,8 +62,8 @@ async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:
 
 
 async def check(context: StageContext, plan: ScoringPlan) -> CheckSummary:
-    """Score the planned trajectories with the checks of their tasks and return the summary."""
-    opened = nullcontext(CheckScorer(context.settings))
+    """Score the planned trajectories with the plan's own scorer, checks or their verdicts, and return the summary."""
+    opened = nullcontext(cast(CheckScorer, plan.scorer))
     return await execute_scoring(context, plan, opened, format_check_summary)
 
 

@@ -44,10 +44,11 @@ class Judgement(StoredRecord):
     source: JudgementSource = "judge"
     """A judge that reasons, an outcome reward model that outputs a probability, or a check."""
     models: dict[str, str]
-    """The model of each job: `key_points`, `blocking`, `verdict`; for an ORM only `verdict`, for a check its name."""
+    """The model of each job: `key_points`, `blocking`, `verdict`; for an ORM only `verdict`, for a check its name, or
+    that of the program that gave its verdict."""
     settings_digest: str
     """SHA-256 of the settings that affect verdicts (models, votes, prompts, limits), without an ORM's threshold; for a
-    check of the file that defines it."""
+    check of the file that defines it, or of the program and its tasks."""
     key_points: tuple[int, ...] = ()
     """Indices of the steps whose screenshots the judge saw; always includes the last step."""
     blocked: bool | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
@@ -42,7 +41,7 @@ class CheckScorer(Scorer[CheckSummary]):
     failure = "check failed"
     source = "check"
     hint = "mend the check, then run the same command again: what is scored stays"
-    skip_reasons = (ScoringSkip.NO_CHECK, ScoringSkip.INFRASTRUCTURE, ScoringSkip.SAME_CHECK)
+    skip_reasons: tuple[ScoringSkip, ...] = (ScoringSkip.NO_CHECK, ScoringSkip.INFRASTRUCTURE, ScoringSkip.SAME_CHECK)
     settings_digest = ""
     concurrency = _CONCURRENCY
 
@@ -53,7 +52,8 @@ class CheckScorer(Scorer[CheckSummary]):
         self._need_page: list[str] = []
         self._shared = {name for name, site in settings.sites.items() if site.isolation != "tenant"}
         self._scored_sites: set[str] = set()
-        self._problems: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
+        """Number of trajectories without a score by reason."""
 
     def find_skip_reason(
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
@@ -71,10 +71,6 @@ class CheckScorer(Scorer[CheckSummary]):
         is_same = digest == find_check(trajectory.task).digest
         return ScoringSkip.SAME_CHECK if is_same and selection is not ScoringSelection.ALL else None
 
-    def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
-        """Return nothing more."""
-        return {}
-
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Run the check of a trajectory. A check that needs the live page, or fails, changes nothing."""
         began = time.monotonic()
@@ -85,11 +81,17 @@ class CheckScorer(Scorer[CheckSummary]):
             if isinstance(error.__cause__, NeedsPageError):
                 self._need_page.append(trajectory.id)
                 return ScoreResult(None, None, facts=facts)
-            self._problems[str(error)] += 1
+            self.problems[str(error)] += 1
             return ScoreResult(None, None, problem=str(error), facts=facts)
         self._scored_sites.add(trajectory.task.site)
+        return self.accept(pending, trajectory, score, time.monotonic() - began)
+
+    def accept(
+        self, pending: PendingTrajectory, trajectory: Trajectory, score: Score, seconds: float = 0.0
+    ) -> ScoreResult:
+        """Return the result of a trajectory with a score."""
         success = score.value >= trajectory.outcome.success_threshold
-        judgement = _build_judgement(trajectory, score, success=success, seconds=time.monotonic() - began)
+        judgement = _build_judgement(trajectory, score, success=success, seconds=seconds)
         before = pending.previous if pending.known else trajectory.outcome.success
         self._agreement.add(success, before)
         outcome = {"check": score.detail, "reward": score.value, "previous": before}
@@ -106,13 +108,10 @@ class CheckScorer(Scorer[CheckSummary]):
             "mean_reward": ratio(counts.own["reward"], counts.verdicts),
             "needs_page": self._need_page,
             "shared_sites": sorted(self._scored_sites & self._shared),
-            "check_failed": dict(self._problems),
+            "check_failed": dict(self.problems),
             "agreement_with_previous": self._agreement.to_json(),
             "seconds": seconds,
         }
-
-    async def close(self) -> None:
-        """Nothing is open."""
 
 
 def _build_judgement(trajectory: Trajectory, score: Score, *, success: bool, seconds: float) -> Judgement:

@@ -45,6 +45,8 @@ class ScoringSkip(StrEnum):
     """It has a verdict under other settings, or, with `failed`, its judge did not fail."""
     NO_CHECK = "no_check"
     """Its task has no check."""
+    NOT_EXPORTED = "not_exported"
+    """The folder of an official scorer does not hold it."""
     SAME_CHECK = "scored_with_this_check"
     """The check, as it is now, already scored it."""
     NO_STEPS = "no_steps"
@@ -183,11 +185,10 @@ class Scorer(Protocol[SummaryT_co]):
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
         """Return the reason to skip a trajectory, or None. `last`: the newest judgement of this source."""
-        ...
 
     def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
         """Return the scorer-specific fields of a plan."""
-        ...
+        return {}
 
     def open(self, run: RunDir) -> None:
         """Create the client before the first trajectory; optional. Raises `SettingsError`."""
@@ -195,15 +196,13 @@ class Scorer(Protocol[SummaryT_co]):
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Score a trajectory. A failure of the model is returned as a result, not raised."""
-        ...
 
     def summarize(self, counts: ScoringCounts, seconds: float) -> SummaryT_co:
         """Return the summary event."""
-        ...
 
     async def close(self) -> None:
         """Close the connections."""
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True)

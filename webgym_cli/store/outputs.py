@@ -13,6 +13,8 @@ from webgym_cli.util.files import open_regular
 
 # Bytes at the start of an output file by which a command recognizes its own.
 _SAME_START = 120
+# Which episode each folder of an export for an official scorer holds.
+EXPORTED_EPISODES = "episodes.json"
 
 
 def refuse_output_in_run(path: Path) -> None:

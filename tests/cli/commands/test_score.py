@@ -8,15 +8,18 @@ import pytest
 
 from tests import forked
 from tests.cli.runs import model
+from tests.prepare.buffer import fill
 from tests.records.test_judgement import by_orm
-from tests.rewards.cases import answered
+from tests.rewards.cases import answered, web_task
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.cli.commands.episode_text import episode_text
+from webgym_cli.config.load import load
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.records.judgement import with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan
+from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 FIRST, SECOND = "train-0000-00000", "train-0000-00001"
@@ -110,3 +113,70 @@ def test_an_episode_is_shown_with_its_probability(tmp_path):
     episode_view = EpisodeView(with_verdict(answered(0), orm), (orm,))
     assert "P(YES)    0.2500" in episode_text(episode_view).plain
     assert "P(YES) 0.2500 by an-orm" in render_episode_page(episode_view, ScreenshotStore(tmp_path)).decode()
+
+
+VERIFIED = {"webarena_verified_version": "1.2.3"} | dict.fromkeys(
+    ("webarena_verified_evaluator_checksum", "webarena_verified_data_checksum"), "0" * 64
+)
+SAYS_NO = "AssertionError: no rule"
+# Result of webarena-verified (text: as it is), the reward that is stored, and why there is none.
+RESULTS = [
+    ({"status": "success", "score": 1.0}, 1.0, ""),
+    ({"status": "failure", "score": 0.0}, 0.0, ""),
+    ({"status": "error", "score": 0.0, "error_msg": "no trace"}, None, "error: no trace"),
+    ({"status": "error", "score": 0.0, "evaluators_results": [{"error_msg": SAYS_NO}]}, None, f"error: {SAYS_NO}"),
+    ({"status": "success", "score": 0.0}, None, "success with the score 0"),
+    ({"status": "partial_match", "score": 0.5}, None, "eval_result.json is no result of webarena-verified"),
+    ("{", None, "eval_result.json is no result of webarena-verified"),
+    (None, None, "eval_result.json is missing"),
+]
+
+
+@pytest.fixture
+def verified(made_run, tmp_path):
+    """An export that webarena-verified scored: the n-th result is that of the n-th episode."""
+    task = web_task(id="44", extra={"verified": {"environments": {}}})
+    made_run.har.mkdir()
+    for number in range(len(RESULTS)):
+        stored = answered(number, task=task)
+        fill(made_run, stored)
+        (made_run.har / f"{stored.id}.har").write_text("{}")
+    forked.webgym("export-sharegpt", made_run.root, "--format", "webarena-verified", "-o", "out", cwd=tmp_path)
+    for number, (result, *_) in enumerate(RESULTS, 1):
+        text = json.dumps(result | VERIFIED) if isinstance(result, dict) else result
+        if text is not None:
+            (tmp_path / "out" / str(number) / "44" / "eval_result.json").write_text(text)
+    return tmp_path / "out"
+
+
+async def test_verdicts_of_webarena_verified_become_those_of_a_check(webgym, made_run, verified):
+    code, events, result = await webgym("score", made_run.root, "--verdicts", "out")
+    rewards = [one.outcome.reward for one in scan(made_run, Split.TRAIN, 0)]
+    assert (code, rewards) == (0, [reward for _, reward, _ in RESULTS])
+    scored = [event for event in events if event["event"] == "scored"]
+    assert [event["failure_detail"] or "" for event in scored] == [reason for *_, reason in RESULTS]
+    assert (events[-1]["scored"], events[-1]["successes"], sum(events[-1]["check_failed"].values())) == (2, 1, 6)
+    assert f"1 without a score: error: {SAYS_NO}" in result
+    sql = "SELECT judged_by, judge_model, reward FROM trajectories WHERE judged_by IS NOT NULL ORDER BY id"
+    _, rows, _ = await webgym("inspect-buffer", made_run.root, "--sql", sql, "--json")
+    assert [tuple(row.values()) for row in rows] == [("check", "webarena-verified 1.2.3", value) for value in (1, 0)]
+
+
+async def test_only_new_verdicts_of_the_same_episodes_are_read(webgym, made_run, verified, tmp_path):
+    await webgym("score", made_run.root, "--verdicts", "out")
+    second = verified / "2" / "44" / "eval_result.json"
+    second.write_text(json.dumps({"status": "success", "score": 1} | VERIFIED))
+    third = second.read_text().replace("1.2.3", "1.3.0")
+    (verified / "3" / "44" / "eval_result.json").write_text(third)
+    _, (plan,), _ = await webgym("score", made_run.root, "--verdicts", "out", "-n")
+    assert (plan["owed"], plan["skipped_scored_with_this_check"]) == (7, 1)
+    await webgym("score", made_run.root, "--verdicts", "out")
+    assert [one.outcome.reward for one in scan(made_run, Split.TRAIN, 0)] == [1.0, 1.0, 1.0] + [None] * 5
+    # the same ids in another run are other episodes
+    other = RunDir(tmp_path / "other")
+    create_or_open(other, load())
+    append(other, answered(0).model_copy(update={"started_at": "2026-01-01T00:00:00+00:00"}))
+    _, (plan,), _ = await webgym("score", other.root, "--verdicts", "out", "-n")
+    assert (plan["owed"], plan["skipped_not_exported"]) == (0, 1)
+    code, _, result = await webgym("score", made_run.root, "--verdicts", tmp_path / "run")
+    assert (code, "no export for an official scorer" in result) == (2, True)

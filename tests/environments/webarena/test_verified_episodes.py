@@ -16,9 +16,13 @@ from webgym_cli.environments.webarena.tasks import convert_webarena
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.records.webarena import WebArenaSite
-from webgym_cli.store.buffer import append
+from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.official_scorer import OfficialScorer
+from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
+from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.local_server import LocalServer
 
@@ -121,13 +125,15 @@ async def test_the_real_scorer_tells_right_episodes_from_wrong_ones(site, tasks,
     }
     assert not list(run.har.glob(".*"))
     exported(run, out, format="webarena-verified")
-    verdicts, counts = [], {}
     for folder in sorted(out.glob("[0-9]*")):
         run_scorer("eval-tasks", "--output-dir", folder)
-    for task, *_ in EPISODES:
-        counts[task] = counts.get(task, 0) + 1
-        verdicts.append(json.loads((out / str(counts[task]) / str(task) / "eval_result.json").read_text())["status"])
-    assert verdicts == [verdict for *_, verdict in EPISODES]
+    plan = plan_scoring(run, OfficialScorer(load(), out), ScoringQuery())
+    await ScoringEngine(plan, run, plan.scorer, lambda event: None).execute()
+    scores = [one.outcome.scores for one in scan(run, Split.TRAIN, 0)]
+    rewards = {"success": 1.0, "failure": 0.0}
+    assert [(one.value, one.detail) for (one,) in scores] == [
+        (rewards[verdict], f"webarena-verified {VERIFIED.version}") for *_, verdict in EPISODES
+    ]
     (run.har / "train-0000-00000.har").unlink()
     with pytest.raises(UsageError, match="record"):
         exported(run, tmp_path / "again", format="webarena-verified")

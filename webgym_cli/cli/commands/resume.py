@@ -70,6 +70,6 @@ def _require_trust(run: RunDir, interrupted: RunningCommand) -> None:
     if is_own(run.root):
         return
     # it names files to read and to write, which a stranger's note must not choose
-    if interrupted.command in ("generate", "import", "eval"):
+    if interrupted.command in ("generate", "import", "eval") or interrupted.options.get("verdicts"):
         raise refuse_foreign(run.root, f"its {interrupted.command} reads and writes files that its author chose")
     require_trust(run.root, select_executed({POLICY: interrupted.options.get("policy")}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ OrmOpt = Annotated[
     ),
 ]
 CheckOpt = Annotated[bool, typer.Option("--check", help="By the checks of the tasks instead of a model.")]
+VerdictsOpt = Annotated[
+    Path | None,
+    typer.Option("--verdicts", metavar="DIR", help="By webarena-verified's results in an export that it scored."),
+]
 UnscoredOpt = Annotated[
     bool,
     typer.Option(
@@ -38,21 +42,24 @@ def score(
     ids: IdsArg = None,
     orm: OrmOpt = None,
     check: CheckOpt = False,
+    verdicts: VerdictsOpt = None,
     split: SplitOpt = None,
     iteration: IterationOpt = "all",
     unscored: UnscoredOpt = False,
     all_: AllOpt = False,
 ) -> None:
-    """Score stored trajectories by reward model, or --check.
+    """Score stored trajectories by reward model, --check or --verdicts.
 
     The stored score is the probability of YES; from orm.threshold on it is a success where neither the environment nor
-    a judge decided. --check repeats the checks of the tasks instead, and replaces their rewards.
+    a judge decided. --check repeats the checks of the tasks instead, and replaces their rewards. --verdicts reads those
+    of webarena-verified, which count like a check's.
 
     Examples:
       webgym score runs/a --orm models/orm
       webgym score runs/a --orm http://localhost:8000/v1 --split train
       webgym score runs/a --all -s orm.threshold=0.7
       webgym score runs/a --check
+      webgym score runs/a --verdicts verified
 
     Exit codes: 3, 4, 75.
 
@@ -61,24 +68,31 @@ def score(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop import scoring
     from webgym_cli.rewards.check_scorer import CheckScorer
+    from webgym_cli.rewards.official_scorer import OfficialScorer
     from webgym_cli.rewards.orm.scorer import OrmScorer
     from webgym_cli.rewards.selection import plan_scoring
 
-    refuse_both({"--check": check, "--orm": orm is not None})
+    refuse_both({"--check": check, "--orm": orm is not None, "--verdicts": verdicts is not None})
     ids = read_ids(ids)
     query = build_query(ids, split, iteration, {"--unscored": unscored, "--all": all_})
     directory, settings = resolve(run, options, _settings_of(orm), required=True)
-    if not check:
+    scorer: CheckScorer | OrmScorer
+    if verdicts is not None:
+        scorer = OfficialScorer(settings, verdicts)
+    elif check:
+        scorer = CheckScorer(settings)
+    else:
         settings = scoring.resolve_orm_model(settings)
+        scorer = OrmScorer(settings.orm)
     output = options.open_output()
-    plan = plan_scoring(directory, CheckScorer(settings) if check else OrmScorer(settings.orm), query)
+    plan = plan_scoring(directory, scorer, query)
     if options.dry_run:
         output.show(plan.to_json())
         return
-    own_options = {"ids": ids, "check": check, "split": split, "iteration": iteration}
-    own_options |= {"unscored": unscored, "all_": all_}
+    own_options: dict[str, Any] = {"ids": ids, "check": check, "split": split, "iteration": iteration}
+    own_options |= {"verdicts": verdicts and str(verdicts.absolute()), "unscored": unscored, "all_": all_}
     with stage("score", directory, settings, output, own_options) as at:
-        work = scoring.check if check else scoring.score
+        work = scoring.check if isinstance(scorer, CheckScorer) else scoring.score
         summary = at.execute(lambda context: work(context, plan))
     again = summary.get("unreadable")
     output.next_step(f"webgym score {run}" if again else f"webgym inspect-buffer {run}")

@@ -20,6 +20,7 @@ from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.store.outputs import EXPORTED_EPISODES
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import write_atomic, write_json
 
@@ -82,13 +83,21 @@ def write_webarena_verified(examples: Iterator[Example], output: ExportOutput) -
 def _name_folders(
     examples: Iterator[Example], output: ExportOutput, refused: re.Pattern[str], form: str
 ) -> Iterator[tuple[Path, Trajectory]]:
-    """Yield each episode with its folder: the scorers read one episode a task, so the n-th of a task is in `n/`."""
+    """Yield each episode with its folder: the scorers read one episode a task, so the n-th of a task is in `n/`.
+
+    At the end, write which episode is in which folder.
+    """
     counts: Counter[str] = Counter()
+    episodes: dict[str, dict[str, str]] = {}
     for example in examples:
-        if example.trajectory is not None:
-            name = form.format(refused.sub("_", example.trajectory.task.id))
+        if (trajectory := example.trajectory) is not None:
+            name = form.format(refused.sub("_", trajectory.task.id))
             counts[name.casefold()] += 1
-            yield output.folder / str(counts[name.casefold()]) / name, example.trajectory
+            folder = f"{counts[name.casefold()]}/{name}"
+            # ids are alike in all runs, times are not
+            episodes[folder] = {"trajectory": trajectory.id, "started_at": str(trajectory.started_at)}
+            yield output.folder / folder, trajectory
+    write_json(output.folder / EXPORTED_EPISODES, episodes)
 
 
 def _write_shots(
