@@ -19,6 +19,7 @@ CONDITIONS = {
     "browser": {"access": "local"},
     "limits": {"max_steps": {"30": 10}},
     "scoring": {},
+    "prompt": {},
     "policy": {"name": "p"},
     "versions": {"webgym": "1"},
 }
@@ -93,12 +94,20 @@ def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed
     assert any(line.startswith(named) for line in other["different"])
 
 
+def test_two_known_checks_that_differ_are_refused(tmp_path):
+    one, two = (write(tmp_path, d, {"a": [S]}, scoring={"checks": {"mine": d}}) for d in ("d1", "d2"))
+    with pytest.raises(UsageError, match=r"scoring\.checks\.mine: 'd1', not 'd2'"):
+        compare_records([one, two], across=False)
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"tasks": {"source": "b.jsonl"}},
         {"policy": {"name": "q"}},
         {"versions": {"x": "2"}},
+        {"scoring": {"checks": {"mine": "d1"}}},
+        {"prompt": {"digest": "d1"}},
     ],
 )
 def test_what_is_compared_may_differ(tmp_path, changed):

@@ -32,6 +32,8 @@ _DECISIVE = (
     *("tasks.digest", "tasks.seed", "tasks.episodes", "tasks.repeats"),
     *("limits", "browser", "sites", "decoding", "scoring", "judge"),
 )
+# Beginnings of conditions that older records lack; other ones that are left out have the default.
+_ADDED = ("prompt.digest", "scoring.checks.", "scoring.reward_digest", "versions.playwright")
 # Significance level.
 _LEVEL = 0.05
 # The two denominators of a record.
@@ -104,10 +106,14 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Return the conditions that differ, each with its two values."""
+    """Return the conditions that differ, each with its two values. One that an older record lacks is unknown there."""
     one, two = flatten(first), flatten(second)
-    keys = dict.fromkeys([*one, *two])
+    keys = [key for key in dict.fromkeys([*one, *two]) if key not in _list_unknown(one, two)]
     return [f"{key}: {one.get(key)!r}, not {two.get(key)!r}" for key in keys if one.get(key) != two.get(key)]
+
+
+def _list_unknown(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
+    return [key for key in one.keys() ^ two.keys() if key.startswith(_ADDED)]
 
 
 def compare_records(paths: Sequence[Path], *, across: bool) -> dict[str, Any]:
@@ -135,6 +141,8 @@ def _compare(first: tuple[Path, dict[str, Any]], other: tuple[Path, dict[str, An
     tests = {rate: _test(_pair(first[1], other[1], valid_only=rate == "valid_only")) for rate in RATES}
     if not tests["overall"]["pairs"]:
         raise UsageError(f"{first[0]} and {other[0]} have no task and seed in common: no pair can be compared")
+    unknown = sorted(_list_unknown(*(flatten(record["conditions"]) for _, record in (first, other))))
+    different += [f"{key}: unknown in an older record" for key in unknown]
     return {**_describe(*other), **{f"{rate}": of for rate, of in tests.items()}, "different": different}
 
 

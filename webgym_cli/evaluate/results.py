@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, is_rolled_out
-from webgym_cli.records.judgement import Judgement, newest_judgement, with_verdict
+from webgym_cli.records.judgement import Judgement, can_check, newest_judgement, with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.records.usage import TokenUsage
@@ -27,6 +27,8 @@ class EpisodeEnd(StrEnum):
     """The site shut the browser out."""
     FAILED = "failed"
     """Browser, page, server, environment or judge failed."""
+    UNCHECKED = "unchecked"
+    """The check, as it is now, has not scored it."""
     UNSCORED = "unscored"
     """Neither the environment nor a judge gave a score yet."""
     PENDING = "pending"
@@ -77,8 +79,14 @@ class EpisodeResult:
 _NOTHING = EpisodeSpending()
 
 
-def read_results(run: RunDir, judge: str) -> list[EpisodeResult]:
-    """Return the result of each planned episode, in the plan's order. `judge`: settings digest of the counted judge."""
+def read_results(
+    run: RunDir, judge: str, checks: Mapping[str, str], first_checks: Mapping[str, str]
+) -> list[EpisodeResult]:
+    """Return the result of each planned episode, in the plan's order.
+
+    `judge`: settings digest of the counted judge. `checks`: digests of the counted checks, and of those by which the
+    first episodes were scored.
+    """
     finals: dict[str, EpisodeResult] = {}
     spent: dict[str, EpisodeSpending] = {}
     last: dict[str, tuple[bool, int]] = {}
@@ -86,17 +94,29 @@ def read_results(run: RunDir, judge: str) -> list[EpisodeResult]:
     by_id = {episode.id: episode for episode in planned}
     by_trajectory = read_judgements(run, Split.TEST, 0)
     for trajectory in scan_stored(run, Split.TEST, 0):
-        judgements = [one for one in by_trajectory.get(trajectory.id, ()) if one.settings_digest == judge]
+        check = checks.get(trajectory.task.check, "")
+        counted = {"judge": judge, "check": check}
+        judgements = [
+            one for one in by_trajectory.get(trajectory.id, ()) if one.settings_digest == counted.get(one.source)
+        ]
         spent[trajectory.episode] = _sum_spending(trajectory, judgements) + spent.get(trajectory.episode, _NOTHING)
         # an attempt that was rolled out counts; without one the newest failure does
         rank = is_rolled_out(trajectory.outcome.failure), trajectory.attempt
         if trajectory.episode in by_id and rank >= last.get(trajectory.episode, (False, -1)):
             last[trajectory.episode] = rank
+            is_checked = check == _find_check(trajectory, first_checks)
             finals[trajectory.episode] = _read_result(
-                by_id[trajectory.episode], trajectory, newest_judgement(judgements, "judge")
+                by_id[trajectory.episode], trajectory, judgements, is_checked=is_checked
             )
     results = (finals.get(episode.id, EpisodeResult(episode, EpisodeEnd.PENDING)) for episode in planned)
     return [replace(one, spent=spent.get(one.episode.id, _NOTHING)) for one in results]
+
+
+def _find_check(trajectory: Trajectory, first_checks: Mapping[str, str]) -> str:
+    """Return the digest of the check that scored a trajectory when it ended, or failed to; empty without one."""
+    scores = trajectory.outcome.scores
+    stored = next((score.digest for score in scores if score.source == "check" and score.digest), "")
+    return stored or first_checks.get(trajectory.task.check, "")
 
 
 def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> EpisodeSpending:
@@ -112,11 +132,17 @@ def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> Ep
     )
 
 
-def _read_result(episode: Episode, trajectory: Trajectory, newest: Judgement | None) -> EpisodeResult:
-    outcome = with_verdict(trajectory, newest).outcome if newest else trajectory.outcome
+def _read_result(
+    episode: Episode, trajectory: Trajectory, judgements: Sequence[Judgement], *, is_checked: bool
+) -> EpisodeResult:
+    newest, by_check = (newest_judgement(judgements, source) for source in ("judge", "check"))
+    outcome = with_verdict(with_verdict(trajectory, by_check), newest).outcome
+    end = _find_end(outcome.failure, outcome.success)
+    if not (is_checked or by_check) and can_check(trajectory):
+        end = EpisodeEnd.UNCHECKED
     return EpisodeResult(
         episode=episode,
-        end=_find_end(outcome.failure, outcome.success),
+        end=end,
         trajectory=trajectory.id,
         failure=outcome.failure or "",
         unavailable=outcome.failure is FailureKind.JUDGE_FAILED and newest is not None and newest.unavailable,

@@ -134,6 +134,14 @@ def needs_judge(trajectory: Trajectory) -> bool:
     return is_rolled_out(trajectory.outcome.failure) and not scored_by_environment(trajectory)
 
 
+def can_check(trajectory: Trajectory) -> bool:
+    """Whether a check can score a trajectory: it did not fail, or by its check alone."""
+    outcome = trajectory.outcome
+    # With a final state, an environment error is the check's own: the episode had ended.
+    failed_check = outcome.failure is FailureKind.ENVIRONMENT_ERROR and trajectory.final is not None
+    return is_rolled_out(outcome.failure) or failed_check
+
+
 def newest_judgement(judgements: Sequence[Judgement], source: JudgementSource) -> Judgement | None:
     """Return the newest judgement of a source from a list in ascending order.
 

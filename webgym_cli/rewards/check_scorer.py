@@ -8,8 +8,7 @@ from collections import Counter
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.events import CheckSummary
-from webgym_cli.records.failure import FailureKind, is_rolled_out
-from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.judgement import Judgement, can_check
 from webgym_cli.records.statistics import ratio
 from webgym_cli.records.trajectory import Score, Trajectory
 from webgym_cli.rewards.selection import (
@@ -59,14 +58,11 @@ class CheckScorer(Scorer[CheckSummary]):
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
         """Return why a trajectory is not scored, or None. Raises `UsageError` for a check that is not loaded."""
-        outcome = trajectory.outcome
         if not trajectory.task.check:
             return ScoringSkip.NO_CHECK
-        # With a final state, an environment error is the check's own: the episode had ended.
-        failed_check = outcome.failure is FailureKind.ENVIRONMENT_ERROR and trajectory.final is not None
-        if not is_rolled_out(outcome.failure) and not failed_check:
+        if not can_check(trajectory):
             return ScoringSkip.INFRASTRUCTURE
-        stored = next((score.digest for score in outcome.scores if score.source == "check"), None)
+        stored = next((score.digest for score in trajectory.outcome.scores if score.source == "check"), None)
         digest = last.settings_digest if last else stored
         is_same = digest == find_check(trajectory.task).digest
         return ScoringSkip.SAME_CHECK if is_same and selection is not ScoringSelection.ALL else None

@@ -7,6 +7,7 @@ import hashlib
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -57,6 +58,24 @@ def derive_sampling_seed(seed: int, name: str, step: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{step}".encode()).digest()[:6])
 
 
+def build_prompt_spec(settings: Settings, tools: tuple[dict[str, Any], ...] | None) -> PromptSpec:
+    """Return the prompt parameters of an environment's episodes. `tools`: None if it has pages."""
+    context, agent = settings.context_config, settings.agent
+    common = PromptSpec(
+        version=context.prompt_version,
+        interaction_mode=context.interaction_mode,
+        history_window=context.history_window,
+        max_images=context.max_images,
+        thinking=bool(settings.policy_config.thinking),
+    )
+    if tools is not None:
+        options = {"tools": tools, "call_format": agent.call_format, "system_prompt": agent.system_prompt}
+    else:
+        own = ACTION_SETS.find(str(context.prompt_version)).prompt_options(settings)
+        options = {"dialogs": settings.browser.dialogs == "policy"} | own
+    return common.model_copy(update=options)
+
+
 def describe_exception(error: BaseException) -> Outcome:
     """Return the outcome of an episode that an unexpected exception ended."""
     detail = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
@@ -92,21 +111,7 @@ class EpisodeRun:
     @property
     def spec(self) -> PromptSpec:
         """Prompt parameters, stored with the trajectory so that its prompts can be rendered again."""
-        context, tools = self.settings.context_config, self.environment.tools
-        common = PromptSpec(
-            version=context.prompt_version,
-            interaction_mode=context.interaction_mode,
-            history_window=context.history_window,
-            max_images=context.max_images,
-            thinking=bool(self.settings.policy_config.thinking),
-        )
-        if tools is not None:
-            agent = self.settings.agent
-            options = {"tools": tools, "call_format": agent.call_format, "system_prompt": agent.system_prompt}
-        else:
-            own = ACTION_SETS.find(str(context.prompt_version)).prompt_options(self.settings)
-            options = {"dialogs": self.settings.browser.dialogs == "policy"} | own
-        return common.model_copy(update=options)
+        return build_prompt_spec(self.settings, self.environment.tools)
 
     async def run(self) -> Trajectory:
         """Run the episode and return its trajectory; an infrastructure failure is its outcome, not an exception.

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import UsageError
@@ -15,7 +12,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score, Trajectory
 from webgym_cli.scoring.define import parse_reward
 from webgym_cli.scoring.registry import task_fields
-from webgym_cli.scoring.user_function import UserFunction
+from webgym_cli.scoring.user_function import UserFunction, digest_source
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.registry import Registry
 
@@ -135,10 +132,7 @@ def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[...,
 
     def decorate(given: Callable[..., Any]) -> TaskCheck:
         task_check = TaskCheck.of(given, name, timeout=timeout)
-        code = inspect.unwrap(given).__code__
-        path = Path(code.co_filename)
-        content = path.read_bytes() if path.is_file() else code.co_code
-        return CHECKS.register(name, replace(task_check, digest=hashlib.sha256(content).hexdigest()))
+        return CHECKS.register(name, replace(task_check, digest=digest_source(given)))
 
     return decorate
 
@@ -152,6 +146,13 @@ def find_check(task: Task) -> TaskCheck:
             hint="name the file that defines it in the setting plugins, or install its package",
         )
     return CHECKS.find(task.check)
+
+
+def list_checks(tasks: Iterable[Task]) -> dict[str, str]:
+    """Return the digest of each check that tasks name. Raises `UsageError` for one that is not loaded."""
+    return {
+        check: find_check(task).digest for check, task in sorted({task.check: task for task in tasks}.items()) if check
+    }
 
 
 def require_checks(tasks: Iterable[Task]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
 import traceback
@@ -19,6 +20,13 @@ from webgym_cli.tools.workers import TooLateError, Workers
 
 # Maximum length of a quoted exception of a user's function, in characters.
 _REASON = 300
+
+
+def digest_source(function: Callable[..., Any]) -> str:
+    """Return the SHA-256 of the file that defines a function, of its code if there is none."""
+    code = inspect.unwrap(function).__code__
+    path = Path(code.co_filename)
+    return hashlib.sha256(path.read_bytes() if path.is_file() else code.co_code).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -26,6 +26,11 @@ def mark_user_module(module: ModuleType) -> None:
 def has_user_modules() -> bool:
     """Whether code of a user's was imported."""
     return bool(_MODULES)
+
+
+def is_own(function: Callable[..., object]) -> bool:
+    """Whether a function is webgym's own."""
+    return _top(function.__module__) == _OWN
 
 
 def find_first(error: BaseException) -> BaseException:

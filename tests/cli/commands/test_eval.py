@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from importlib.metadata import version
 
 import pytest
 
@@ -16,9 +17,15 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
+from webgym_cli.loop.scoring import check
+from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.task import Split
+from webgym_cli.rewards.check_scorer import CheckScorer
+from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
+from webgym_cli.scoring.check import CHECKS, CheckContext, TaskCheck, find_check
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.tools.workers import Workers
 from webgym_cli.util.files import write_lines
 
 QUESTIONS = ("eval", "oracle", "-b", "arithmetic:test", "-c", "arithmetic")
@@ -130,8 +137,8 @@ def write_tasks(folder, *names, **given):
 class World:
     """Two tasks of the open web whose episodes are stored and not judged."""
 
-    def __init__(self, folder, **judge):
-        self.source, self.run = str(write_tasks(folder, "right", "wrong")), RunDir(folder / "eval")
+    def __init__(self, folder, **given):
+        self.source, self.run = str(write_tasks(folder, "right", "wrong", **given)), RunDir(folder / "eval")
         self.answers = {"right": ANSWER, "wrong": "It was painted by Rembrandt in 1632."}
 
     def settings(self, server, **judge):
@@ -140,6 +147,11 @@ class World:
         return load(
             overrides=["rollout.policy=oracle", "browser.executable=/bin/true", "log_config.tracking=disabled", *keys]
         )
+
+    async def check(self, trajectory):
+        score = await find_check(trajectory.task).score(Workers(), CheckContext(trajectory), 9)
+        outcome = trajectory.outcome.model_copy(update={"reward": score.value, "scores": (score,)})
+        return trajectory.model_copy(update={"outcome": outcome, "final": FinalState(url="http://a.test")})
 
     async def evaluate(self, server, **judge):
         settings = self.settings(server, **judge)
@@ -150,14 +162,14 @@ class World:
                 given = {"id": episode.id, "episode": episode.id, "split": Split.TEST, "task": episode.task}
                 trajectory = answered(answer=self.answers[episode.task.id], policy="oracle", seed=episode.seed, **given)
                 store_images(self.run, trajectory)
-                append(self.run, trajectory)
+                append(self.run, trajectory if not episode.task.check else await self.check(trajectory))
         async with StageContext(self.run, settings, self.run.logs, lambda event: None) as context:
             return await evaluate(context, plan)
 
 
 @pytest.fixture(autouse=True)
 def chromium(monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    monkeypatch.setattr("webgym_cli.loop.conditions.chromium_version", lambda path: "1")
 
 
 @pytest.fixture
@@ -217,6 +229,38 @@ async def test_an_unreadable_verdict_is_a_failure_and_is_not_asked_for_again(wor
     assert (waiting, len(server.requests), file.read_bytes()) == ([], count, before)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["by eval", "by score --check first"])
+async def test_a_changed_check_writes_a_second_record_of_the_same_episodes(tmp_path, monkeypatch, again):
+    def define(digest, function):
+        monkeypatch.setitem(CHECKS.registered, "mine", TaskCheck.of(function, "mine", digest=digest))
+
+    world = World(tmp_path, check="mine")
+    define("d1", lambda context: context.answer == ANSWER)
+    record = await world.evaluate(None)
+    (first,) = world.run.root.glob("evaluation-*.json")
+    before = first.read_bytes()
+    assert (first.stem, record["successes"]) == ("evaluation-environment", 1)
+    assert record["conditions"]["scoring"]["checks"] == {"mine": "d1"}
+
+    define("d2", lambda context: bool(context.answer))
+    if again:
+        settings = world.settings(None)
+        async with StageContext(world.run, settings, world.run.logs, lambda event: None) as context:
+            await check(context, plan_scoring(world.run, CheckScorer(settings), ScoringQuery()))
+        define("d3", lambda context: False)  # the newest judgement is of no interest to the record of `d2`
+    record = await world.evaluate(None)
+    assert (record["successes"], record["valid"]) == (0 if again else 2, 2)
+    assert len(list(world.run.root.glob("evaluation-*.json"))) == 2
+    define("d2", lambda context: bool(context.answer))
+    assert (await world.evaluate(None))["successes"] == 2
+    define("d4", lambda context: context.page.url)
+    with pytest.raises(WebGymError, match="2 episodes can't be scored again"):
+        await world.evaluate(None)
+    define("d1", lambda context: False)
+    assert (await world.evaluate(None))["successes"] == 1
+    assert first.read_bytes() == before
+
+
 def test_tasks_are_told_apart_by_their_digest(tmp_path):
     settings = World(tmp_path).settings(None)
     both = plan_evaluation(RunDir(tmp_path / "a"), settings, Benchmark(str(write_tasks(tmp_path, "right", "wrong"))))
@@ -256,6 +300,27 @@ def test_what_changes_a_number_is_in_the_conditions(tmp_path, changed):
     (difference,) = list_differences(conditions(tmp_path), other)
     assert difference.partition(":")[0].endswith(f".{setting}")
     assert list_differences(other, json.loads(json.dumps(other))) == []
+
+
+def test_prompt_and_playwright_are_in_the_conditions_and_unknown_in_older_ones(tmp_path):
+    usual, other = conditions(tmp_path), conditions(tmp_path, "context_config.prompt_version=vanilla")
+    changed = [line.partition(":")[0] for line in list_differences(usual, other)]
+    assert sorted(changed) == ["prompt.digest", "prompt.prompt_version"]
+    older = {**usual, "prompt": {**usual["prompt"]}, "versions": {**usual["versions"]}}
+    assert older["versions"].pop("playwright") == version("playwright")
+    del older["prompt"]["digest"]
+    assert list_differences(older, usual) == list_differences(usual, older) == []
+
+
+def test_a_reward_function_of_ones_own_is_in_the_conditions_by_its_source(tmp_path):
+    def describe(text):
+        (tmp_path / "mine.py").write_text(f"from webgym_cli.scoring import reward\n{text}\n")
+        arguments = (*QUESTIONS, "-s", f"agent.reward_name={tmp_path}/mine.py:mine", "--dry-run", "--json", "-o", "new")
+        return json.loads(webgym(*arguments, cwd=tmp_path).stdout)["scoring"]
+
+    one, two = (describe(f"@reward\ndef mine(final_response):\n    return {value}") for value in (0, 1))
+    assert one["reward_digest"] != two["reward_digest"]
+    assert "reward_digest" not in json.loads(webgym(*QUESTIONS, "-n", "--json", cwd=tmp_path).stdout)["scoring"]
 
 
 def test_the_time_zone_of_a_local_browser_is_in_the_conditions(tmp_path, monkeypatch):

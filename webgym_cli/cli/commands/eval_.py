@@ -161,7 +161,8 @@ def _collect_options(settings: Settings, chosen: Benchmark, subset: Path | None)
 
 def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:
     """Return the default folder: equal for an equal evaluation, another one for every other."""
-    from webgym_cli.loop.evaluation import describe_conditions, draw_episodes
+    from webgym_cli.loop.conditions import describe_conditions
+    from webgym_cli.loop.evaluation import draw_episodes
     from webgym_cli.store.run import RunDir
     from webgym_cli.util.json_values import digest_json
 
