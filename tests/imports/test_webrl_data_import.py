@@ -26,7 +26,7 @@ from webgym_cli.store.run import RunDir, create_or_open
 SEARCH = '# Element: the search field\ndo(action="Search", argument="hat", element="3")'
 EXIT = 'exit(message="12")'
 USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
-AS_CHAT = PromptSpec(version="webrl", lenient=True, max_characters=15872)
+AS_CHAT = PromptSpec(version="webrl", options={"lenient": True, "max_characters": 15872})
 REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from webgym_cli.agent.actions.action_sets import is_text
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.imports.pictures import UnreadableImage, load_png
@@ -31,7 +32,7 @@ from webgym_cli.imports.summary import ImportCounts
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, ToolResult, Trajectory, is_webrl
+from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, ToolResult, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index
@@ -112,8 +113,12 @@ class Importer:
     def _take_stored(self, one: StoredEpisode) -> bool:
         """Import an episode of another run; return whether it was imported."""
         before, target = one.trajectory, ScreenshotStore(self.run.screenshots)
-        if is_webrl(before.prompt.version) != is_webrl(self.plan.prompt.version):
-            self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, _OTHER_PAGES))
+        try:
+            problem = when(is_text(before.prompt) != is_text(self.plan.prompt), _OTHER_PAGES)
+        except UsageError as error:  # an action set of a plug-in that this run lacks
+            problem = str(error)
+        if problem:
+            self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, problem))
             return False
         images = {shot.sha256 for shot in before.pictures}
         images.update(sha256 for step in before.steps if step.sent for sha256 in step.sent.images)
@@ -155,7 +160,7 @@ class Importer:
                 instruction=one.task.instruction,
                 seed=one.seed,
                 policy=one.policy,
-                prompt=self.plan.prompt if self.plan.format.text else one.prompt,
+                prompt=self.plan.text_prompt if self.plan.format.text else one.prompt,
                 steps=tuple(_build_step(number, one.steps, shots) for number in range(len(one.steps))),
                 outcome=one.outcome,
                 started_at=one.started_at,

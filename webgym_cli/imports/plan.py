@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from webgym_cli.agent.actions.action_sets import is_text
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.registry import IMPORT_FORMATS
 from webgym_cli.imports.source import ImportFormat
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import PromptSpec, is_webrl
+from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.checkpoints import is_startable, version
 from webgym_cli.store.run import RunDir
 
@@ -50,6 +51,12 @@ class ImportPlan:
         """The format."""
         form = _find_format(self.name, self.prompt)
         return form if self.where is None else _select(self.name, form, self.path, self.where)
+
+    @property
+    def text_prompt(self) -> PromptSpec:
+        """The prompt of episodes whose pages are texts."""
+        options = self.prompt.options | dict(self.format.prompt_options)
+        return self.prompt.model_copy(update={"options": options})
 
 
 def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
@@ -113,7 +120,7 @@ def _select(name: str, form: ImportFormat, path: Path, where: str) -> ImportForm
 
 def _require_pages(name: str, form: ImportFormat, prompt: PromptSpec) -> None:
     """Raise `UsageError` if the policy does not observe pages in the form that the format has."""
-    if form.text in (None, is_webrl(prompt.version)):
+    if prompt.version in form.action_sets or (not form.action_sets and form.text in (None, is_text(prompt))):
         return
     has, reads = ("texts", "screenshots") if form.text else ("screenshots", "texts")
     raise UsageError(

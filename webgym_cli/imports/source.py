@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -158,10 +158,7 @@ class ImportFormat:
     find: Callable[[Path], list[Path]]
     """Returns the sources (files, or folders of one episode) under a path, in order; empty for another format."""
     read: Callable[[Path, Path | None], Iterator[ImportedEpisode | StoredEpisode | SkippedEpisode]]
-    """Yields the episodes of a source; the second argument is the folder of its images, if it is another one.
-
-    Raises `UsageError`.
-    """
+    """Yields the episodes of a source; the second argument: the folder of its images, if not its own. `UsageError`."""
     expects: str
     """Description of the expected files, for error messages."""
     split: Split | None = None
@@ -169,8 +166,11 @@ class ImportFormat:
     caution: str = ""
     """Note for users who import it."""
     text: bool | None = False
-    """Whether its pages are texts, the observations of the prompt versions `webrl` and `webrl_released`. None: that is
-    known of each episode."""
+    """Whether its pages are texts, which the run's action set then has to show. None: that is known of each episode."""
+    action_sets: Sequence[str] = ()
+    """The action sets in whose language its responses are; empty: that is known of each episode."""
+    prompt_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of these sets with which its responses were parsed."""
     iteration_of: Callable[[Path], int | None] = lambda _: None
     """Returns the iteration of a source; None: the files don't record it."""
     for_policy: Callable[[PromptSpec], ImportFormat] | None = None

@@ -31,10 +31,11 @@ from webgym_cli.imports.source import (
     with_stop,
 )
 from webgym_cli.imports.visualagentbench_actions import convert_call, convert_line
+from webgym_cli.imports.webrl_data import IN_WEBRLS_LANGUAGE
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Outcome, PromptSpec, Score, is_webrl
+from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
 from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json, read_jsonl
 from webgym_cli.util.json_values import as_object
@@ -200,8 +201,8 @@ def _read_step(
 
 def _with_text(form: ImportFormat) -> ImportFormat:
     """Return a format with a form for policies that read pages as text."""
-    text = replace(form, read=partial(read, text=True), split=Split.TRAIN, caution=OF_TESTS, text=True)
-    return replace(form, for_policy=lambda prompt: text if is_webrl(prompt.version) else form)
+    text = replace(form, read=partial(read, text=True), split=Split.TRAIN, caution=OF_TESTS, **IN_WEBRLS_LANGUAGE)
+    return replace(form, for_policy=lambda prompt: text if prompt.version in text.action_sets else form)
 
 
 # VisualAgentBench's results on WebArena-Lite, with either action set.

@@ -37,6 +37,12 @@ from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json
 from webgym_cli.util.optional import when
 
+# Fields of formats whose responses are WebRL's: their pages are texts, and a call may follow other words on its line.
+IN_WEBRLS_LANGUAGE: dict[str, Any] = {
+    "text": True,
+    "action_sets": (PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
+    "prompt_options": {"lenient": True},
+}
 _TASK = "Task Instruction: "
 _USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
 _REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
@@ -135,7 +141,7 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
             extra={"generated": True},
         ),
         policy="webrl",
-        prompt=PromptSpec(version=PromptVersion.WEBRL, lenient=True, max_characters=_MAX_CHARACTERS),
+        prompt=PromptSpec(version=PromptVersion.WEBRL, options={"lenient": True, "max_characters": _MAX_CHARACTERS}),
         steps=imported,
         outcome=with_stop(outcome, imported, Stop.STEP_LIMIT),
         started_at=written,
@@ -149,6 +155,6 @@ WEBRL_DATA = ImportFormat(
     read,
     "web_policy_sft.json, or .pt files of trajectories as process_data.py writes them",
     Split.TRAIN,
-    text=True,
     suffixes=(".json", ".pt"),
+    **IN_WEBRLS_LANGUAGE,
 )

@@ -30,11 +30,6 @@ class PromptVersion(StrEnum):
     """The same as WebRL's published models were trained on: one raw text, and the page in its form."""
 
 
-def is_webrl(version: str) -> bool:
-    """Whether a prompt version shows pages as text and uses WebRL's actions."""
-    return version in (PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED)
-
-
 # A built-in prompt version, or the name of an action set registered by a plugin.
 PromptName = Annotated[
     PromptVersion | str, BeforeValidator(lambda value: next((one for one in PromptVersion if one == value), value))

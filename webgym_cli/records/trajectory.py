@@ -23,12 +23,11 @@ from webgym_cli.records.observation import Tab as Tab
 from webgym_cli.records.observation import ToolResult as ToolResult
 from webgym_cli.records.prompt_version import InteractionMode, PromptName
 from webgym_cli.records.prompt_version import PromptVersion as PromptVersion
-from webgym_cli.records.prompt_version import is_webrl as is_webrl
 from webgym_cli.records.sample import SentPrompt as SentPrompt
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.usage import TokenUsage
-from webgym_cli.records.webrl import AnyAction
+from webgym_cli.records.webrl import AnyAction, WebRLOptions
 
 # Minimum reward of a success, unless `rollout.success_threshold` is set.
 SUCCESS_REWARD = 1.0
@@ -165,17 +164,24 @@ class PromptSpec(Record):
     call_format: str = "hermes"
     """How the tools are described and called."""
     system_prompt: str = ""
-    """The text before the tools, or with `webrl` instead of webgym's description; empty: webgym's own text."""
-    explained: bool = True
-    """Whether a system message describes the actions (`webrl` only)."""
-    lenient: bool = False
-    """Whether calls are parsed leniently (`webrl` only)."""
+    """The text before the tools; empty: webgym's own text."""
     dialogs: bool = False
     """Whether the policy answers dialogs, which stay open until then."""
     more_actions: bool = False
     """Whether the set has the actions of `context_config.more_actions`, too."""
-    max_characters: int | None = Field(default=None, ge=1)
-    """Maximum number of characters of history and page together; the page is truncated (`webrl` only)."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the action set's own, JSON values by name; those of `webrl` are `records.webrl.WebRLOptions`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _move_options(cls, value: Any) -> Any:
+        """Read the options of `webrl` where older runs have them, beside the others."""
+        if not isinstance(value, dict) or not {"explained", "lenient", "max_characters"} & value.keys():
+            return value
+        values = dict(value)
+        names = [*WebRLOptions.model_fields] if values.get("tools") is None else [*WebRLOptions.model_fields][1:]
+        old = WebRLOptions.model_validate({name: values.pop(name) for name in names if name in values})
+        return values | {"options": old.model_dump(exclude_defaults=True)}
 
 
 class Trajectory(StoredRecord):

@@ -33,6 +33,19 @@ POINTING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActio
 SAYING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.QUOTE})
 
 
+class WebRLOptions(Record):
+    """Options of a prompt of WebRL's action sets (`PromptSpec.options`)."""
+
+    system_prompt: str = ""
+    """The text that describes the actions; empty: webgym's own text."""
+    explained: bool = True
+    """Whether a system message describes the actions."""
+    lenient: bool = False
+    """Whether calls are parsed leniently."""
+    max_characters: int | None = Field(default=None, ge=1)
+    """Maximum number of characters of history and page together; the page is truncated."""
+
+
 class WebRLAction(Record):
     """One parsed action with exactly the arguments that its name requires."""
 

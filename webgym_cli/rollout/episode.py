@@ -69,10 +69,11 @@ def build_prompt_spec(settings: Settings, tools: tuple[dict[str, Any], ...] | No
         thinking=bool(settings.policy_config.thinking),
     )
     if tools is not None:
-        options = {"tools": tools, "call_format": agent.call_format, "system_prompt": agent.system_prompt}
+        options: dict[str, Any] = {"tools": tools, **agent.model_dump(include={"call_format", "system_prompt"})}
     else:
         own = ACTION_SETS.find(str(context.prompt_version)).prompt_options(settings)
-        options = {"dialogs": settings.browser.dialogs == "policy"} | own
+        dialogs = settings.browser.dialogs == "policy"
+        options = {"dialogs": dialogs, "more_actions": context.more_actions, "options": own}
     return common.model_copy(update=options)
 
 
@@ -269,8 +270,7 @@ class EpisodeRun:
             tabs=view.tabs,
             tree=view.tree,
             state=view.state,
-        )
-        observation = observation.to_storable(_LONGEST_TEXT)
+        ).to_storable(_LONGEST_TEXT)
         return observation.model_copy(update={"digest": observation.compute_digest()})
 
     def _parse(self, reply: PolicyReply) -> AnyAction | ParseError:

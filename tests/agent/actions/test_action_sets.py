@@ -6,16 +6,22 @@ from dataclasses import replace
 import pytest
 
 from tests.records.builders import step, trajectory
-from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set, make_action_set
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import render, render_step
+from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.imports.plan import plan_import
+from webgym_cli.imports.registry import IMPORT_FORMATS
+from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.action import CustomAction, InteractionMode
+from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Trajectory
+from webgym_cli.store.run import RunDir
 
 PLUGIN = """
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, make_action_set
@@ -98,6 +104,77 @@ def test_pages_take_the_action_sets_of_a_plugin_that_observe_as_they_show(compas
 
 def test_an_action_set_brings_the_options_of_its_prompts():
     options = ACTION_SETS.find("webrl").prompt_options(load(overrides=["context_config.max_characters=9000"]))
-    assert PromptSpec(version="webrl").model_copy(update=options).max_characters == 9000
-    more = ACTION_SETS.find("complete").prompt_options(load(overrides=["context_config.more_actions=true"]))
-    assert more == {"more_actions": True}
+    assert options == {"system_prompt": "", "explained": True, "lenient": False, "max_characters": 9000}
+    assert ACTION_SETS.find("complete").prompt_options(load()) == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "options", "system_prompt"),
+    [
+        ({"system_prompt": "Do.", "lenient": True, "max_characters": 9}, {"lenient": True, "max_characters": 9}, ""),
+        ({"explained": True, "lenient": False, "max_characters": None, "system_prompt": ""}, {}, ""),
+        ({"explained": True, "tools": [], "system_prompt": "Call."}, {}, "Call."),
+    ],
+)
+def test_options_that_older_runs_have_beside_the_others_are_read(stored, options, system_prompt):
+    own = {"system_prompt": "Do."} if options else {}
+    spec = PromptSpec.model_validate({"version": "webrl", **stored})
+    assert (spec.options, spec.system_prompt) == (options | own, system_prompt)
+    assert PromptSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def render_ledger(spec, instruction, past, current):
+    lines = [instruction, *(step.response for step in past), current.html[: spec.options["limit"]]]
+    return (Message(role="user", content="\n".join(lines)),), ()
+
+
+def render_ledger_episode(spec, instruction, past, current):
+    earlier = (Message(role="user", content="?"), Message(role="assistant", content=""))
+    return (*earlier * len(past), Message(role="user", content=current.html)), ()
+
+
+@pytest.fixture
+def ledger():
+    """An episode of an action set that renders its prompts itself, shows pages as text and has an option."""
+    own = replace(make_action_set("", str, str), template=None, render=render_ledger, observes="text")
+    own = replace(own, prompt_options=lambda settings: {"limit": 5})
+    ACTION_SETS.register("ledger", own)
+    spec = PromptSpec(version="ledger", options=own.prompt_options(load()))
+    seen = Observation(url="toy://start", html="a fork in the road")
+    yield trajectory(0, prompt=spec, steps=[step(index, observation=seen, response=f"go {index}") for index in (0, 1)])
+    ACTION_SETS.registered.pop("ledger")
+
+
+def list_contents(messages):
+    return [message.content for message in messages]
+
+
+def test_a_set_that_renders_its_prompts_stores_its_options_and_exports_whole_episodes(ledger):
+    again = Trajectory.model_validate_json(ledger.model_dump_json(by_alias=True))
+    sent = "Click the button.\ngo 0\na for"
+    assert list_contents(render_step(again, 1).messages) == [sent]
+    assert list_contents(build_trajectory_sample(again).messages) == [sent, "go 1"]
+    ACTION_SETS.registered["ledger"] = replace(ACTION_SETS.find("ledger"), render_episode=render_ledger_episode)
+    assert list_contents(build_trajectory_sample(again).messages) == ["?", "go 0", "a fork in the road", "go 1"]
+
+
+def test_a_set_describes_its_steps_to_a_reward_model(ledger):
+    assert build_orm_prompt(ledger, find_action_set(ledger.prompt).describe_step).actions.startswith("click")
+    described = replace(ACTION_SETS.find("ledger"), describe_step=lambda spec, step: f"{spec.version}: {step.response}")
+    assert build_orm_prompt(ledger, described.describe_step).actions == "ledger: go 0\nledger: go 1"
+
+
+def test_text_pages_are_imported_for_a_set_that_shows_them_but_not_responses_in_another_language(ledger, tmp_path):
+    run = RunDir(tmp_path / "run")
+    form = replace(IMPORT_FORMATS.find("messages"), text=True, for_policy=None, find=lambda path: [path])
+    IMPORT_FORMATS.register("texts", form)
+    try:
+        assert plan_import(run, "texts", tmp_path, prompt=ledger.prompt).text_prompt == ledger.prompt
+        with pytest.raises(UsageError, match="prompt_version=vanilla"):
+            plan_import(run, "texts", tmp_path)
+    finally:
+        IMPORT_FORMATS.registered.pop("texts")
+    (tmp_path / "web_policy_sft.json").write_text("[]")
+    with pytest.raises(UsageError, match="prompt_version=ledger"):
+        plan_import(run, "webrl-data", tmp_path, prompt=ledger.prompt)
+    assert plan_import(run, "webrl-data", tmp_path, prompt=PromptSpec(version="webrl")).text_prompt.options["lenient"]

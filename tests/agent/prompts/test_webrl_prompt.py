@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.builders import step, trajectory
+from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt
@@ -27,6 +28,10 @@ def past(count, **fields):
 
 def prompt(steps, spec=SPEC, current=None, instruction="Find it."):
     return render(spec, instruction, "http://a/", steps, current or page(len(steps)))
+
+
+def with_options(**options):
+    return SPEC.model_copy(update={"options": options})
 
 
 def list_messages(value):
@@ -71,16 +76,16 @@ def test_the_page_is_cut_at_its_end_and_never_below_nothing():
     whole = prompt(past(2))
     history = sum(len(message.content) for message in whole.messages[1:]) - len(page(2).html)
     for limit, shown in [(history + 7, '<a id="'), (history, ""), (1, "")]:
-        rendered = prompt(past(2), SPEC.model_copy(update={"max_characters": limit}))
+        rendered = prompt(past(2), with_options(max_characters=limit))
         assert rendered.messages[-1].content == f"Round 2\n\n{shown}"
         assert rendered.messages[:-1] == whole.messages[:-1]
-    assert prompt(past(2), SPEC.model_copy(update={"max_characters": history + 1000})) == whole
+    assert prompt(past(2), with_options(max_characters=history + 1000)) == whole
 
 
 @given(st.text(max_size=40), st.integers(1, 400))
 def test_a_limit_is_kept_wherever_the_history_leaves_room(html, limit):
     seen = page(0).model_copy(update={"html": html})
-    length = len(prompt([], SPEC.model_copy(update={"max_characters": limit}), seen).messages[-1].content)
+    length = len(prompt([], with_options(max_characters=limit), seen).messages[-1].content)
     assert length <= max(limit, len(prompt([], current=page(0).model_copy(update={"html": ""})).messages[-1].content))
 
 
@@ -89,7 +94,7 @@ def test_a_limit_is_kept_wherever_the_history_leaves_room(html, limit):
     [({}, SYSTEM), ({"system_prompt": "Do well."}, "Do well."), ({"explained": False, "system_prompt": "x"}, None)],
 )
 def test_the_system_message_is_ours_or_the_users_or_none(fields, system):
-    rendered = prompt([], SPEC.model_copy(update=fields))
+    rendered = prompt([], with_options(**fields))
     assert next((message.content for message in rendered.messages if message.role == "system"), None) == system
 
 
@@ -136,7 +141,7 @@ def test_a_whole_episode_shows_every_page():
 
 
 def test_the_outcome_reward_model_reads_responses_and_the_page():
-    orm_prompt = build_orm_prompt(episode(2))
+    orm_prompt = build_orm_prompt(episode(2), find_action_set(SPEC).describe_step)
     assert orm_prompt.actions == f"# Note 0; {CALL}\n# Note 1; {CALL}"
     assert orm_prompt.page == page(1).html
 
@@ -158,7 +163,7 @@ def test_a_step_keeps_either_kind_of_action_and_what_only_webrl_can_say_is_told_
 
 
 def test_the_released_prompt_is_one_text_with_its_control_tokens():
-    spec = PromptSpec(version="webrl_released", max_characters=480)
+    spec = PromptSpec(version="webrl_released", options={"max_characters": 480})
     past = [step(0, response='do(action="Press Enter")'), step(1, response="# Note: <|eot_id|>x")]
     prompt = render(spec, "Find it.", "", past, Observation(url="", html="<html> page </html>" * 9))
     turn = "<|eot_id|><|start_header_id|>{}<|end_header_id|>\n"

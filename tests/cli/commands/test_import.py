@@ -94,7 +94,7 @@ def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
     code, _, result = webgym("import", "webrl", "r", "run", "-c", "webrl", "-s", "context_config.explain_actions=false")
     assert (code, "green frame" in result) == (0, False)
     (trajectory,) = scan_stored(RunDir(tmp_path / "run"), Split.TRAIN, 0)
-    assert (trajectory.prompt.version, trajectory.prompt.explained) == ("webrl", False)
+    assert (trajectory.prompt.version, trajectory.prompt.options["explained"]) == ("webrl", False)
     assert trajectory.steps[0].observation.html == PAGE
     webrl_episode(tmp_path / "marks", "12", ["click [3] where [3]"], trace=False)
     assert webgym("import", "visualagentbench", "marks", "run")[0] == 2

@@ -26,6 +26,7 @@ from webgym_cli.util.registry import Registry, list_constants
 ObservationKind = Literal["picture", "text"]
 # Messages, and the SHA-256 of their images in order.
 Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
+RenderFn = Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation]
 
 
 class ResponseParser(Protocol):
@@ -56,9 +57,14 @@ class ActionSet:
     observes: ObservationKind = "picture"
     """How a page is shown to the policy. Environments accept the sets of all kinds that they can show."""
     prompt_options: Callable[[Settings], dict[str, Any]] = lambda settings: {}
-    """Returns the fields of `PromptSpec` that only this set's prompts have."""
-    render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
+    """Returns `PromptSpec.options`: what only this set's prompts have, as JSON values."""
+    render: RenderFn | None = None
     """Renders the whole prompt, in place of a template, from instruction, finished steps and current observation."""
+    render_episode: RenderFn | None = None
+    """As `render`, for an export of a whole episode: every page in full, an assistant's message for each finished step.
+    None: by the template, or without one as the prompt of the last step."""
+    describe_step: Callable[[PromptSpec, Step], str] | None = None
+    """Returns the line of a step for an outcome reward model; None: its action, as in a history."""
     describe: Callable[[Sequence[dict[str, Any]]], str] | None = None
     """Returns the description of tools for a system message; call formats only."""
     write_result: Callable[[str], str] | None = None
@@ -103,6 +109,11 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
     if spec.tools is not None:
         return CALL_FORMATS.find_stored(spec.call_format)
     return ACTION_SETS.find_stored(str(spec.version)).choose_variant(dialogs=spec.dialogs, more=spec.more_actions)
+
+
+def is_text(spec: PromptSpec) -> bool:
+    """Whether a prompt shows pages as text. Raises `UsageError` for an unknown action set."""
+    return find_action_set(spec).observes == "text"
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:

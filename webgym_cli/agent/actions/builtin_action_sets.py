@@ -10,6 +10,7 @@ from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.agent.forms import web_actions
 from webgym_cli.agent.forms.action_forms import WebActions
+from webgym_cli.agent.forms.reasoning import history_text
 from webgym_cli.agent.forms.sanitize import sanitize_line
 from webgym_cli.agent.forms.tools import describe_action, render_web_action
 from webgym_cli.agent.forms.web_actions import add_actions
@@ -20,11 +21,12 @@ from webgym_cli.agent.prompts.prompt_template import PromptTemplate
 from webgym_cli.agent.prompts.vanilla import make_plain_template
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
-from webgym_cli.records.webrl import AnyAction
+from webgym_cli.records.webrl import AnyAction, WebRLOptions
 
 
 def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-    return parse_webrl_action(response, truncated=truncated, thinking=spec.thinking, lenient=spec.lenient)
+    lenient = WebRLOptions(**spec.options).lenient
+    return parse_webrl_action(response, truncated=truncated, thinking=spec.thinking, lenient=lenient)
 
 
 def _make_web_set(
@@ -58,13 +60,26 @@ def _make_web_set(
         actions=actions,
         with_dialogs=_make_web_set(with_dialogs, make_template) if with_dialogs else None,
         with_more=None if is_extended else _make_web_set(add_actions(actions), make_template, is_extended=True),
-        prompt_options=lambda settings: {"more_actions": settings.context_config.more_actions},
     )
 
 
 def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Conversation:
     turns = webrl_prompt.render_conversation(spec, instruction, past, current)
     return (*webrl_prompt.render_system_message(spec), *turns), ()
+
+
+def _render_webrl_episode(
+    spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation
+) -> Conversation:
+    whole = spec.model_copy(update={"options": spec.options | {"max_characters": None}})
+    turns = webrl_prompt.render_conversation(whole, instruction, past, current, every_page=True)
+    return (*webrl_prompt.render_system_message(spec), *turns), ()
+
+
+def _describe_webrl_step(spec: PromptSpec, step: Step) -> str:
+    """Return the response on one line, as WebRL's reward models were trained."""
+    reply = history_text(step.response, thinking=spec.thinking).strip()
+    return sanitize_line("; ".join(reply.splitlines()), None)
 
 
 # A tool call on a page.
@@ -95,6 +110,8 @@ WEBRL = ActionSet(
         "max_characters": settings.context_config.max_characters,
     },
     render=_render_webrl,
+    render_episode=_render_webrl_episode,
+    describe_step=_describe_webrl_step,
 )
 # As `WEBRL`, in the single text on which WebRL's published models were trained.
 WEBRL_RELEASED = replace(

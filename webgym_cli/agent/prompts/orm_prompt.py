@@ -6,19 +6,19 @@ beginning and the end of each part, and the generation prompt are never cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.forms.reasoning import history_text
 from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompts.prompt_template import format_acted_element, format_elements, format_notices, quote_text
 from webgym_cli.config.judge import OrmSettings
 from webgym_cli.records.sample import Message
-from webgym_cli.records.trajectory import Observation, Step, Trajectory, is_webrl
+from webgym_cli.records.trajectory import Observation, PromptSpec, Step, Trajectory
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
 
+DescribeFn = Callable[[PromptSpec, Step], str]
 # Default system prompt, written for webgym; `orm.system_prompt` replaces it.
 SYSTEM = (
     "You check the work of an agent that operated a website for a user. You are given what the user wanted, all that "
@@ -51,14 +51,13 @@ class OrmPrompt:
         return Message(role="system", content=system or SYSTEM), Message(role="user", content=text)
 
 
-def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
-    """Return the uncut prompt of a trajectory. Untrusted text in it can't end a turn of the chat."""
+def build_orm_prompt(trajectory: Trajectory, describe: DescribeFn | None = None) -> OrmPrompt:
+    """Return the uncut prompt of a trajectory. Untrusted text in it can't end a turn of the chat.
+
+    `describe`: `ActionSet.describe_step` of its action set.
+    """
     steps, answer = trajectory.steps, trajectory.outcome.answer
-    if is_webrl(trajectory.prompt.version):  # the responses, each on one line: the format of WebRL's reward models
-        replies = (history_text(step.response, thinking=trajectory.prompt.thinking).strip() for step in steps)
-        lines = [sanitize_line("; ".join(text.splitlines()), None) for text in replies]
-    else:
-        lines = list(map(_describe_step, steps))
+    lines = [describe(trajectory.prompt, step) if describe else _describe_step(step) for step in steps]
     stated = [step.action.text for step in steps[-1:] if step.action]
     if answer is not None and stated != [answer]:
         lines.append(f"answer {quote_text(answer)}")

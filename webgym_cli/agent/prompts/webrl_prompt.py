@@ -13,6 +13,7 @@ from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
 from webgym_cli.agent.prompts.prompt_template import format_failure, format_notices, format_tabs
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
+from webgym_cli.records.webrl import WebRLOptions
 from webgym_cli.util.optional import when
 
 # Replaces the page of an earlier round.
@@ -48,7 +49,8 @@ Use only ids of the page that is shown last."""
 
 def render_system_message(spec: PromptSpec) -> tuple[Message, ...]:
     """Return the system message; empty for models that were trained without one."""
-    return when(spec.explained, (Message(role="system", content=spec.system_prompt or SYSTEM),))
+    options = WebRLOptions(**spec.options)
+    return when(options.explained, (Message(role="system", content=options.system_prompt or SYSTEM),))
 
 
 def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Message:
@@ -93,7 +95,8 @@ def render_conversation(
 
 def _count_page_characters(spec: PromptSpec, taken: int) -> int | None:
     """Return the number of characters left for the page after `taken` by the history; None: unlimited."""
-    return None if spec.max_characters is None else max(0, spec.max_characters - taken)
+    limit = WebRLOptions(**spec.options).max_characters
+    return None if limit is None else max(0, limit - taken)
 
 
 def _render_round(instruction: str, past: Sequence[Step], page: Observation | None) -> str:

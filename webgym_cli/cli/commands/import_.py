@@ -98,15 +98,14 @@ def _note_examples(output: Output, summary: dict[str, Any]) -> None:
 
 def _make_prompt(settings: Settings) -> PromptSpec:
     """Return the prompt parameters of the run's policy."""
+    from webgym_cli.agent.actions.action_sets import ACTION_SETS
     from webgym_cli.records.trajectory import PromptSpec
 
     context = settings.context_config
     return PromptSpec(
         version=context.prompt_version,
         system_prompt=settings.agent.system_prompt,
-        explained=context.explain_actions,
-        lenient=True,
-        max_characters=context.max_characters,
+        options=ACTION_SETS.find(str(context.prompt_version)).prompt_options(settings),
         call_format=settings.agent.call_format,
         history_window=context.history_window,
         max_images=context.max_images,

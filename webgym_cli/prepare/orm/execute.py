@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import chain
 
+from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.prompts.orm_prompt import ANSWERS, build_orm_prompt
 from webgym_cli.agent.tokens.orm_tokens import FileTokenizer, FittedPrompt, OrmError, fit_prompt
 from webgym_cli.config.model import Settings
@@ -42,7 +43,8 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     chosen = (trajectory for trajectory in stored if (trajectory.iteration, trajectory.id) in wanted)
     for done, trajectory in enumerate(chosen, 1):
         try:
-            fitted = await fit_prompt(build_orm_prompt(trajectory), tokens, asking)
+            describe = find_action_set(trajectory.prompt).describe_step
+            fitted = await fit_prompt(build_orm_prompt(trajectory, describe), tokens, asking)
         except OrmError:
             dropped[OrmDrop.TOO_LONG.value] += 1
         else:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webgym_cli.agent.actions.action_sets import require_template
+from webgym_cli.agent.actions.action_sets import RenderFn, find_action_set
 from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.prompts import webrl_prompt
 from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.convert import add_thinking_tag
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
-from webgym_cli.records.trajectory import Step, Trajectory, is_webrl
+from webgym_cli.records.trajectory import Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +46,15 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
 
     Each turn contains the new information with its screenshot, and each reply is complete with reasoning. That differs
     from the prompts as sent, which have a history window and no earlier reasoning. Conversations with tools are sent
-    completely, so their last step is the sample.
+    completely, so their last step is the sample, as with action sets that render their prompts in a form of their own.
     """
-    if trajectory.prompt.tools is not None:
+    actions = find_action_set(trajectory.prompt)
+    if actions.render_episode is not None:
+        return _sample_own_form(trajectory, actions.render_episode)
+    if actions.template is None:
         return build_step_sample(trajectory, len(trajectory.steps) - 1)
-    if is_webrl(trajectory.prompt.version):
-        return _webrl_sample(trajectory)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
-    template = require_template(spec)
+    template = actions.template
     messages = [Message(role="system", content=template.system(spec.interaction_mode))]
     for index, step in enumerate(trajectory.steps):
         past = trajectory.steps[:index]
@@ -66,16 +66,13 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
     return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
 
 
-def _webrl_sample(trajectory: Trajectory) -> Sample:
-    """Return an episode with text pages as one conversation, without truncating pages."""
-    spec, last = trajectory.prompt.model_copy(update={"max_characters": None}), trajectory.steps[-1]
-    conversation = webrl_prompt.render_conversation(
-        spec, trajectory.instruction, trajectory.steps[:-1], last.observation, every_page=True
-    )
-    replies = iter(range(last.index + 1))
-    turns = [build_reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in conversation]
-    messages = (*webrl_prompt.render_system_message(spec), *turns, build_reply(trajectory, last.index))
-    return _sample(trajectory, last.index, messages, ())
+def _sample_own_form(trajectory: Trajectory, render: RenderFn) -> Sample:
+    """Return an episode as its action set renders it, with complete replies."""
+    *past, last = trajectory.steps
+    turns, images = render(trajectory.prompt, trajectory.instruction, past, last.observation)
+    replies = (build_reply(trajectory, step.index) for step in past)
+    messages = [next(replies, turn) if turn.role == "assistant" else turn for turn in turns]
+    return _sample(trajectory, last.index, (*messages, build_reply(trajectory, last.index)), images)
 
 
 def build_reply(trajectory: Trajectory, index: int) -> Message:

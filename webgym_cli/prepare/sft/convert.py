@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 
+from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.forms.reasoning import CLOSE, OPEN
 from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import Prompt, render_step
@@ -12,7 +13,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import Message, Sample
-from webgym_cli.records.trajectory import Screenshot, Trajectory, is_webrl
+from webgym_cli.records.trajectory import Screenshot, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.optional import when
 
@@ -75,7 +76,7 @@ class Converter:
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | DropReason:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
         spec, sent = trajectory.prompt, trajectory.steps[index].sent is not None
-        whole = spec.tools is not None or is_webrl(spec.version) or sent
+        whole = sent or find_action_set(spec).template is None
         window = when(not whole, min(spec.history_window, index))
         seen = {shot.sha256: shot for shot in trajectory.pictures}
         for smaller in range(window, -1, -1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.judge import OrmSettings
@@ -76,7 +77,8 @@ class OrmScorer(Scorer[ScoreSummary]):
         if pending.probability is None:
             self._client = self._client or OrmClient(self._settings, self._restart_timeout)
             try:
-                reply = await self._client.ask(build_orm_prompt(trajectory))
+                describe = find_action_set(trajectory.prompt).describe_step
+                reply = await self._client.ask(build_orm_prompt(trajectory, describe))
             except OrmError as error:
                 problem = str(error)
         probability = pending.probability
