@@ -14,7 +14,8 @@ from pathlib import Path
 
 def ask(number):
     text = " ".join([f"{number}.", *sys.argv[2:], PAGE[:100]])
-    model = "helper-page" if mode == "helped" and number == 1 else os.environ["OPENAI_MODEL"]
+    names = {"misnamed": "gpt-4o"} | ({"helped": "helper-page"} if number == 1 else {})
+    model = names.get(mode, os.environ["OPENAI_MODEL"])
     body = {"model": model, "messages": [{"role": "user", "content": text}]}
     return json.loads(post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body))
 

@@ -82,6 +82,7 @@ async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model
     [
         ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("misnamed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
         ("cut-helper", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("cut-killed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
@@ -92,6 +93,8 @@ async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, mo
     assert [(one.outcome.failure, one.outcome.reward) for one in summary] == [(failure, None)] * attempts
     if mode == "crash":
         assert "I break" in summary[0].outcome.failure_detail
+    if mode == "misnamed":
+        assert "its last call was refused: the model is 'policy'" in summary[0].outcome.failure_detail
     if mode == "hang":
         assert len(summary[0].steps) == 1
     assert (run.logs / "agents" / f"{summary[0].id}.log").is_file()
@@ -202,8 +205,8 @@ async def test_every_call_is_counted_and_written_and_a_helper_s_is_not_trained(t
     before.write_text('{"event": "open"}\n')  # of an attempt that was killed
     (result,), run, _ = await roll_out(tmp_path, model, "helped")
     lines = [json.loads(line) for line in (run.sessions / f"{result.id}.jsonl").read_text().splitlines()]
-    assert [line["event"] for line in lines] == ["open", "open", "call", "call", "call"]
-    assert [line["call"].get("helper", False) for line in lines[2:]] == [False, True, False]
+    assert [line["event"] for line in lines] == ["open", "open", *["call", "delivered"] * 3]
+    assert [line["call"].get("helper", False) for line in lines[2::2]] == [False, True, False]
     assert [step.response for step in result.steps] == [lines[2]["call"]["step"]["response"]] * 2
     assert [(name, number, limit) for name, number, limit, _ in counted] == [(result.id, n, 10) for n in (1, 2, 3)]
     assert not list(recover_sessions(run.sessions))  # a gateway must not store the episode again

@@ -8,7 +8,9 @@ import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
+import httpx
 import openai
 import pytest
 
@@ -266,20 +268,30 @@ async def test_a_request_that_was_a_helper_s_is_another_call_without_its_header(
     assert (counts["calls"], counts["helpers"]) == (1, 1)
 
 
-async def test_refused_calls_count_as_calls(world, monkeypatch):
-    monkeypatch.setattr(recorder, "MAX_CALLS", 4)
-    monkeypatch.setattr(server, "MAX_CALLS", 4)
+async def test_refused_calls_are_limited_and_calls_that_were_answered_not_by_them(world, monkeypatch):
+    monkeypatch.setattr(server, "MAX_REFUSED", 4)
     session = await world.open()
     first = await world.chat(session["key"])
     world.upstream.lost_images = 1
     assert (await world.chat(session["key"], ask("Lost."))).status_code == 502
     assert (await world.chat(session["key"], {"model": "policy"})).json()["error"]["code"] == "invalid_value"
     assert (await world.chat(session["key"], ask("Lost."))).status_code == 502
-    assert (await world.chat(session["key"])).text == first.text  # a retry is no call more
-    refused = [await world.chat(session["key"], ask(f"{number}.")) for number in range(2)]
+    world.upstream.lost_images = 0
+    assert (await world.chat(session["key"])).text == first.text
+    assert (await world.chat(session["key"], ask("Next."))).status_code == 200
+    assert (await world.chat(session["key"], [])).status_code == 400
+    refused = [await world.chat(session["key"], ask(text)) for text in ("Look.", "Next.", "More.")]
     assert {reply.json()["error"]["code"] for reply in refused} == {"step_limit"}
-    assert (await world.chat(session["key"])).json()["error"]["code"] == "step_limit"
-    assert len(world.upstream.bodies) == 3
+    assert len(world.upstream.bodies) == 4
+    assert (await end(world, session, reward=1))["calls"] == 2
+
+
+async def test_an_answered_call_is_given_again_after_the_last_one(world, monkeypatch):
+    monkeypatch.setattr(recorder, "MAX_CALLS", 2)
+    session = await world.open()
+    replies = [await world.chat(session["key"], ask(f"{number}.")) for number in (0, 1, 2, 1)]
+    assert [reply.status_code for reply in replies] == [200, 200, 400, 200]
+    assert replies[3].text == replies[1].text
 
 
 async def test_refused_calls_are_no_steps_of_a_planned_episode(world):
@@ -366,6 +378,25 @@ async def test_a_call_that_the_agent_did_not_wait_for_is_trained_only_if_asked_a
     counts = await end(world, session, reward=1)
     assert (counts["calls"], counts["abandoned"]) == ((2, 0) if asks_again else (1, 1))
     assert len(stored(world.run)[0].steps) == counts["calls"]
+
+
+@pytest.mark.parametrize("asks_again", [False, True])
+async def test_a_call_that_a_killed_gateway_did_not_deliver_is_trained_only_if_asked_again(tmp_path, model, asks_again):
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            session = await world.open()
+            await world.chat(session["key"], ask("First."))
+            # Killed after the call is stored, and before its answer is sent.
+            killed = mock.patch.object(server, "build_completion", side_effect=asyncio.CancelledError)
+            with killed, pytest.raises(httpx.HTTPError):
+                await world.chat(session["key"], ask("Second."))
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            if asks_again:
+                await world.chat(session["key"], ask("Second."))
+            counts = await end(world, session, reward=1)
+            assert (counts["calls"], counts["abandoned"]) == ((2, 0) if asks_again else (1, 1))
+            assert len(stored(world.run)[0].steps) == counts["calls"]
+    assert len(upstream.bodies) == 2
 
 
 async def test_a_prompt_whose_pictures_the_server_lost_is_refused(world):

@@ -102,8 +102,9 @@ class CommandEpisode(EpisodeRun):
             raise session.error
         if code or not self.steps:
             what = f"exited with {code}" if code else "made no call of the policy"
-            last = " ".join(last_lines(log, 1))[:300]
-            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent {what}: {last or 'no output'} ({log.name})")
+            last = " ".join(last_lines(log, 1))[:300] or "no output"
+            cause = session.refusal and f"; its last call was refused: {session.refusal}"
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent {what}: {last} ({log.name}){cause}")
         score = await self.environment.answer(answer or "")
         return self._outcome(Stop.of_answer(answer), score, answer)
 

@@ -43,7 +43,7 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import append_lines
 
-# Maximum number of calls of a session that is no planned episode, and of a session's refused ones.
+# Maximum number of calls of a session that is no planned episode.
 MAX_CALLS = 1000
 # Maximum number of a session's calls in flight, of those of all sessions, and of open sessions.
 MAX_RUNNING, MAX_IN_FLIGHT, MAX_SESSIONS = 16, 1024, 4096
@@ -115,10 +115,9 @@ class Recorder:
         if known := next((call for call in session.calls if call.request == digest), None):
             return known
         if digest not in session.running:
-            answered, limit = len(session.calls) + len(session.running), session.episode.max_steps
-            # Refusals, as while vLLM restarts, are no steps of a planned episode.
-            session.exhausted = session.exhausted or answered >= limit
-            if session.exhausted or answered + session.refused >= max(limit, MAX_CALLS):
+            answered = len(session.calls) + len(session.running)
+            session.exhausted = session.exhausted or answered >= session.episode.max_steps
+            if session.exhausted:
                 raise RequestError(400, "the session has had all its calls", "step_limit")
             if len(session.running) >= MAX_RUNNING:
                 raise RequestError(429, f"{MAX_RUNNING} calls are in flight", "too_many_calls")

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
-from webgym_cli.gateway.recorder import MAX_CALLS, MAX_IN_FLIGHT, Recorder
+from webgym_cli.gateway.recorder import MAX_IN_FLIGHT, Recorder
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, refuse_key, validate
 from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
 from webgym_cli.gateway.sessions import GatewayCall, Session
@@ -32,8 +32,8 @@ TOKEN_VARIABLE = "GATEWAY_TOKEN"
 HELPER, HELPER_HEADER = "helper", "X-Webgym-Helper"
 SESSION_HEADER = "X-Webgym-Session"
 MAX_BODY = 30 * 2**20
-# Maximum number of rewards of a session, and seconds that a client has to send a body.
-MAX_REWARDS, BODY_SECONDS = 1000, 120.0
+# Maximum number of rewards of a session, and of its refused calls, and seconds that a client has to send a body.
+MAX_REWARDS, MAX_REFUSED, BODY_SECONDS = 1000, 1000, 120.0
 _MAX_REWARD = 1e6
 _MAX_ANSWER = 100_000
 
@@ -90,9 +90,10 @@ class GatewayServer(LocalServer):
         session = self._recorder.find_session(_read_key(request))
         try:
             chat, call = await self._call(session, parse, request)
-        except Exception:
-            session.refused += 1
+        except Exception as error:
+            session.refused, session.refusal = session.refused + 1, str(error)
             raise
+        session.refusal = ""
         thinking = bool(self._recorder.settings.policy_config.thinking)
         completion = build_completion(call, session.id, chat.model, thinking=thinking)
         response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
@@ -111,8 +112,9 @@ class GatewayServer(LocalServer):
         limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
         if self._recorder.in_flight + self._reading >= limit:
             raise RequestError(429, f"{limit} calls of all sessions are in flight", "too_many_calls")
-        if session.refused >= MAX_CALLS:
-            raise RequestError(400, f"{MAX_CALLS} calls of the session were refused", "step_limit")
+        # Refusals, as while vLLM restarts, are no steps of an episode.
+        if session.refused >= MAX_REFUSED:
+            raise RequestError(400, f"{MAX_REFUSED} calls of the session were refused", "step_limit")
         self._reading += 1
         try:
             body = await _read(request)

@@ -10,14 +10,14 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, StoreError
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
@@ -56,7 +56,7 @@ class SessionLine(Record):
     """SHA-256 of the session's key; the key itself is never stored."""
     call: GatewayCall | None = None
     number: int | None = None
-    """Number of the call that was abandoned, or delivered later to a repeated request."""
+    """Number of the call that was abandoned, or whose answer was delivered."""
     reward: float | None = None
     end: Outcome | None = None
     """How the session ended, without its reward."""
@@ -88,6 +88,8 @@ class Session:
     """The failure of the policy's servers in the last call, if it was one."""
     refused: int = 0
     """Number of refused calls since this gateway opened it or took it over."""
+    refusal: str = ""
+    """Why the last call was refused; empty if it was answered."""
     rewards: int = 0
     """Number of rewards it was given."""
     exhausted: bool = False
@@ -137,13 +139,11 @@ class Session:
         self._apply(line)
 
     def note_delivery(self, call: GatewayCall, *, delivered: bool) -> None:
-        """Record that an agent did not get the answer to a call, or that it did so later."""
-        if delivered:
-            self.delivered.add(call.number)
-            if call.number in self.abandoned:
-                self.record("delivered", number=call.number)
-        elif call.number not in self.delivered | self.abandoned:
-            self.record("abandoned", number=call.number)
+        """Record whether an agent got the answer to a call, unless it got it before."""
+        if call.number in self.delivered or (not delivered and call.number in self.abandoned):
+            return
+        with suppress(StoreError):  # the answer is sent; the next call is refused because of the disk
+            self.record("delivered" if delivered else "abandoned", number=call.number)
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
@@ -157,8 +157,11 @@ class Session:
     def _apply(self, line: SessionLine) -> None:
         if line.call is not None:
             self.calls.append(line.call)
-        if line.number is not None:
-            (self.abandoned.add if line.event == "abandoned" else self.abandoned.discard)(line.number)
+        if line.event == "abandoned" and line.number is not None:
+            self.abandoned.add(line.number)
+        if line.event == "delivered" and line.number is not None:
+            self.delivered.add(line.number)
+            self.abandoned.discard(line.number)
         if line.reward is not None:
             self.reward, self.rewards = line.reward, self.rewards + 1
         if line.end is not None:
@@ -179,6 +182,8 @@ def recover_sessions(folder: Path) -> Iterator[Session]:
             elif session is not None:
                 session._apply(line)
         if session is not None:
+            # A gateway that was killed between the line of a call and its answer has not delivered it.
+            session.abandoned.update({call.number for call in session.calls} - session.delivered)
             yield session
 
 
