@@ -113,39 +113,11 @@ START = ("--site", "start=https://search.example/")
 @pytest.mark.parametrize(
     ("name", "value", "more", "facts"),
     [
-        ("webvoyager", VOYAGER, (), {"id": "Shop--0", "start_url": "https://shop.example/", "rubric": ()}),
-        ("online-mind2web", {**MIND, "level": "hard"}, (), {"id": "a1", "difficulty": 7}),
-        ("online-mind2web", {**MIND, "level": "medium"}, (), {"id": "a1", "difficulty": 4}),
-        (
-            "deepshop",
-            {**VOYAGER, "attribute": "red", "filter": None, "sort": "cheapest"},
-            (),
-            {"rubric": ("attribute: red", "sort: cheapest")},
-        ),
-        (
-            "deepshop",
-            {**VOYAGER, "attribute": "red", "filter": "**", "sort": "None"},
-            (),
-            {"rubric": ("attribute: red",)},
-        ),
         (
             "deepshop",
             {**VOYAGER, "attribute": "red", "filter": float("nan"), "sort": "None"},
             (),
             {"rubric": ("attribute: red",)},
-        ),
-        (
-            "odysseys",
-            {**MIND, "level": "hard", "rubrics": {"R1": {"requirement": "A lamp.", "verification": "It is open."}}},
-            (),
-            {"id": "a1", "difficulty": 7, "rubric": ("A lamp. (It is open.)",)},
-        ),
-        ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, START, {"id": "3", "start_url": START[1][6:]}),
-        (
-            "assistantbench",
-            {"id": "x", "task": "Find a lamp.", "answer": 12},
-            START,
-            {"reference_answer": "12", "start_url": START[1][6:]},
         ),
         ("webvoyager", {"": 0, **VOYAGER}, (), {"reference_answer": None}),
         (
