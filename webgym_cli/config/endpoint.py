@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from webgym_cli.config.model_servers import find_model_server
 from webgym_cli.config.section import ConfigSection
 
 # Environment variable that holds the API key, unless the settings name another.
@@ -27,6 +28,11 @@ class EndpointSettings(ConfigSection):
     """Maximum number of retries of a failed request, or of one whose response cannot be parsed."""
     concurrency: int = Field(default=16, ge=1)
     """Maximum number of concurrent requests."""
+
+    def as_answered(self) -> Self:
+        """Return the settings with the model that answers: that of a model server that `base_url` names."""
+        server = find_model_server(self.base_url)
+        return self.model_copy(update={"model": server.model}) if server else self
 
 
 class ChatEndpointSettings(EndpointSettings):

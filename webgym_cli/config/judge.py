@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_serializer
 
 from webgym_cli.config.endpoint import ChatEndpointSettings, EndpointSettings
+from webgym_cli.config.model_servers import is_model_server
+from webgym_cli.util.optional import when
 
-# Value of a `base_url` that starts the shipped judge of plain rules for the time of a command.
-SCRIPTED = "scripted"
-# The name of its model.
-SCRIPTED_MODEL = "scripted-judge"
 # Jobs that may have a model or server of their own; all others give the verdicts.
 JudgeJob = Literal["key_points", "blocking"]
 
@@ -21,7 +19,7 @@ class JudgeSettings(ChatEndpointSettings):
 
     base_url: str = ""
     """OpenAI base URL; empty: no judge, rewards stay unknown until `webgym judge`; `scripted`: the shipped rule-based
-    judge, for demonstrations and tests."""
+    judge, for demonstrations and tests; or the name of a plugin's model server."""
     model: str = "gemini-3-flash-preview"
     """Model of the verdicts."""
     jobs: dict[JudgeJob, ChatEndpointSettings] = Field(default_factory=dict)
@@ -52,10 +50,9 @@ class JudgeSettings(ChatEndpointSettings):
         # A default that is written down would override the judge's own value when it is read again.
         return {name: job.model_dump(mode="json", exclude_unset=True) for name, job in jobs.items()}
 
-    def as_answered(self) -> JudgeSettings:
-        """Return the settings with the models that answer: the scripted judge does the jobs of others, too."""
-        scripted = {"model": SCRIPTED_MODEL, "jobs": {}}
-        return self.model_copy(update=scripted) if self.base_url == SCRIPTED else self
+    def as_answered(self) -> Self:
+        """Return the settings with the models that answer: a model server does the jobs of others, too."""
+        return super().as_answered().model_copy(update=when(is_model_server(self.base_url), {"jobs": {}}))
 
     def for_job(self, name: JudgeJob) -> JudgeSettings:
         """Return the settings of a job."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.config.judge import SCRIPTED
+from webgym_cli.config.model_servers import is_model_server
 from webgym_cli.config.renamed import find_section
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.util.files import read_json, user_folder, write_json
@@ -23,7 +23,7 @@ from webgym_cli.util.urls import is_loopback
 
 def _is_elsewhere(value: Any) -> bool:
     """Whether an address is on another machine: keys and passwords of this user are sent there."""
-    return bool(value) and value != SCRIPTED and not is_loopback(urlsplit(str(value)).hostname or "")
+    return bool(value) and not (is_model_server(str(value)) or is_loopback(urlsplit(str(value)).hostname or ""))
 
 
 def _names_server_elsewhere(value: Any) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from webgym_cli.agent.client.chat import RequestCounter, require_address
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens.tokens import ModelTokens
-from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
+from webgym_cli.config.model_servers import is_model_server
 from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
 from webgym_cli.curriculum.filters import Rejection, TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
@@ -22,7 +22,7 @@ from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import GenerationSummary, make_event
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.judge.scripted import open_scripted
+from webgym_cli.rewards.model_server import open_model_server
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.metrics import append_event
@@ -38,7 +38,7 @@ def require_generator(settings: Settings) -> None:
     address, hint = settings.generate.base_url, "-s generate.base_url=http://HOST:PORT/v1"
     if not address:
         raise SettingsError("generate.base_url is empty: there is no model to ask", hint=hint)
-    if address != SCRIPTED:
+    if not is_model_server(address):
         require_address("generate", address, hint)
 
 
@@ -69,7 +69,7 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
     for note in plan.notes:
         sink({"event": "note", "message": note})
     needed = plan.critic == "orm"
-    async with open_scripted(context.settings.generate) as how, reachable_orm(context, needed=needed) as orm:
+    async with open_model_server(context.settings.generate) as how, reachable_orm(context, needed=needed) as orm:
         values = partial(_values, context) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values, store)
         summary = await work.execute() | {"out": str(out)}
@@ -95,7 +95,7 @@ async def paraphrase(
     Raises `SettingsError` without a model, and the errors of `Paraphrasing`.
     """
     require_generator(settings)
-    async with open_scripted(settings.generate) as how:
+    async with open_model_server(settings.generate) as how:
         work = Paraphrasing(templates, count, how, AnswerJournal(sibling_path(out, "asked")))
         return await work.execute(), work.dropped
 

@@ -4,11 +4,16 @@ import httpx
 import openai
 import pytest
 
-from webgym_cli.config.judge import SCRIPTED, SCRIPTED_MODEL, JudgeSettings
-from webgym_cli.rewards.judge.judge import compute_settings_digest
-from webgym_cli.rewards.judge.scripted import open_scripted
+from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.config.model_servers import MODEL_SERVERS, ModelServer
+from webgym_cli.config.trust import select_executed
+from webgym_cli.errors import SettingsError
+from webgym_cli.rewards.judge.client import require_judge
+from webgym_cli.rewards.judge.judge import compute_settings_digest, name_models
+from webgym_cli.rewards.judge.scripted import SCRIPTED
 from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, decide
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
+from webgym_cli.rewards.model_server import open_model_server
 
 
 def verdict(job, **data):
@@ -88,7 +93,7 @@ def test_it_says_that_it_is_no_judge():
 
 async def test_it_speaks_the_protocol():
     async with ScriptedJudgeServer() as server, openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
-        assert [model.id async for model in client.models.list()] == [SCRIPTED_MODEL]
+        assert [model.id async for model in client.models.list()] == [SCRIPTED.model]
         with pytest.raises(openai.BadRequestError, match="not a question of webgym's judge"):
             await client.chat.completions.create(model="a", messages=[{"role": "user", "content": "Hello"}])
         async with httpx.AsyncClient() as http:
@@ -99,6 +104,22 @@ async def test_it_speaks_the_protocol():
 @pytest.mark.parametrize("own", [{}, {"model": "other"}, {"jobs": {"blocking": {"model": "small", "temperature": 1}}}])
 async def test_a_plan_names_the_digest_that_the_scripted_judge_stores(own):
     """Otherwise the same command judged everything again, and an evaluation found none of its verdicts."""
-    planned = JudgeSettings.model_validate({"base_url": SCRIPTED, **own})
-    async with open_scripted(planned) as answering:
+    planned = JudgeSettings.model_validate({"base_url": "scripted", **own})
+    async with open_model_server(planned) as answering:
         assert compute_settings_digest(planned) == compute_settings_digest(answering)
+
+
+async def test_a_plugin_brings_a_model_server_of_its_own(monkeypatch):
+    """A command starts it, stores its model's name, and trusts its name as little as the plugin."""
+    planned = JudgeSettings(base_url="mine")
+    with pytest.raises(SettingsError, match="mine"):
+        require_judge(planned)
+    assert select_executed({"judge.base_url": "mine"})
+    monkeypatch.setitem(MODEL_SERVERS.registered, "mine", ModelServer("my-model", SCRIPTED.start))
+    require_judge(planned)
+    assert not select_executed({"judge.base_url": "mine"})
+    async with open_model_server(planned) as answering:
+        assert (answering.model, answering.base_url[:17]) == ("my-model", "http://127.0.0.1:")
+        async with httpx.AsyncClient() as http:
+            assert (await http.get(f"{answering.base_url}/models")).status_code == 200
+    assert name_models(planned) == name_models(answering)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
+from webgym_cli.config.model_servers import find_model_server
 from webgym_cli.environments.sites.accounts import Login, find_account, find_site, read_password
 from webgym_cli.environments.sites.site_scheduler import require_sites
 from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
@@ -35,7 +35,8 @@ def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
             raise UsageError(f"task {task.id}: {error}", hint="webgym tasks check FILE") from error
         if evaluation is None:
             continue
-        if needs_judge(evaluation) and settings.judge.base_url in ("", SCRIPTED):
+        server = find_model_server(settings.judge.base_url)
+        if needs_judge(evaluation) and (not settings.judge.base_url or (server and server.by_rules)):
             raise SettingsError(
                 f"task {task.id}: its evaluation has a fuzzy_match, which only a model can judge",
                 hint="-s judge.base_url=http://HOST:PORT/v1 -s judge.model=NAME",

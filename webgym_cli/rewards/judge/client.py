@@ -14,7 +14,8 @@ from webgym_cli.agent.client.chat import (
     RequestCounter,
     require_address,
 )
-from webgym_cli.config.judge import SCRIPTED, JudgeJob, JudgeSettings
+from webgym_cli.config.judge import JudgeJob, JudgeSettings
+from webgym_cli.config.model_servers import is_model_server
 from webgym_cli.errors import SettingsError
 from webgym_cli.rewards.judge.question import JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
@@ -71,11 +72,11 @@ def _name_client(settings: JudgeSettings) -> str:
 
 
 def require_judge(settings: JudgeSettings) -> None:
-    """Raise `SettingsError` unless `judge.base_url` and those of single jobs are URLs, or it is the scripted judge."""
+    """Raise `SettingsError` unless `judge.base_url` and those of single jobs are URLs, or it names a model server."""
     hint = "-s judge.base_url=http://HOST:PORT/v1"
     if not settings.base_url:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
-    if settings.base_url == SCRIPTED:  # a command starts it
+    if is_model_server(settings.base_url):  # a command starts it
         return
     require_address("judge", settings.base_url, hint)
     for name in settings.jobs:

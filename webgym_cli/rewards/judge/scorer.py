@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.config.judge import SCRIPTED_MODEL, JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.config.model_servers import MODEL_SERVERS
 from webgym_cli.records.events import JudgeSummary
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
@@ -127,10 +128,11 @@ def format_judge_summary(summary: JudgeSummary) -> str:
     if failed := summary["judge_failed"]:
         parts.append(f"{failed} judge_failed (neither solved nor not)")
     environment = summary["agreement_with_environment"]
+    rule_based = {server.item.model for server in MODEL_SERVERS.known() if server.item and server.item.by_rules}
     agreements = (summary["agreement_with_previous"], "as judged before"), (environment, "as their environment says")
     for agreement, words in agreements:
         if agreement["both"]:
             parts.append(f"{agreement['same']} of {agreement['both']} {words}")
-            if agreement is environment and SCRIPTED_MODEL in summary["models"].values():
+            if agreement is environment and rule_based & set(summary["models"].values()):
                 parts[-1] += " (a scripted judge follows rules; where an environment scores, its own score counts)"
     return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
 
-from webgym_cli.config.judge import SCRIPTED_MODEL  # the only listed model; any name is accepted
+from webgym_cli.rewards.judge.scripted import SCRIPTED
 from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks, rephrase
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 from webgym_cli.util.local_server import LocalServer
@@ -61,7 +62,7 @@ class ScriptedJudgeServer(LocalServer):
 
     async def _models(self, request: web.Request) -> web.Response:
         return web.json_response(
-            {"object": "list", "data": [{"id": SCRIPTED_MODEL, "object": "model", "owned_by": "webgym"}]}
+            {"object": "list", "data": [{"id": SCRIPTED.model, "object": "model", "owned_by": "webgym"}]}
         )
 
     async def _complete(self, request: web.Request) -> web.Response:
@@ -72,6 +73,13 @@ class ScriptedJudgeServer(LocalServer):
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             return refuse(400, f"not a question of webgym's judge: {error!r}")
         return web.json_response(build_completion(body, content))
+
+
+@asynccontextmanager
+async def start_scripted_judge() -> AsyncIterator[str]:
+    """Yield the address of a running server."""
+    async with ScriptedJudgeServer() as server:
+        yield server.base_url
 
 
 def read_data(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +95,7 @@ def build_completion(body: Mapping[str, Any], content: str | None, finish_reason
         "id": "scripted",
         "object": "chat.completion",
         "created": 0,
-        "model": str(body.get("model", SCRIPTED_MODEL)),
+        "model": str(body.get("model", SCRIPTED.model)),
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }
