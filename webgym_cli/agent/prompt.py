@@ -8,16 +8,18 @@ models can't forge images or turns. Rendering costs the window plus a few micros
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webgym_cli.agent.actions.action_sets import find_action_set, require_template
 from webgym_cli.agent.forms.reasoning import history_text
-from webgym_cli.agent.forms.sanitize import sanitize_text
+from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
 from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
+from webgym_cli.tasks.encryption import list_secrets, replace_texts
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
 
@@ -86,6 +88,17 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
             reply = history_text(past[index].response, thinking=spec.thinking)
             messages.append(Message(role="assistant", content=sanitize_text(reply)))
     return Prompt(messages=tuple(messages), images=tuple(images))
+
+
+def reveal_prompt(prompt: Prompt, task: Task) -> Prompt:
+    """Return a prompt with the plain text of an encrypted task, to be sent and never stored."""
+    if not (secrets := list_secrets(task)):
+        return prompt
+    texts = {text: sanitize_page(plain) for text, plain in secrets.items()}
+    messages = (
+        message.model_copy(update={"content": replace_texts(message.content, texts)}) for message in prompt.messages
+    )
+    return replace(prompt, messages=tuple(messages))
 
 
 def render_step(trajectory: Trajectory, index: int, *, window: int | None = None) -> Prompt:

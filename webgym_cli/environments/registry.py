@@ -16,6 +16,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.scoring.check import require_checks
 from webgym_cli.scoring.shaping import require_shaping
+from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.format import MAX_STEPS
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
@@ -115,6 +116,9 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
     require_checks(tasks)
     if name := settings.rl.data.shaping:
         require_shaping(name, tasks)
+    if settings.rollout.agent and any(map(is_encrypted, tasks)):
+        reason = "its messages, which are stored, would have encrypted tasks in plain text"
+        raise SettingsError(f"rollout.agent: {reason}", hint="-s rollout.agent=")
     for spec, own in _by_environment(tasks):
         action_set, mode = ACTION_SETS.find(str(version)), settings.context_config.interaction_mode
         if spec.observations and action_set.observes not in spec.observations:

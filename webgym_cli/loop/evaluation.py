@@ -100,7 +100,7 @@ class EvaluationPlan:
 
 def draw_episodes(settings: Settings, benchmark: Benchmark) -> tuple[Episode, ...]:
     """Return the episodes of a benchmark, all repeats. Raises `UsageError` for a task that it does not have."""
-    tasks = open_tasks(benchmark.source)
+    tasks = open_tasks(benchmark.source, encrypted=True)
     if benchmark.subset is not None:
         chosen = [task for task in tasks.read(range(len(tasks))) if task.id in benchmark.subset]
         if missing := sorted({*benchmark.subset} - {task.id for task in chosen}):

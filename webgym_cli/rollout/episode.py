@@ -15,7 +15,7 @@ from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.client.reply import PolicyReply
-from webgym_cli.agent.prompt import Prompt, render
+from webgym_cli.agent.prompt import Prompt, render, reveal_prompt
 from webgym_cli.config.limits import MAX_TOOL_CALLS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
@@ -226,7 +226,7 @@ class EpisodeRun:
         await self._wait_for_policy()
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
-            reply = await self.agent.act(prompt, self.environment)
+            reply = await self.agent.act(reveal_prompt(prompt, self.task), self.environment)
         seconds = time.monotonic() - start
         # Likewise a foreign server's reply; and a plugin's parser may be slow.
         parsed = await asyncio.to_thread(self._parse, reply)

@@ -254,7 +254,9 @@ def _read_pass_rates(run: RunDir, iteration: int) -> dict[int, float]:
 def _tasks(run: RunDir, settings: Settings, split: Split, iteration: int) -> TaskSet:
     if _has_new(run, split, iteration):
         return open_tasks(str(run.new_tasks(iteration)))
-    return open_tasks(settings.tasks.test or settings.tasks.train if split is Split.TEST else settings.tasks.train)
+    if split is Split.TRAIN:
+        return open_tasks(settings.tasks.train)
+    return open_tasks(settings.tasks.test or settings.tasks.train, encrypted=True)
 
 
 def _count_attempts(plan: RolloutPlan, trajectories: Iterable[Trajectory]) -> defaultdict[str, EpisodeAttempts]:

@@ -14,10 +14,11 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.base import describe_problem
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import OR
+from webgym_cli.tasks.encryption import CANARY, decrypt
 from webgym_cli.tasks.files import IMAGES, UPLOADS
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
-from webgym_cli.util.json_values import parse_nested
+from webgym_cli.util.json_values import as_object, parse_nested
 from webgym_cli.util.urls import has_userinfo
 
 # WebGym's names of our fields. If a line has both, ours is used and WebGym's is kept in `extra`.
@@ -129,10 +130,18 @@ def _find_environment(record: TaskFields) -> TaskSource:
 
 
 def _refuse_canary(value: Mapping[str, Any]) -> None:
-    nested = value.get("extra")
-    if "canary" in value or (isinstance(nested, dict) and "canary" in nested):
-        # runs, exports and training sets repeat their tasks' texts
-        raise BadTaskError("canary: the authors of such a benchmark ask that no file has its tasks in plain text")
+    fields = {**as_object(value.get("extra")), **value}
+    if CANARY not in fields:
+        return
+    texts = (value.get("instruction"), value.get("reference_answer"))
+    try:  # runs and exports repeat their tasks' texts
+        if not value.get("start_url") or value.get("check") or value.get("rubric"):
+            raise ValueError("only a judge gets the decrypted answer, on the web")
+        for text in texts if texts[1] else texts[:1]:
+            decrypt(str(text), str(fields[CANARY]))
+    except ValueError:
+        reason = "canary: the authors of such a benchmark ask that no file has its tasks in plain text"
+        raise BadTaskError(reason, "webgym tasks convert FILE --format browsecomp keeps them encrypted") from None
 
 
 def _refuse_userinfo(record: TaskFields) -> None:

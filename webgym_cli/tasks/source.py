@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
+from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array, require_lines
@@ -43,6 +44,8 @@ class TaskSet:
     """Yields the tasks of several indices in order. Raises `UsageError` if their file has changed."""
     duplicates: int = 0
     """Number of duplicates, which are left out."""
+    encrypted: bool = False
+    """Whether there is an encrypted task."""
     _bands: array[int] = field(default_factory=lambda: array("B"))
     """Indices in `BANDS`."""
     _sites: array[int] = field(default_factory=lambda: array("Q"))
@@ -58,6 +61,7 @@ class TaskSet:
                 self.duplicates += 1
                 continue
             seen.add(content)
+            self.encrypted = self.encrypted or is_encrypted(task)
             kept.append(item)
             if (host := "/".join(task.start_url.split("/", 3)[:3])) not in sites:
                 sites[host] = site_hash(site_of(task.start_url))
@@ -93,12 +97,19 @@ class TaskSet:
         return frozenset(index for index, known in enumerate(self._sites) if known in wanted)
 
 
-def open_tasks(source: str) -> TaskSet:
+def open_tasks(source: str, *, encrypted: bool = False) -> TaskSet:
     """Return the tasks of a file, or of `miniwob:all`, `sites:a,b`, `webarena:fixture`, `arithmetic:train` and so on.
 
     A file contains JSON Lines or one JSON array. Every line is read and validated once. Raises `UsageError` with file
-    and line of the first invalid one.
+    and line of the first invalid one, and for encrypted tasks unless they may be (in an evaluation).
     """
+    tasks = _open(source)
+    if tasks.encrypted and not encrypted:
+        raise UsageError(f"{source}: its authors forbid to train on its tasks", hint=f"webgym eval RUN -b {source}")
+    return tasks
+
+
+def _open(source: str) -> TaskSet:
     prefix, colon, argument = source.partition(":")
     if colon and (known := find_prefix(prefix)) is not None and known.list_tasks is not None:
         return index_tasks(source, known.list_tasks(argument))

@@ -154,7 +154,7 @@ def sample(
     settings, output = options.load(), Output()
     weights = _weights(settings, sampler, ratio)
     sites = [_site(text) for text in exclude_site or ()]
-    tasks = open_tasks(source or settings.tasks.train)
+    tasks = open_tasks(source or settings.tasks.train, encrypted=True)
     drawn = sample_tasks(
         tasks,
         count,

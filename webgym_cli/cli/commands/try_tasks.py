@@ -23,7 +23,7 @@ def require_runnable(settings: Settings, files: Sequence[str]) -> None:
 def _read(files: Sequence[str]) -> list[Task]:
     from webgym_cli.tasks.source import open_tasks
 
-    opened = [open_tasks(file) for file in files]
+    opened = [open_tasks(file, encrypted=True) for file in files]
     return [one.task(number) for one in opened for number in range(len(one))]
 
 

@@ -12,6 +12,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.convert import convert_records, parse_start
+from webgym_cli.tasks.encryption import CANARY, ENCRYPTED
 from webgym_cli.tasks.format import LEVELS, read_task
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 from webgym_cli.util.json_values import as_text, parse_nested
@@ -30,6 +31,8 @@ class BenchmarkFormat:
     """Field of the reference answer, which may be secret."""
     parts: tuple[str, ...] = ()
     """Fields that are facts to check, where they are given."""
+    encrypted: bool = False
+    """Whether instruction and answer are encrypted, and stay so."""
     rubrics: str = ""
     """Field of the facts by name, each a requirement with how to verify it."""
 
@@ -50,6 +53,9 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
             raise BadTaskError(f"{field}: is missing, this is no record of {name}")
     level = str(record.get("level", record.get("difficulty"))).casefold()
     own = {of.answer, *of.fields.values(), *Task.model_fields}
+    texts = {"instruction": record[of.fields["instruction"]], "reference_answer": _read_answer(of, record)}
+    if of.encrypted:
+        texts = {ours: text and f"{ENCRYPTED}{text}" for ours, text in texts.items()}
     return read_task(
         {
             "start_url": start,
@@ -59,7 +65,7 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
             "benchmark": name,
             "difficulty": LEVELS.get(level, 1),
             "rubric": _list_facts(of, record),
-            "reference_answer": _read_answer(of, record),
+            **texts,
         }
     )
 
@@ -103,5 +109,6 @@ WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat(_TAI
 ODYSSEYS = TaskFormat(partial(_convert, "odysseys", BenchmarkFormat(_TASKS_OM2W, rubrics="rubrics")))
 ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat(_ASSISTANT, answer="answer")))
 # Their authors ask that the tasks never stand in plain text where a crawler or a training may read them.
-BROWSECOMP = TaskFormat(partial(_refuse, "browsecomp"))
+_COMP = {"instruction": "problem", CANARY: CANARY}
+BROWSECOMP = TaskFormat(partial(_convert, "browsecomp", BenchmarkFormat(_COMP, answer="answer", encrypted=True)))
 BU_BENCH = TaskFormat(partial(_refuse, "bu-bench"))

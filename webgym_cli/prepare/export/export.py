@@ -36,6 +36,7 @@ from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.outputs import refuse_output_in_run
 from webgym_cli.store.run import RunDir
+from webgym_cli.tasks.encryption import CANARY
 from webgym_cli.util.files import WriteLine, disk_errors, write_json
 from webgym_cli.util.optional import when
 
@@ -148,6 +149,7 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     if query.expression is not None:
         query = replace(query, expression=index.check_where(query.expression))
     where, values = query.where()
+    where = f"NOT contains(task_fields, '\"{CANARY}\": ') AND {where}"  # no policy may be trained on encrypted tasks
     if ids is not None:
         sql = "SELECT id FROM (SELECT unnest(?::VARCHAR[]) AS id) WHERE id NOT IN (SELECT id FROM stored)"
         if missing := {row["id"] for row in index.rows(sql, [list(ids)])}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webgym_cli.agent.client.chat import ChatError, JudgeReply
@@ -12,6 +12,7 @@ from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext
 from webgym_cli.rewards.judge.question import JudgeQuestion
+from webgym_cli.tasks.encryption import list_secrets, replace_texts
 
 
 @dataclass(slots=True)
@@ -27,7 +28,15 @@ class JudgeSession:
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
         """Return the judge's reply to one question. Raises `ChatError` and `StoreError`."""
-        return await self.client.ask(question, self.context)
+        if not (secrets := list_secrets(self.trajectory.task)):
+            return await self.client.ask(question, self.context)
+        revealed = replace(question, data=replace_texts(question.data, secrets))
+        encrypted = {plain: text for text, plain in secrets.items()}
+        try:
+            reply = await self.client.ask(revealed, self.context)
+        except ChatError as error:  # its text may quote the answer
+            raise ChatError(replace_texts(str(error), encrypted), unavailable=error.unavailable) from None
+        return reply.model_copy(update={"reason": replace_texts(reply.reason, encrypted)})
 
     async def vote(self, question: JudgeQuestion, text: str) -> Verdict:
         """Return the majority verdict of `votes` replies. Raises `ChatError` if failed replies could change it."""
