@@ -93,7 +93,7 @@ class Peer:
             )
 
 
-_GYM, _VERIFIED, _VERL, _TRL = "0.14.3", "1.2.3", "0.9.1", "1.16.0"
+_GYM, _VERIFIED, _VERL, _TRL, _OPENENV = "0.14.3", "1.2.3", "0.9.1", "1.16.0", "0.10.0"
 BROWSERGYM = Peer(
     "BrowserGym",
     _GYM,
@@ -117,6 +117,17 @@ BROWSERGYM = Peer(
 """Its MiniWoB environments, beside which the benchmarks run ours."""
 VERIFIED = Peer("webarena-verified", _VERIFIED, ((f"webarena-verified=={_VERIFIED}",),), "import webarena_verified.api")
 """WebArena's tasks and a scorer of them by others, beside which the tests run ours."""
+OPENENV = Peer(
+    "openenv",
+    _OPENENV,
+    (
+        (f"openenv=={_OPENENV}",),
+        # Of Harbor only its models of ATIF, which Python 3.11 reads although the package asks for 3.12.
+        ("--no-deps", "--python-version", "3.12", "harbor==0.26.0"),
+    ),
+    "import openenv, harbor.models.trajectories",
+)
+"""OpenEnv's server, clients and training traces, and Harbor's ATIF, which check what we serve and export."""
 VERL = Peer(
     "verl",
     _VERL,

@@ -6,12 +6,14 @@ import asyncio
 import base64
 import io
 import json
+import subprocess
 
 import httpx
 import pytest
 import websockets
 from PIL import Image
 
+from benchmarks.peers import OPENENV
 from webgym_cli.config.load import load
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.errors import SettingsError, UsageError
@@ -96,6 +98,14 @@ async def test_no_more_sessions_than_allowed_and_a_closed_connection_frees_its_o
                 await asyncio.sleep(0.05)
     async with socket_of(address) as four:
         assert "observation" in await ask(four, "reset", **TASK)
+
+
+async def test_openenv_s_validation_passes(address):
+    OPENENV.install()
+    command = [OPENENV.python.with_name("openenv"), "validate", "--json", "--url", address]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=300)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["passed"]) == (0, True), done.stdout
 
 
 @pytest.mark.parametrize(

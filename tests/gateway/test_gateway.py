@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from unittest import mock
@@ -14,13 +15,14 @@ import httpx
 import openai
 import pytest
 
+from benchmarks.peers import OPENENV
 from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
 from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
-from webgym_cli.errors import SettingsError
+from webgym_cli.errors import JobError, SettingsError
 from webgym_cli.gateway import recorder, server, sessions
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
@@ -581,6 +583,34 @@ async def test_sessions_are_exported_as_they_were_sampled(world, model, name):
     check = {"openenv": check_training_trace, "atif": check_atif}[name]
     for line, result in zip(lines, episodes, strict=True):
         check(json.loads(line), result, world)
+    broken = json.dumps(json.loads(lines[0]) | {"schema_version": "0"})
+    assert await asyncio.to_thread(validate_with, READERS[name], [*lines, broken]) == [True, True, False]
+
+
+READERS = {
+    "openenv": "from openenv.core.harness.training import TrainingTrace as Model",
+    "atif": "from harbor.models.trajectories import Trajectory as Model",
+}
+VALIDATE = """
+import sys
+for line in sys.stdin:
+    try:
+        Model.model_validate_json(line)
+        print("true")
+    except ValueError:
+        print("false")
+"""
+
+
+def validate_with(reader, lines):
+    """Return which lines the real package accepts, in the environment that it is installed in."""
+    try:
+        OPENENV.install()
+    except JobError as error:
+        pytest.skip(str(error))
+    command, text = [OPENENV.python, "-c", reader + VALIDATE], "\n".join(lines)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=True)
+    return [json.loads(line) for line in done.stdout.split()]
 
 
 def check_training_trace(trace, value, world):
