@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,11 +15,14 @@ from tests.records.builders import png
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
+from webgym_cli.evaluate.agreement import measure_agreement
+from webgym_cli.evaluate.labels import read_labels
 from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.summary import require_imported
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.judgement import environment_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.buffer import scan
@@ -302,6 +306,62 @@ def test_a_file_of_molmoweb(run, folder):
     (trajectory,) = stored(run)
     assert trajectory.steps[1].action.calls[0].arguments == {"x": 12.5, "y": 50.0}
     assert [step.observation.screenshot.sha256 for step in trajectory.steps] == [digest(FIRST), digest(SECOND)]
+
+
+def test_a_file_of_cuaverifierbench_awaits_the_judge_that_is_compared_with_people(run, folder):
+    log = [{"source": "agent", "arguments": {"thoughts": "The lamp.", "action": "left_click"}}, {"message": "loaded"}]
+    row = {"task_id": "t_1", "instruction": "Buy a lamp.", "init_url": "https://shop.test/", "final_answer": "bought"}
+    row |= {"web_surfer_log": "\n".join(map(json.dumps, log)), "is_aborted": False, "majority_human_outcome_vote": 1}
+    row |= {"screenshots": [{"bytes": FIRST, "path": None}]}
+    silent = row | {"task_id": "t_2", "final_answer": "<no_answer>", "is_aborted": True}
+    lacking = row | {"task_id": "t_3", "screenshots": []}
+    pq.write_table(pa.Table.from_pylist([row, silent, lacking]), folder / "internal-0.parquet")
+    summary, _ = bring(run, folder / "internal-0.parquet", "auto")
+    assert (summary["format"], summary["skipped"]) == ("cuaverifierbench", {"screenshot_missing": 1})
+    assert [(one.task.id, one.outcome.answer) for one in stored(run)] == [("t_1", "bought"), ("t_2", None)]
+    assert all(one.awaits_judgement and len(one.steps) == 1 for one in stored(run))
+    assert [label.success for label in read_labels(folder / "internal-0.parquet")] == [True] * 3
+
+
+def agentrewardbench(folder, agent, actions, reward):
+    """Write an episode as AgentRewardBench publishes them, and its annotations beside."""
+    shots = Path("screenshots", "webarena", agent, "webarena.7")
+    (folder / shots).mkdir(parents=True)
+    steps = []
+    for number, action in enumerate(actions):
+        shot = shots / f"screenshot_step_{number}.png"
+        (folder / shot).write_bytes((FIRST, SECOND)[number % 2])
+        step = {"num": number, "reasoning": f"r{number}", "action": action, "url": f"http://shop.test/{number}"}
+        steps.append(step | {"axtree": f"RootWebArea {number}", "screenshot_path": f"trajectories/{shot}"})
+    value = {"benchmark": "webarena", "agent": agent, "model": "m", "valid": True, "goal": "Find the price.\n"}
+    file = folder / "cleaned" / "webarena" / agent / f"{agent}_on_webarena" / "webarena.7.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(value | {"summary_info": {"cum_reward": reward}, "steps": steps}))
+
+
+def test_the_trajectories_of_agentrewardbench_are_compared_with_its_annotations(run, folder):
+    agentrewardbench(folder, "agent-a", ["click('a51', button='left')", "send_msg_to_user('12 EUR')", None], 0.0)
+    agentrewardbench(folder, "agent-b", ["fill('3', 'lamp')\nclick('4')", "report_infeasible('no shop')"], 1.0)
+    (folder / "cleaned" / "other.json").write_text('{"agent": 1}')
+    summary, _ = bring(run, folder, "auto")
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("agentrewardbench", 2, {})
+    first, second = stored(run)
+    assert first.awaits_judgement and environment_verdict(first) is False
+    assert (first.task.id, first.policy, first.instruction) == ("webarena.7", "agent-a", "Find the price.")
+    assert (first.outcome.answer, second.outcome.answer) == ("12 EUR", "N/A")
+    assert first.steps[0].action.calls[0].arguments == {"argument_0": "a51", "button": "left"}
+    assert second.steps[0].action.calls[0].arguments == {"code": "fill('3', 'lamp')\nclick('4')"}
+    seen = [(one.observation.url, one.observation.html, one.observation.screenshot.sha256) for one in first.steps]
+    shots = (digest(FIRST), digest(SECOND))
+    assert seen == [(f"http://shop.test/{at}", f"RootWebArea {at}", shot) for at, shot in enumerate(shots)]
+    header = "annotator_name,benchmark,task_id,model_name,exp_name,trajectory_success,trajectory_side_effect"
+    people = {"agent-a": "Unsuccessful", "agent-b": "Successful"}
+    rows = [f"A,webarena,webarena.7,{agent},e,{label},No" for agent, label in people.items()]
+    (folder / "annotations.csv").write_text("\n".join([header, *rows]))
+    labels = read_labels(folder / "annotations.csv")
+    measured = measure_agreement(labels, ((one, []) for one in stored(run)), None)
+    (row,) = (row for row in measured["rows"] if row["group"] == "all")
+    assert (measured["episodes"], row["source"], row["tp"], row["tn"]) == (2, "check", 1, 1)
 
 
 def test_a_file_of_another_form_is_refused(run, folder):

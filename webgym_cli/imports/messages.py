@@ -71,6 +71,10 @@ class ChatRecord:
     value: Any
     images: Mapping[str, bytes] = field(default_factory=dict)
     """Content of images that are within the file, by their name in the messages."""
+    pages: Sequence[tuple[str, str]] = ()
+    """URL and text of the page of each step; empty: nothing is known."""
+    score: float | None = None
+    """Score of the other system's environment, which leaves the reward to a judge."""
 
 
 # The episodes of a source: their place, and a function that reads one and raises `ValueError`, `LookupError` or
@@ -117,6 +121,9 @@ def build_episode(
     )
     images = _Images(record.images, folder)
     steps = tuple(_read_steps(episode.messages, spec, images))
+    if record.pages:
+        pairs = zip(steps, record.pages, strict=True)
+        steps = tuple(replace(step, url=url, html=text) for step, (url, text) in pairs)
     task = _build_task(episode)
     content = [[step.response, [message.model_dump() for message in step.sent.messages]] for step in steps if step.sent]
     return ImportedEpisode(
@@ -126,7 +133,7 @@ def build_episode(
         policy=episode.model or "messages",
         prompt=spec,
         steps=steps,
-        outcome=_build_outcome(episode),
+        outcome=_build_outcome(episode, record.score),
         started_at=written,
     )
 
@@ -173,10 +180,12 @@ def _build_task(episode: ChatEpisode) -> Task:
     return Task.model_validate({"id": name, "instruction": instruction.strip(), **facts})
 
 
-def _build_outcome(episode: ChatEpisode) -> Outcome:
+def _build_outcome(episode: ChatEpisode, score: float | None) -> Outcome:
     if episode.failure:
         return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
-    return Outcome.of_other_system(episode.reward, episode.answer, "the reward in the file")
+    given = episode.reward if score is None else score
+    outcome = Outcome.of_other_system(given, episode.answer, "the reward in the file")
+    return outcome if score is None else outcome.model_copy(update={"reward": None})
 
 
 class _Images(dict[str, Picture]):

@@ -1,4 +1,4 @@
-"""Published trajectories of OpenWebRL, Fara and MolmoWeb, as episodes in chat form.
+"""Published trajectories of OpenWebRL, Fara (also CUAVerifierBench's) and MolmoWeb, as episodes in chat form.
 
 The calls keep the names and coordinates of the other system: they train an agent with its tools.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,19 @@ from pyarrow import ArrowException
 from webgym_cli.imports.calls import read_single_call
 from webgym_cli.imports.json_files import find_lines, parse_json, read_json_lines, read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
-from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
+from webgym_cli.imports.source import ImportFormat, NotUnderstood, to_fields, to_number, to_text
 from webgym_cli.util.json_values import as_list, as_object
 from webgym_cli.util.optional import when
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
 _LOG, _TASK, _ANSWER = "web_surfer.log", "task_data.json", "*_final_answer.json"
-# Columns of a MolmoWeb file.
-_COLUMNS = ("sample_id", "instruction", "trajectory", "images", "image_paths")
-# Rows of a MolmoWeb file that are in memory at a time, with their images.
+# Columns of files with an episode a row.
+_MOLMOWEB = ("sample_id", "instruction", "trajectory", "images", "image_paths")
+_CUA = ("task_id", "instruction", "init_url", "final_answer", "web_surfer_log", "screenshots")
+# CUAVerifierBench's final answer of an episode without one.
+_NO_ANSWER = "<no_answer>"
+# Rows that are in memory at a time, with their images.
 _ROWS = 16
 Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 
@@ -87,9 +90,9 @@ def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
 def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
     """Return a text as parts, with an image for each placeholder."""
     first, *others = text.split(_PLACEHOLDER)
-    parts = [_text(first)]
+    parts = [text_part(first)]
     for other in others:
-        parts += [_image(next(urls)), _text(other)]
+        parts += [image_part(next(urls)), text_part(other)]
     return parts
 
 
@@ -98,21 +101,13 @@ def _convert_fara(source: Path) -> ChatRecord:
     task = read_object(source / _TASK) if (source / _TASK).is_file() else {}
     task = to_fields(next(iter(as_list(task)), None), _TASK)
     answers = [read_object(file) for file in sorted(source.glob(_ANSWER))]
-    lines = [value for _, value in read_json_lines(source / _LOG) if isinstance(value, dict)]
-    actions = [line["arguments"] for line in lines if isinstance(line.get("arguments"), dict)]
+    answer = as_object(next(iter(answers), None))
     instruction = (
         to_text(task.get("confirmed_task")) or to_text(task.get("instruction")) or to_text(task.get("task_summary"))
     )
-    messages: list[dict[str, Any]] = []
-    for number, arguments in enumerate(actions):
-        given = {name: value for name, value in arguments.items() if name != "thoughts"}
-        role, text = ("tool", "") if number else ("user", instruction)
-        messages.append({"role": role, "content": [_image(f"screenshot{number}.png"), _text(text)]})
-        messages.append(_call(to_text(arguments.get("thoughts")), "computer_use", given))
-    answer = as_object(next(iter(answers), None))
     value = {
-        "messages": messages,
-        "tools": [_tool("computer_use")],
+        "messages": _list_calls(instruction, (value for _, value in read_json_lines(source / _LOG))),
+        "tools": [build_tool("computer_use")],
         "task": instruction,
         "id": to_text(task.get("task_id")) or source.name,
         "start_url": to_text(task.get("init_url")),
@@ -123,22 +118,59 @@ def _convert_fara(source: Path) -> ChatRecord:
     return ChatRecord(value)
 
 
-def _find_molmoweb(path: Path) -> list[Path]:
+def _list_calls(instruction: str, lines: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the messages of an episode of Fara, from the lines of its log."""
+    actions = [line["arguments"] for line in map(as_object, lines) if isinstance(line.get("arguments"), dict)]
+    messages: list[dict[str, Any]] = []
+    for number, arguments in enumerate(actions):
+        given = {name: value for name, value in arguments.items() if name != "thoughts"}
+        role, text = ("tool", "") if number else ("user", instruction)
+        messages.append({"role": role, "content": [image_part(f"screenshot{number}.png"), text_part(text)]})
+        messages.append(build_call(to_text(arguments.get("thoughts")), "computer_use", given))
+    return messages
+
+
+def _convert_cua(row: dict[str, Any]) -> ChatRecord:
+    """Return an episode of Fara with CUAVerifierBench's labels, which awaits the judge that is compared with them."""
+    instruction, answer = to_text(row["instruction"]), to_text(row["final_answer"])
+    contents = ((image or {}).get("bytes") for image in row["screenshots"] or ())
+    value = {
+        "messages": _list_calls(instruction, map(parse_json, to_text(row["web_surfer_log"]).splitlines())),
+        "tools": [build_tool("computer_use")],
+        "task": instruction,
+        "id": to_text(row["task_id"]),
+        "start_url": to_text(row["init_url"]),
+        "answer": when(answer != _NO_ANSWER, answer) or None,
+        "metadata": {"benchmark": "cuaverifierbench"},
+        "model": "fara",
+    }
+    return ChatRecord(value, {f"screenshot{number}.png": one for number, one in enumerate(contents) if one})
+
+
+def _find_rows(columns: Sequence[str], path: Path) -> list[Path]:
+    """Return the Parquet files at or under a path that have these columns."""
     files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.rglob("*.parquet"))
-    return [file for file in files if _has_columns(file)]
+    return [file for file in files if _has_columns(file, columns)]
 
 
-def _has_columns(file: Path) -> bool:
+def _has_columns(file: Path, columns: Sequence[str]) -> bool:
     try:
-        return set(_COLUMNS) <= set(pq.read_schema(file).names)
+        return set(columns) <= set(pq.read_schema(file).names)
     except (ArrowException, OSError):
         return False
 
 
-def _read_molmoweb(source: Path) -> Records:
-    for batch in pq.ParquetFile(source).iter_batches(_ROWS, columns=list(_COLUMNS)):
+def _read_rows(columns: Sequence[str], convert: Callable[[dict[str, Any]], ChatRecord], source: Path) -> Records:
+    for batch in pq.ParquetFile(source).iter_batches(_ROWS, columns=list(columns)):
         for row in batch.to_pylist():
-            yield f"{source}, sample {row['sample_id']}", partial(_convert_molmoweb, row)
+            yield f"{source}, {columns[0]} {row[columns[0]]}", partial(convert, row)
+
+
+def _make_rows_format(columns: Sequence[str], convert: Callable[[dict[str, Any]], ChatRecord]) -> ImportFormat:
+    """Return a format of Parquet files with an episode a row; the first of the columns names it."""
+    expects = f"parquet files with the columns {', '.join(columns)}"
+    find, read = partial(_find_rows, columns), partial(_read_rows, columns, convert)
+    return make_chat_format(find, read, expects, suffixes=(".parquet",))
 
 
 def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
@@ -157,14 +189,14 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
             # A gap in the history would be a prompt that nobody answered so.
             raise NotUnderstood(f"step {key} has no action in the form of a call, or no screenshot")
         given = {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
-        content, reply = [_image(picture)], _call(to_text(action.get("action_description")), call.name, given)
-        first = {"role": "user", "content": [*content, _text(instruction)]}
+        content, reply = [image_part(picture)], build_call(to_text(action.get("action_description")), call.name, given)
+        first = {"role": "user", "content": [*content, text_part(instruction)]}
         messages += [{"role": "tool", "content": content} if messages else first, reply]
     names = {call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
     start = to_fields(steps[min(steps, key=int)], "a step").get("other_obs") if steps else None
     value = {
         "messages": messages,
-        "tools": [_tool(name) for name in sorted(names)],
+        "tools": [build_tool(name) for name in sorted(names)],
         "reward": 1.0,
         "id": to_text(row["sample_id"]),
         "task": instruction,
@@ -174,19 +206,23 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     return ChatRecord(value, {name: content for name, content in pictures.items() if content})
 
 
-def _text(text: str) -> dict[str, Any]:
+def text_part(text: str) -> dict[str, Any]:
+    """Return a text as a part of a message."""
     return {"type": "text", "text": text}
 
 
-def _image(url: str) -> dict[str, Any]:
+def image_part(url: str) -> dict[str, Any]:
+    """Return an image as a part of a message."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _tool(name: str) -> dict[str, Any]:
+def build_tool(name: str) -> dict[str, Any]:
+    """Return a tool of which only the name is known."""
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
-def _call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def build_call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of the assistant with one call."""
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "content": thought, "tool_calls": [{"type": "function", "function": function}]}
 
@@ -202,6 +238,5 @@ FARA = make_chat_format(
     lambda source: iter([(str(source), partial(_convert_fara, source))]),
     "folders with web_surfer.log and screenshots",
 )
-MOLMOWEB = make_chat_format(
-    _find_molmoweb, _read_molmoweb, "parquet files with `trajectory` and `images`", suffixes=(".parquet",)
-)
+MOLMOWEB = _make_rows_format(_MOLMOWEB, _convert_molmoweb)
+CUAVERIFIERBENCH = _make_rows_format(_CUA, _convert_cua)

@@ -20,7 +20,8 @@ FormatArg = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT",
-        help="run, messages, openwebrl, fara, molmoweb, webgym, webrl, webrl-data, visualagentbench, auto; or one "
+        help="run, messages, openwebrl, fara, molmoweb, cuaverifierbench, agentrewardbench, webgym, webrl, "
+        "webrl-data, visualagentbench, auto; or one "
         "of your plugins.",
         autocompletion=complete.import_formats,
     ),
