@@ -21,8 +21,7 @@ FormatArg = Annotated[
     typer.Argument(
         metavar="FORMAT",
         help="run, messages, openwebrl, fara, molmoweb, cuaverifierbench, agentrewardbench, webgym, webrl, "
-        "webrl-data, visualagentbench, auto; or one "
-        "of your plugins.",
+        "webrl-data, visualagentbench, auto; or one of your plugins.",
         autocompletion=complete.import_formats,
     ),
 ]

@@ -48,7 +48,7 @@ def score(
     unscored: UnscoredOpt = False,
     all_: AllOpt = False,
 ) -> None:
-    """Score stored trajectories by reward model, --check or --verdicts.
+    """Score stored trajectories by model, --check or --verdicts.
 
     The stored score is the probability of YES; from orm.threshold on it is a success where neither the environment nor
     a judge decided. --check repeats the checks of the tasks instead, and replaces their rewards. --verdicts reads those
