@@ -63,6 +63,8 @@ def test_points_are_of_series_iteration_and_band(tmp_path):
     assert (first["success_rate"], first["interval"]) == (0.6667, [round(low, 4), round(high, 4)])
     assert (first["mean_steps"], first["mean_steps_solved"]) == (3.0, 2.0)  # the crash's nine steps say nothing
     assert list(whole(result)) == [("test", 0), ("test", 1), ("train", 1), ("demonstrations", 0)]
+    # a series has one colour in all charts only if all list them in this order
+    assert list(dict.fromkeys(point["key"] for point in result["means"])) == ["test", "train", "demonstrations"]
     bands = {row["band"]: (row["successes"], row["scored"]) for row in result["points"] if row["iteration"] == 0}
     assert [row["band"] for row in result["points"][:3]] == [None, "easy", "hard"]
     assert bands["hard"] == (1, 1)

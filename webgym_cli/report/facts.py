@@ -111,7 +111,8 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         **describe_run(run, settings),
         **cast("BufferCounts", index.one(_COUNTS)),
         "points": points,
-        "means": list(read_means(index, "series")),
+        # In the order of `points`: test was blue in one chart and orange in the next.
+        "means": sorted(read_means(index, "series"), key=lambda mean: (*SERIES, mean["key"]).index(mean["key"])),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
         "failures": read_failures(index),
         "verdicts": read_verdicts(index),
