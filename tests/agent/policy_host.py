@@ -106,8 +106,9 @@ class Host:
 
 def balanced(*hosts, started=False, **limits):
     """Return a policy over these servers, made as a rollout makes it."""
-    given = {"policy_timeout": 10, "policy_api_key_env_var": "POLICY_HOST_KEY", **limits}
-    settings = RolloutSettings.model_validate(given)
+    requests = {name: limits.pop(name) for name in ("timeout", "retries") if name in limits}
+    endpoint = {"timeout": 10, "api_key_env_var": "POLICY_HOST_KEY", **requests}
+    settings = RolloutSettings.model_validate({"endpoint": endpoint, **limits})
     images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)
-    chats = [ChatPolicy(settings.endpoint(host.url, "policy"), PolicySettings(), images) for host in hosts]
+    chats = [ChatPolicy(settings.build_endpoint(host.url, "policy"), PolicySettings(), images) for host in hosts]
     return BalancedPolicy(chats, settings, started=started)

@@ -134,7 +134,7 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
         {"orm__base_url": "https://elsewhere.example/v1"},
         {"generate__base_url": "https://elsewhere.example/v1"},
         {"rl__replay__base_url": "https://elsewhere.example/v1"},
-        {"rollout__policy": "https://elsewhere.example/v1", "rollout__policy_api_key_env_var": "GITHUB_TOKEN"},
+        {"rollout__policy": "https://elsewhere.example/v1", "rollout__endpoint": {"api_key_env_var": "GITHUB_TOKEN"}},
         {"rollout__policy": "http://127.0.0.1:1/v1,https://elsewhere.example/v1"},
         {"browser__cdp_urls": ["wss://elsewhere.example/?key=$GITHUB_TOKEN"]},
         {"browser__http_credentials": {"https://elsewhere.example": "user:$GITHUB_TOKEN"}},

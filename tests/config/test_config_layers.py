@@ -35,16 +35,16 @@ def written(tmp_path):
 
 def test_later_layers_win_and_each_value_knows_its_source(written, monkeypatch):
     run = written("config.json", json.dumps({"rollout": {"episodes": 1, "concurrency": 1, "max_attempts": 1}}))
-    first = written("a.yaml", "rollout: {concurrency: 2, max_attempts: 2, policy_retries: 2, test_episodes: 2}")
-    second = written("b.yaml", "rollout: {test_episodes: 3, policy_retries: 3, policy_timeout: 3}")
-    monkeypatch.setenv("WEBGYM_ROLLOUT__POLICY_RETRIES", "4")
-    monkeypatch.setenv("WEBGYM_ROLLOUT__POLICY_TIMEOUT", "4")
-    settings, sources = load_with_sources([first, second], ["rollout.policy_timeout=5"], run_config=run)
+    first = written("a.yaml", "rollout: {concurrency: 2, max_attempts: 2, max_parse_errors: 2, test_episodes: 2}")
+    second = written("b.yaml", "rollout: {test_episodes: 3, max_parse_errors: 3, completion_grace: 3}")
+    monkeypatch.setenv("WEBGYM_ROLLOUT__MAX_PARSE_ERRORS", "4")
+    monkeypatch.setenv("WEBGYM_ROLLOUT__COMPLETION_GRACE", "4")
+    settings, sources = load_with_sources([first, second], ["rollout.completion_grace=5"], run_config=run)
     by_name = {
         name: (getattr(settings.rollout, name), sources[f"rollout.{name}"])
         for name in (
-            "episode_timeout", "episodes", "concurrency", "max_attempts", "test_episodes", "policy_retries",
-            "policy_timeout",
+            "episode_timeout", "episodes", "concurrency", "max_attempts", "test_episodes", "max_parse_errors",
+            "completion_grace",
         )
     }  # fmt: skip
     assert by_name == {
@@ -53,8 +53,8 @@ def test_later_layers_win_and_each_value_knows_its_source(written, monkeypatch):
         "concurrency": (2, f"file {first}"),
         "max_attempts": (2, f"file {first}"),
         "test_episodes": (3, f"file {second}"),
-        "policy_retries": (4, "environment"),
-        "policy_timeout": (5.0, "-s rollout.policy_timeout"),
+        "max_parse_errors": (4, "environment"),
+        "completion_grace": (5.0, "-s rollout.completion_grace"),
     }
 
 

@@ -25,7 +25,7 @@ from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.local_server import LocalServer
 
-LIMITS = ("image.image_min_pixels=1024", "rollout.policy_retries=0", "rollout.policy_wait=0")
+LIMITS = ("image.image_min_pixels=1024", "rollout.endpoint.retries=0", "rollout.policy_wait=0")
 
 
 class Upstream(LocalServer):

@@ -158,8 +158,8 @@ class Verdict(Record):
 
 
 async def ask_policy(url):
-    limits = RolloutSettings(policy_timeout=1.0, policy_retries=0)
-    policy = ChatPolicy(limits.endpoint(f"{url}/v1", "m"), PolicySettings(), EncodedImages(lambda _: b""))
+    limits = RolloutSettings.model_validate({"endpoint": {"timeout": 1.0, "retries": 0}})
+    policy = ChatPolicy(limits.build_endpoint(f"{url}/v1", "m"), PolicySettings(), EncodedImages(lambda _: b""))
     policy._is_vllm = False
     try:
         await policy.reply(Prompt(messages=(Message(role="user", content="private"),), images=()))

@@ -118,7 +118,7 @@ def read_pins(path):
 
 
 def test_servers_and_trainers_get_none_of_the_keys_that_settings_name(tmp_path, monkeypatch):
-    chosen = load((), ["judge.api_key_env_var=F_JUDGE", "rollout.policy_api_key_env_var=HF_TOKEN"])
+    chosen = load((), ["judge.api_key_env_var=F_JUDGE", "rollout.endpoint.api_key_env_var=HF_TOKEN"])
     keys = {"F_JUDGE": "judge-81TzKq", "HF_TOKEN": "hf_81TzKqWe", "WANDB_API_KEY": "wandb-81TzKq", "FOREIGN": "other"}
     for name, value in keys.items():
         monkeypatch.setenv(name, value)

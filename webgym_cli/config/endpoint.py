@@ -13,19 +13,24 @@ from webgym_cli.config.section import ConfigSection
 OPENAI_KEY = "OPENAI_API_KEY"
 
 
-class EndpointSettings(ConfigSection):
-    """A model behind an OpenAI-compatible server."""
+class RequestSettings(ConfigSection):
+    """The requests to OpenAI-compatible servers."""
 
-    base_url: str = ""
-    """OpenAI base URL of the server."""
     api_key_env_var: str = OPENAI_KEY
     """Name of the environment variable that holds the API key; keys are never stored in settings."""
-    model: str = ""
-    """The model's name on the server."""
     timeout: float = Field(default=120.0, gt=0)
     """Time limit of one request, in seconds."""
     retries: int = Field(default=2, ge=0)
     """Maximum number of retries of a failed request, or of one whose response cannot be parsed."""
+
+
+class EndpointSettings(RequestSettings):
+    """A model behind an OpenAI-compatible server."""
+
+    base_url: str = ""
+    """OpenAI base URL of the server."""
+    model: str = ""
+    """The model's name on the server."""
     concurrency: int = Field(default=16, ge=1)
     """Maximum number of concurrent requests."""
 

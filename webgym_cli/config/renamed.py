@@ -30,6 +30,7 @@ RENAMED = {
     "model_config.prompt_version": "context_config.prompt_version",
     "num_nodes": "train.nodes",
     "roles": "venvs",
+    **{f"rollout.policy_{name}": f"rollout.endpoint.{name}" for name in ("api_key_env_var", "timeout", "retries")},
     "serve.between_phases": "serve.during_training",
     "webarena.auth_folder": "browser.auth_folder",
     **{

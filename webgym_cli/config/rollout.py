@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from webgym_cli.config.endpoint import OPENAI_KEY, EndpointSettings
+from webgym_cli.config.endpoint import EndpointSettings, RequestSettings
 from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 from webgym_cli.config.section import ConfigSection
 
@@ -31,6 +31,15 @@ class TestSampling(ConfigSection):
     """Nucleus sampling; null: `policy_config.top_p`."""
     top_k: int | None = Field(default=None, ge=-1)
     """Number of most likely tokens that are sampled from; -1 or 0: all; null: `policy_config.top_k`."""
+
+
+class PolicyRequestSettings(RequestSettings):
+    """The requests to the policy servers."""
+
+    timeout: float = Field(default=240.0, gt=0)
+    """Time limit of one policy request, in seconds."""
+    retries: int = Field(default=2, ge=0)
+    """Maximum number of retries of a failed policy request; with several servers a retry goes to another one."""
 
 
 class RolloutSettings(ConfigSection):
@@ -63,13 +72,8 @@ class RolloutSettings(ConfigSection):
     success_threshold: float = 1.0
     """Minimum reward of a success, if the environment or a reward function gives the reward; judges and reward models
     decide themselves. It is stored with each episode: a change applies to later rollouts."""
-    policy_api_key_env_var: str = OPENAI_KEY
-    """Name of the environment variable that holds the API key of the policy servers; keys are never stored in
-    settings."""
-    policy_timeout: float = Field(default=240.0, gt=0)
-    """Time limit of one policy request, in seconds."""
-    policy_retries: int = Field(default=2, ge=0)
-    """Maximum number of retries of a failed policy request; with several servers a retry goes to another one."""
+    endpoint: PolicyRequestSettings = PolicyRequestSettings.model_construct()
+    """The requests to the policy servers."""
     policy_wait: float = Field(default=600.0, ge=0)
     """Time for which requests wait for a policy server that stopped answering, in seconds; at most 30 for one that has
     never answered. A server that failed is probed with requests for one token and is used again once it answers one."""
@@ -95,12 +99,6 @@ class RolloutSettings(ConfigSection):
     ray_cpus: float = Field(default=1.0, ge=0)
     """CPUs that a rollout actor reserves on its Ray node; nodes with fewer get no actor."""
 
-    def endpoint(self, base_url: str, model: str) -> EndpointSettings:
+    def build_endpoint(self, base_url: str, model: str) -> EndpointSettings:
         """Return the record of a policy server."""
-        return EndpointSettings(
-            base_url=base_url,
-            api_key_env_var=self.policy_api_key_env_var,
-            model=model,
-            timeout=self.policy_timeout,
-            retries=self.policy_retries,
-        )
+        return EndpointSettings(base_url=base_url, model=model, **dict(self.endpoint))

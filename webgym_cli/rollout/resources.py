@@ -112,7 +112,7 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> Balanced
     images = EncodedImages(ScreenshotStore(run.screenshots).get)  # one cache: each image is encoded once
     chats = [
         ChatPolicy(
-            settings.rollout.endpoint(url, settings.serve.served_model_name),
+            settings.rollout.build_endpoint(url, settings.serve.served_model_name),
             settings.policy_config,
             images,
             name=acting.served.name,

@@ -66,7 +66,7 @@ def advise(failure: FailureKind | None) -> str:
         return (
             "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), raise "
             "serve.max_model_len if the prompt is too long, then the same command again; the key of another server is "
-            "in the variable that rollout.policy_api_key_env_var names"
+            "in the variable that rollout.endpoint.api_key_env_var names"
         )
     if failure is FailureKind.NETWORK_UNAVAILABLE:
         return "once the network is back, run the same command again: no episode has used up an attempt"

@@ -201,7 +201,7 @@ async def test_a_server_that_dies_loses_no_request_and_comes_back(hosts, over):
 
 async def test_a_server_that_hangs_is_left_alone(hosts, over):
     hangs, works = hosts[:2]
-    policy = over(hangs, works, policy_timeout=3)
+    policy = over(hangs, works, timeout=3)
     hangs.gate.clear()
     assert (await policy.reply(PROMPT)).text == "Hi."
     await together(policy, 6)
@@ -262,7 +262,7 @@ async def test_a_single_server_is_asked_again_once_it_answers(hosts, over, statu
 
 @pytest.mark.parametrize("retries", [3, 0])
 async def test_a_request_is_repeated_so_often_and_on_each_server_in_turn(hosts, over, retries):
-    policy = over(*hosts[:2], delay=0.001, policy_retries=retries)
+    policy = over(*hosts[:2], delay=0.001, retries=retries)
     hosts[0].status = hosts[1].status = 500
     assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_UNAVAILABLE
     assert len(hosts[0].log) == 1 + retries
@@ -309,7 +309,7 @@ async def test_a_server_that_answers_probes_but_fails_requests_gets_ever_fewer(h
 
 
 async def test_a_request_that_was_in_flight_brings_a_server_back(hosts, over):
-    policy = over(hosts[0], policy_retries=0)
+    policy = over(hosts[0], retries=0)
     hosts[0].gate.clear()
     slow = asyncio.create_task(policy.reply(PROMPT))
     await hosts[0].until(lambda: hosts[0].received == 1)
@@ -332,7 +332,7 @@ async def test_a_cancelled_request_gives_its_place_back(hosts, over):
 
 
 async def test_one_who_waits_for_a_server_can_be_cancelled(hosts, over):
-    policy = over(*hosts[:2], policy_retries=0)
+    policy = over(*hosts[:2], retries=0)
     for host in hosts[:2]:
         host.status = 500
         await failure(policy.reply(PROMPT))

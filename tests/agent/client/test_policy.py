@@ -95,11 +95,10 @@ async def connect(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     policies = []
 
-    def policy(sampling=None, url=None, logprobs=None, **limits):
+    def policy(sampling=None, url=None, logprobs=None, **requests):
+        settings = RolloutSettings.model_validate({"endpoint": {"timeout": 10, **requests}})
         chat_policy = ChatPolicy(
-            RolloutSettings.model_validate({"policy_timeout": 10, **limits}).endpoint(
-                url or f"http://{server.address}/v1", "policy"
-            ),
+            settings.build_endpoint(url or f"http://{server.address}/v1", "policy"),
             PolicySettings.model_validate(sampling or {}),
             EncodedImages({shot(0).sha256: png(0)}.__getitem__),
             logprobs=logprobs,
@@ -280,7 +279,7 @@ async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask
 
 async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
     server.answers = [(200, SILENCE)]
-    assert await failure(ask(policy_timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
+    assert await failure(ask(timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
 
 
 async def test_nobody_there_is_unavailable(ask):

@@ -69,7 +69,7 @@ def test_keys_of_addresses_are_in_no_file_and_no_output(tmp_path, monkeypatch, s
     run, rest = tmp_path / "run", ("-c", "arithmetic", "--policy", address, "-s", "rollout.policy_wait=0")
     dry = invoke("rollout", run, *rest, "--episodes", 2, "--dry-run")
     assert dry.exit_code == 0
-    result = invoke("rollout", run, *rest, "--episodes", 2, "-s", "rollout.policy_retries=0", "--json")
+    result = invoke("rollout", run, *rest, "--episodes", 2, "-s", "rollout.endpoint.retries=0", "--json")
     assert result.exit_code == 1
     assert ("/v1/chat/completions?token=PASS-word%2B2", f"Basic {BASIC}") in server.seen
     assert json.loads((run / "config.json").read_text())["judge"]["base_url"] == address

@@ -84,7 +84,7 @@ class BalancedPolicy:
         """`policies`: at least one, each at another address. `started`: whether the servers are known to be up."""
         self.name = policies[0].name
         self._servers = [_Server(policy, answered=started) for policy in policies]
-        self._retries = limits.policy_retries
+        self._retries = limits.endpoint.retries
         self._wait = limits.policy_wait
         self._sent = 0
         self._server_of_episode: OrderedDict[str, _Server] = OrderedDict()
