@@ -129,6 +129,7 @@ def test_the_parts_of_a_response():
     assert extract_boxed("\\boxed{\\frac{1}{2}} \\boxed{") == "\\frac{1}{2}"
     assert extract_boxed("\\boxed{" * 1000) is None
     assert extract_boxed("nothing") is None
+    assert extract_boxed("\\boxed{1} \\boxed{}") == ""
     assert find_answers("Final answer: 7. Or not")[0] == "7"
     assert extract_reference("answer is 7") is None
     assert find_answers("from 3 to -4.5 is -7.5") == ["from 3 to -4.5 is -7.5", "-7.5"]
@@ -140,7 +141,15 @@ def test_the_parts_of_a_response():
 
 
 @pytest.mark.parametrize(
-    ("text", "plain"), [("The  Cat's hat!", "cats hat"), ("an A-Team", "ateam"), ("  ", ""), ("the theatre", "theatre")]
+    ("text", "plain"),
+    [
+        ("The  Cat's hat!", "cats hat"),
+        ("an A-Team", "ateam"),
+        ("  ", ""),
+        ("the theatre", "theatre"),
+        ("?!", "?!"),
+        ("1_2", "1_2"),
+    ],
 )
 def test_squads_normalisation(text, plain):
     assert normalise(text) == plain

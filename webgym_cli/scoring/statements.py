@@ -111,13 +111,13 @@ def extract_reference(text: str) -> str | None:
 
 def extract_boxed(text: str) -> str | None:
     """Return the content of the last closed `\\boxed{...}`; of boxes beside it, too, as a list. None without one."""
-    return next((content for _, _, content in reversed(list(_boxes(text))) if content), None)
+    return next((content for _, _, content in reversed(list(_boxes(text))) if content is not None), None)
 
 
-def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
+def _boxes(text: str) -> Iterator[tuple[int, int, str | None]]:
     """Yield start, end and content of closed boxes; of boxes beside each other (`and`) together.
 
-    A box that a cut-off response leaves open has no content, since `\\boxed{1` may have become `\\boxed{15}`.
+    The content of a box that a cut-off response leaves open is None, since `\\boxed{1` may have become `\\boxed{15}`.
     """
     opened: list[tuple[int, int] | None] = []
     closed: list[tuple[int, int, str]] = []
@@ -135,10 +135,10 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
         if number:
             first, before, other = closed[number - 1]
             is_near = start - before < _BETWEEN and _BETWEEN_BOXES.fullmatch(text, before, start)
-            if is_near and other != content:
+            if is_near and content and content != other:
                 closed[number] = (first, end, f"{other}, {content}")
         yield closed[number]
-    yield from ((box[0], len(text), "") for box in opened if box)
+    yield from ((box[0], len(text), None) for box in opened if box)
 
 
 def _last_statement(text: str) -> tuple[str, int, bool] | None:
@@ -146,7 +146,7 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
 
     A phrase (`the answer is`) is only a statement if no other follows it, and after a box only with a number.
     """
-    exact = [(start, end, content, True) for start, end, content in _boxes(text)]
+    exact = [(start, end, content or "", True) for start, end, content in _boxes(text)]
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in _TAGGED.finditer(text)]
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in _HASHES.finditer(text)]
     _, last_end, last, is_alone = max(exact, default=(0, 0, "", False), key=lambda it: it[1])

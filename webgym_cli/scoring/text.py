@@ -21,7 +21,7 @@ _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
 # SQuAD drops all punctuation; but 3.5 is not 35, 1,2 not 12, -5, 5+ and <5 not 5, x^2 not x2, C++ not C, and A+ not A-.
 _NUMERIC = re.compile(
-    r"(?<=\d)[^\w\s](?=\d)|(?<=\d)\+(?!\w)|(?<!\w)[<>](?==?\s*[$€£]?\.?\d)|(?<=[<>])="
+    r"(?<=\d)(?:[^\w\s]|_)(?=\d)|(?<=\d)\+(?!\w)|(?<!\w)[<>](?==?\s*[$€£]?\.?\d)|(?<=[<>])="
     r"|(?<=\w)\^(?=\w)|-(?=\\)|(?<=\de)-(?=\d)|(?<=\w)\+(?=\d)|(?<=\d)\*(?=\*?\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
     r"|(?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|#|-(?=\W*$))(?!\w)"
 )
@@ -101,12 +101,12 @@ def format_reward(final_response: str) -> float:
 def normalise(text: str) -> str:
     """Normalise a text as SQuAD does: lower case, without punctuation, articles and superfluous spaces.
 
-    Unlike there, numbers keep their signs and points, and a text of articles alone stays.
+    Unlike there, numbers keep their signs and points, and a text of articles or of punctuation alone stays.
     """
     text = _LISTED.sub(" ", _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower())))
     kept = {match.start() for match in _NUMERIC.finditer(text)}
     letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign not in _PUNCTUATION)
-    words = letters.split()
+    words = letters.split() or text.split()
     # The answer `A` of a choice is no article, nor is that of `A, B`.
     is_choice = all(len(word) == 1 and word.isalpha() for word in words)
     return " ".join([word for word in words if is_choice or word not in _ARTICLES] or words)
