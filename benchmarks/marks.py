@@ -24,8 +24,7 @@ from benchmarks.marks_libraries import LIBRARIES, install_libraries
 from benchmarks.marks_states import APPS, SERVE
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
-from webgym_cli.environments.web.environment import WebEnvironment
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 

@@ -23,7 +23,7 @@ from PIL import Image
 from benchmarks.harness import Row, Series, reported
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 

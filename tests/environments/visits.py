@@ -10,8 +10,7 @@ from tests.environments.odd_server import OddServer
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.fixture_sites.server import SiteServer
-from webgym_cli.environments.web.environment import WebEnvironment
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task

@@ -18,8 +18,7 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.actions import normalise_point
 from webgym_cli.environments.browser.observe import list_elements
-from webgym_cli.environments.web.environment import WebEnvironment
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 

@@ -20,7 +20,7 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.miniwob.environment import MiniWobPool
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, SettingsError, VenvError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind

@@ -20,7 +20,7 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.doctor import diagnose_sites
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler, log_in_to_sites
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind

@@ -9,8 +9,7 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_sites.expert import make_site_expert
 from webgym_cli.environments.fixture_sites.server import SiteServer
-from webgym_cli.environments.web.environment import WebEnvironment
-from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score

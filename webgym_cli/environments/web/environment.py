@@ -32,6 +32,7 @@ from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.site_expert import ExpertRun, make_expert
 from webgym_cli.environments.sites.site_setup import set_up_site
 from webgym_cli.environments.web.arrival import arrive, find_refusal
+from webgym_cli.environments.web.resources import WebResources
 from webgym_cli.environments.web.settling import PageSettler
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
@@ -46,15 +47,13 @@ from webgym_cli.util.optional import when
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-    from webgym_cli.environments.web.pool import WebPool
-
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 
 
 class WebEnvironment(Environment):
     """One episode on the open web. The reward comes from a judge."""
 
-    def __init__(self, pool: WebPool) -> None:
+    def __init__(self, pool: WebResources) -> None:
         self._pool = pool
         self._session: BrowserSession | None = None
         self._noticed, self._is_stable, self._refused, self._errors = (0, 0), True, "", 0
@@ -262,3 +261,11 @@ class WebEnvironment(Environment):
         if self._session is None:
             raise RuntimeError("the environment was not reset")
         return self._session
+
+
+class WebPool(WebResources):
+    """Factory of open-web environments."""
+
+    def new(self) -> WebEnvironment:
+        """Return a fresh environment; it takes its own browser context on `reset`."""
+        return WebEnvironment(self)

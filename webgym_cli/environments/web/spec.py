@@ -16,7 +16,7 @@ from webgym_cli.util.registry import lazy
 
 
 def _make_pool(settings: Settings) -> EnvironmentPool:
-    from webgym_cli.environments.web.pool import WebPool
+    from webgym_cli.environments.web.environment import WebPool
 
     return WebPool(settings, settings.context_config.interaction_mode)
 

@@ -1,4 +1,4 @@
-"""Environment pool of the open web: the host's browsers behind one egress proxy."""
+"""What the environments of the open web share: the host's browsers behind one egress proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from webgym_cli.environments.browser.options import SessionOptions, read_credent
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.accounts import list_unchecked_hosts
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
-from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
 
@@ -22,8 +21,8 @@ from webgym_cli.records.trajectory import PromptVersion
 _SCROLLED_AS_TEXT = 2 / 3
 
 
-class WebPool:
-    """Factory of open-web environments over the host's browsers, behind one egress proxy."""
+class WebResources:
+    """The host's browsers behind one egress proxy, and how pages are shown in them."""
 
     def __init__(self, settings: Settings, mode: InteractionMode, *, as_text: bool = False) -> None:
         browser = settings.browser
@@ -71,7 +70,3 @@ class WebPool:
         # A remote browser can't reach our loopback address; its own network must block private addresses.
         proxy = "" if self.settings.browser.cdp_urls else self.gate.address
         self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, proxy))
-
-    def new(self) -> WebEnvironment:
-        """Return a fresh environment; it takes its own browser context on `reset`."""
-        return WebEnvironment(self)
