@@ -7,8 +7,10 @@ import statistics
 from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.worlds import PAGE_JS
 
-_LOOK = f"(limit) => {OBSERVE_JS}.look({{ limit }}).length"
+# With the scroll extents, which an observation measures once beside its two looks.
+_LOOK = f"(limit) => {OBSERVE_JS}.look({{ limit }}).length + {PAGE_JS}.scrolls.extent().outside"
 _PLAIN = """() => {
   let sum = 0;
   const read = (root) => {

@@ -286,3 +286,39 @@ async def test_formats_a_focus_that_moves_on_and_shortcuts_are_recorded_as_keys(
     assert names == ["type", "key", "type", "click", "type", "key"]
     (kept,) = stored(run)
     assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Hi ", "you", "47"]
+
+
+# It notes in which ninth of the pad, by number, the pen was.
+DRAW_PAGE = """<!DOCTYPE html><title>Sign</title><canvas width=300 height=150 aria-label=Pad></canvas>
+<button>Send</button>
+<script>
+const passed = new Set();
+document.querySelector("canvas").onmousemove = ({ buttons, offsetX, offsetY }) => {
+  if (buttons) passed.add(3 * Math.floor(offsetY / 50) + Math.floor(offsetX / 100));
+};
+document.querySelector("button").onclick = () => { location = `/?passed=${[...passed].join("")}`; };
+</script>"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("mode", [MARKS, POINTS])
+@pytest.mark.parametrize("order_form", [(DRAW_PAGE, {"passed": "036785"})], indirect=True)
+async def test_a_drawing_is_recorded_with_the_corners_of_its_way(run, chromium, monkeypatch, order_form, mode):
+    more = ("context_config.more_actions=true", f"context_config.interaction_mode={mode}")
+    async with record_by(run, chromium, monkeypatch, order_form, *FULL, *more) as (person, job):
+        await person.begin()
+        x, y = await person.point("Pad")
+        box = await person.view.locator("#page").bounding_box()
+        scale, mouse = box["width"] / person.live._environment.session.options.width, person.view.mouse
+        await mouse.move(x - 100 * scale, y - 50 * scale)
+        await mouse.down()
+        for across, down in ((-100, 50), (100, 50), (100, 0)):
+            await mouse.move(x + across * scale, y + down * scale, steps=8)
+        await mouse.up()
+        await person.settled()
+        await person.click("Send")
+        await person.button("Done")
+        assert await job == 1
+    (kept,) = stored(run)
+    drag = kept.steps[0].action
+    assert drag.name == "drag" and 2 <= len(drag.path) <= 4 and kept.outcome.reward == 1

@@ -13,10 +13,10 @@ BUTTON = Element(id=5, role="button", name="OK", box=(600, 50, 80, 30))
 MORE = "context_config.more_actions=true"
 
 
-def write(name, *places, settings=(MORE,), **fields):
+def write(name, *places, settings=(MORE,), way=(), **fields):
     marks = ("context_config.interaction_mode=set_of_marks", "context_config.prompt_version=full")
     written = ActionWriter(load(overrides=[*marks, *settings])).write(
-        Action(name=name, here=True, **fields), places, SIZE
+        Action(name=name, here=True, **fields), places, SIZE, way
     )
     return written.model_dump(exclude_none=True, exclude={"name"})
 
@@ -37,6 +37,16 @@ def test_a_drag_within_an_element_needs_positions():
         write("drag", *ends, settings=(), to_coordinate=(0, 0))
     onto = (BUTTON, (610, 55)), (BUTTON.model_copy(update={"id": 6}), (610, 95))
     assert write("drag", *onto, to_coordinate=(0, 0)) == {"element_id": 5, "to_element_id": 6}
+
+
+def test_a_drag_within_an_element_keeps_its_way_where_the_set_has_paths():
+    ends, way = ((MAP, (200, 150)), (MAP, (500, 450))), [(200, 450), (600, 0)]
+    fields = {"to_coordinate": (0, 0), "way": way}
+    assert write("drag", *ends, **fields)["path"] == ((250, 1000), (1000, 0))
+    points = "context_config.interaction_mode=coordinates"
+    assert write("drag", *ends, settings=(MORE, points), **fields)["path"] == ((200, 900), (600, 0))
+    assert "path" not in write("drag", *ends, settings=(points,), **fields)
+    assert "path" not in write("drag", ends[0], (BUTTON, (610, 55)), **fields)
 
 
 def test_points_stay_points_in_coordinates():

@@ -218,8 +218,10 @@ class LiveTask:
 
     def _record(self, action: Action, *places: Place | None) -> RecordedAction:
         target, to_target, *_ = (*(place and _make_target(*place) for place in places), None, None)
-        written = self._writer.write(action, places, self._size)
-        return RecordedAction(action=written, target=target, to_target=to_target)
+        way = [self._find_pixels(point) for point in action.path or ()]
+        written = self._writer.write(action, places, self._size, way)
+        path = tuple((x - places[0][1][0], y - places[0][1][1]) for x, y in when(written.path, way) if places[0])
+        return RecordedAction(action=written, target=target, to_target=to_target, path=path)
 
     def _find_pixels(self, point: tuple[float, float]) -> tuple[float, float]:
         return point[0] / NORMALISED * self._size[0], point[1] / NORMALISED * self._size[1]

@@ -1,9 +1,9 @@
 "use strict";
 // Events of a person as actions of a policy: keys and turns of the wheel that follow one another are one action.
-const KEYS_MS = 700, CLICK_MS = 250, WHEEL_MS = 300, LOOK_MS = 700, DRAG = 8;
+const KEYS_MS = 700, CLICK_MS = 250, WHEEL_MS = 300, LOOK_MS = 700, DRAG = 8, MOST_CORNERS = 50;
 const at = (id) => document.getElementById(id), page = at("page"), keys = at("keys");
 let queue = Promise.resolve(), waiting = 0, playing = false, shown = "";
-let pressed = null, clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null, copied = false;
+let pressed = null, way = [], clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null, copied = false;
 
 const put = (id, items) => at(id).replaceChildren(...items);
 const make = (tag, text, onclick = null) => Object.assign(document.createElement(tag), { textContent: text, type: "button", onclick });
@@ -48,18 +48,32 @@ const place = ({ clientX, clientY }) => {
 const held = (event) => [["Alt", event.altKey], ["Control", event.ctrlKey], ["Meta", event.metaKey], ["Shift", event.shiftKey]]
   .filter(([, isHeld]) => isHeld).map(([key]) => key);
 
+// The corners of a way, and its ends.
+const bends = (points) => {
+  const [from, to] = [points[0], points.at(-1)], length = Math.hypot(to.clientX - from.clientX, to.clientY - from.clientY);
+  const off = points.map(({ clientX, clientY }) => {
+    const [x, y] = [clientX - from.clientX, clientY - from.clientY];
+    return length > DRAG ? Math.abs(x * (to.clientY - from.clientY) - y * (to.clientX - from.clientX)) / length : Math.hypot(x, y);
+  });
+  const most = Math.max(...off), at = off.indexOf(most);
+  return most > DRAG ? [...bends(points.slice(0, at + 1)), ...bends(points.slice(at)).slice(1)] : [from, to];
+};
+
+page.addEventListener("pointermove", (event) => { if (pressed) way.push(event); });
 page.addEventListener("pointerdown", (event) => {
   event.preventDefault();
   keys.focus({ preventScroll: true });
   page.setPointerCapture(event.pointerId);
-  pressed = event;
+  [pressed, way] = [event, [event]];
 });
 page.addEventListener("pointerup", (event) => {
   if (!pressed) return;
   const coordinate = place(pressed), moved = Math.hypot(event.clientX - pressed.clientX, event.clientY - pressed.clientY);
   const modifiers = held(event), button = [null, "middle", "right"][event.button];
   pressed = null;
-  if (moved > DRAG) return act({ name: "drag", coordinate, to_coordinate: place(event) });
+  const corners = bends([...way, event]).slice(1, -1), step = Math.ceil(corners.length / MOST_CORNERS);
+  const path = corners.filter((_, number) => number % step === 0).map(place);
+  if (moved > DRAG || path.length) return act({ name: "drag", coordinate, to_coordinate: place(event), path: path.length ? path : null });
   if (at("hover").checked) {
     at("hover").checked = false;
     return act({ name: "hover", coordinate });

@@ -25,12 +25,13 @@ from webgym_cli.records.trajectory import Element, Generation
 if TYPE_CHECKING:
     from webgym_cli.environments.browser.session import BrowserSession
 
+Point = tuple[float, float]
 # An element, None for a point without one, and the point in CSS pixels.
-Place = tuple[Element | None, tuple[float, float]]
+Place = tuple[Element | None, Point]
 # Looks for a target that is not in sight: waits, pages down, and pages up.
 _WAITS, _DOWN, _UP = 3, 4, 8
 _WITHIN = "a drag within an element needs context_config.more_actions=true, or use keys, such as Shift+ArrowLeft"
-_NO_POSITIONS: dict[str, object] = {"position": None, "to_position": None}
+_NO_POSITIONS: dict[str, object] = {"position": None, "to_position": None, "path": None}
 # From this size on, in CSS pixels of both sides, it matters where an element is clicked: canvases, maps.
 _LARGE = 200
 _DIALOGS = (ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG)
@@ -51,16 +52,23 @@ class ActionWriter:
         dialogs = settings.browser.dialogs == "policy"
         self._actions = actions.choose_variant(dialogs=dialogs, more=context.more_actions)
 
-    def write(self, action: Action, places: Sequence[Place | None], size: tuple[int, int]) -> Action:
-        """Return the action at the places of its target and of the end of a drag. Raises `LookupError`."""
+    def write(
+        self, action: Action, places: Sequence[Place | None], size: tuple[int, int], way: Sequence[Point] = ()
+    ) -> Action:
+        """Return the action at the places of its target and of the end of a drag. Raises `LookupError`.
+
+        `way`: points that a drag passes in CSS pixels. They matter within one element, such as a drawing.
+        """
         changes: dict[str, object] = {}
         for place, prefix in zip(places, ("", "to_"), strict=False):
             if place is not None:
                 changes |= {"here": None, **self._write_place(place, prefix, size)}
-        is_within = changes.get("element_id") is not None and changes["element_id"] == changes.get("to_element_id")
-        if not is_within and not any(one and one[0] and min(one[0].box[2:]) >= _LARGE for one in places):
+        known = [one[0] for one in places if one and one[0]]
+        is_within = len(known) == 2 and known[0].id == known[1].id
+        if not is_within and not any(min(element.box[2:]) >= _LARGE for element in known):
             changes |= _NO_POSITIONS
-        return self._express(action.model_copy(update=changes), needs_positions=is_within)
+        changes["path"] = tuple(self._write_point(point, known[0], size) for point in way if is_within) or None
+        return self._express(action.model_copy(update=changes), needs_positions=is_within and self.needs_element)
 
     def _write_place(self, place: Place, prefix: str, size: tuple[int, int]) -> dict[str, object]:
         element, point = place
@@ -68,9 +76,15 @@ class ActionWriter:
             return {f"{prefix}element_id": None, f"{prefix}coordinate": normalise_point(point, size)}
         if element is None:
             raise LookupError("nothing is marked there: a policy could not act on it either")
-        left, top, width, height = element.box
-        position = normalise_point((point[0] - left, point[1] - top), (width, height))
+        position = self._write_point(point, element, size)
         return {f"{prefix}element_id": element.id, f"{prefix}coordinate": None, f"{prefix}position": position}
+
+    def _write_point(self, point: Point, element: Element, size: tuple[float, float]) -> Point:
+        """Return a point in thousandths, of an element's box where the policy has marks."""
+        left, top, width, height = element.box
+        if not self.needs_element:
+            return normalise_point(point, size)
+        return normalise_point((point[0] - left, point[1] - top), (width, height))
 
     def format(self, action: Action) -> str:
         """Return an action as a response of the policy."""
@@ -83,7 +97,7 @@ class ActionWriter:
 
     def _express(self, action: Action, *, needs_positions: bool) -> Action:
         """Return the action, or one to the same effect that the action set has."""
-        others: list[dict[str, object]] = [] if needs_positions else [_NO_POSITIONS]
+        others: list[dict[str, object]] = [{"path": None}] if needs_positions else [_NO_POSITIONS]
         if action.name is ActionName.SELECT_OPTION:  # typing into a native list chooses the option
             others += [_NO_POSITIONS | {"name": ActionName.TYPE}]
         elif action.name is ActionName.SCROLL:
@@ -156,7 +170,8 @@ class Replay:
             action = action.model_copy(update={"text": label})
         self._actions.popleft()
         self._looks = 0
-        return self._writer.write(action, places, size)
+        x, y = places[0][1] if places and places[0] else (0.0, 0.0)
+        return self._writer.write(action, places, size, [(x + across, y + down) for across, down in recorded.path])
 
     async def _find(self, session: BrowserSession, target: RecordedTarget, seen: Sequence[Element]) -> Place | None:
         element = box = None

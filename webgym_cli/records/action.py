@@ -70,7 +70,7 @@ NEEDED = {
 # Fields added after the first stored actions; omitted from a line if unset.
 LATER_FIELDS = (
     *("button", "clicks", "modifiers", "keys", "here", "append", "submit", "amount"),
-    *("to_element_id", "to_coordinate", "tab", "position", "to_position"),
+    *("to_element_id", "to_coordinate", "tab", "position", "to_position", "path"),
 )
 
 
@@ -118,6 +118,8 @@ class Action(Record):
     """The point (x, y) within the element, each 0-1000 of its visible box (set_of_marks); None: its click point."""
     to_position: tuple[float, float] | None = None
     """The point within the target element of a drag, likewise."""
+    path: tuple[tuple[float, float], ...] | None = Field(default=None, min_length=1, max_length=50)
+    """Points that a drag passes in order between its ends; with `to_element_id` within that element, likewise."""
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -137,7 +139,9 @@ class Action(Record):
             raise ValueError(f"the action {self.name} lacks an argument: {needed}")
         if (self.position and self.element_id is None) or (self.to_position and self.to_element_id is None):
             raise ValueError("a position is within an element, which the action lacks")
-        for point in (self.coordinate, self.to_coordinate, self.position, self.to_position):
+        if self.path and self.name is not ActionName.DRAG:
+            raise ValueError(f"only a drag has a path, not {self.name}")
+        for point in (self.coordinate, self.to_coordinate, self.position, self.to_position, *(self.path or ())):
             if point and not (0 <= point[0] <= NORMALISED and 0 <= point[1] <= NORMALISED):
                 raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {point}")
         return self

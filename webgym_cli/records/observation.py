@@ -28,9 +28,10 @@ class Element(Record):
     """States that the value does not tell: `disabled`, `required`, `unchecked`, `options: ...`; empty in older runs."""
 
     def point_at(self, position: tuple[float, float]) -> tuple[float, float]:
-        """Return the point in CSS pixels at a position within the box, 0 to 1000 on both axes."""
+        """Return the point in CSS pixels at a position in the box, 0 to its last pixel at 1000 on both axes."""
         left, top, width, height = self.box
-        return left + position[0] / NORMALISED * width, top + position[1] / NORMALISED * height
+        x, y = position[0] / NORMALISED * width, position[1] / NORMALISED * height
+        return left + min(x, width - 1), top + min(y, height - 1)
 
 
 class Screenshot(Record):

@@ -28,3 +28,5 @@ class RecordedAction(Record):
     target: RecordedTarget | None = None
     to_target: RecordedTarget | None = None
     """Where a drag ends."""
+    path: tuple[tuple[float, float], ...] = ()
+    """Points that a drag passes, from its start in CSS pixels."""

@@ -118,12 +118,30 @@ for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more
             ({"action": "long_press", **within}, {"name": "click", "seconds": 1.0, **stored}),
             ({"action": "scroll", "direction": "up", **within}, {"name": "scroll", "direction": "up", **stored}),
         ]
-CALLS["more full", MARKS].append(
+WAY = [[0, 1000], [250.5, 3]]
+for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more ") and name != "more computer_use"]:
+    to = {"to_element_id": 1} if mode is MARKS else {"to_coordinate": [3, 4]}
+    place = {"element_id": 1} if mode is MARKS else {"coordinate": [1, 2]}
+    CALLS[name, mode] += [
+        same("drag", **place, **to),
+        same("drag", **place, **to, path=WAY),
+        same("key", keys=["Control", "c"]),
+        same("upload_file", **place, text="a.txt"),
+    ]
+    if mode is MARKS:
+        CALLS[name, mode].append(
+            (
+                {"action": "drag", **within, **to, "to_position": [0, 1000], "path": WAY},
+                {"name": "drag", **stored, **to, "to_position": (0, 1000), "path": WAY},
+            )
+        )
+CALLS["more computer_use", POINTS] += [
+    same("upload_file", coordinate=[1, 2], text="a.txt"),
     (
-        {"action": "drag", **within, "to_element_id": 1, "to_position": [0, 1000]},
-        {"name": "drag", **stored, "to_element_id": 1, "to_position": (0, 1000)},
-    )
-)
+        {"action": "left_click_drag", "coordinate": [1, 2], "path": WAY},
+        {"name": "drag", "to_coordinate": (1, 2), "path": WAY, **HERE},
+    ),
+]
 for mode, place in ((MARKS, {"element_id": 1}), (POINTS, {"coordinate": (1, 2)})):
     CALLS["more basic", mode] += [
         same("scroll", direction="down"),
@@ -168,6 +186,9 @@ def test_the_schema_offers_exactly_what_is_read(name, mode):
             assert isinstance(wrong, ParseError) and other in wrong.detail
 
 
+DRAG = {"action": "drag", "element_id": 1, "to_element_id": 1}
+
+
 @pytest.mark.parametrize(
     ("name", "mode", "arguments", "kind", "why"),
     [
@@ -178,6 +199,21 @@ def test_the_schema_offers_exactly_what_is_read(name, mode):
         ("full", MARKS, {"action": "left_click"}, ParseErrorKind.UNKNOWN_ACTION, "left_click"),
         ("webgym", POINTS, {"action": "type", "text": "x"}, ParseErrorKind.INVALID_ARGUMENTS, "coordinate"),
         ("webgym", MARKS, {"action": "key", "keys": ["a"]}, ParseErrorKind.UNKNOWN_ACTION, "key"),
+        ("full", MARKS, {**DRAG, "path": [[1, 2]]}, ParseErrorKind.INVALID_ARGUMENTS, "drag has no argument path"),
+        *(
+            ("more full", MARKS, {**DRAG, "path": path}, ParseErrorKind.INVALID_ARGUMENTS, why)
+            for path, why in (
+                ("1,2", "valid tuple"),
+                ([], "at least 1 item"),
+                ([[1]], "required"),
+                ([[1, 2, 3]], "at most 2 items"),
+                ([["1", 2]], "valid number"),
+                ([[1, None]], "valid number"),
+                ([[1, 1001]], "0 to 1000"),
+                ([1, 2], "valid tuple"),
+                ([[1, 2]] * 51, "at most 50 items"),
+            )
+        ),
         ("computer_use", POINTS, {"action": "scroll"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
         ("computer_use", POINTS, {"action": "scroll", "pixels": 0}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
         ("computer_use", POINTS, {"action": "scroll", "pixels": "5"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import io
+import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image
 
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import actions
-from webgym_cli.environments.browser.actions import normalise_point, perform_action
+from webgym_cli.environments.browser.actions import normalise_point, perform_action, point_at_elements
 from webgym_cli.environments.browser.field_actions import upload_files
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.observe import list_elements, observe_script, read_script
@@ -378,6 +379,29 @@ async def test_positions_within_a_canvas(session: BrowserSession, is_framed: boo
         ["mouseup", 180, 50],
         ["wheel", 50, 25],
     ]
+
+
+PATH = {"position": (100, 500), "to_position": (900, 500), "path": ((500, 0), (500, 1000), (0, 1000))}
+
+
+@pytest.mark.parametrize("is_framed", [False, True])
+async def test_a_drag_passes_the_points_of_its_path(session: BrowserSession, is_framed: bool):
+    drawing = CANVAS.replace('"wheel"]', '"mousemove"]')
+    page = f'<iframe sandbox="allow-scripts" width="300" height="200" srcdoc="{html.escape(drawing)}"></iframe>'
+    await session.page.set_content(page if is_framed else drawing)
+    canvas, *_ = (one for one in await list_elements(session) if one.element.role == "canvas")
+    number = canvas.element.id
+    drag = Action(name="drag", element_id=number, to_element_id=number, **PATH)
+    by_point = point_at_elements(drag, [canvas] * (number + 1), (session.options.width, session.options.height))
+    assert by_point.element_id is by_point.position is by_point.to_position is None
+    for action in (drag, by_point):
+        assert await perform(session, action) is None
+        log = await session.page.frames[-1].evaluate("() => log.splice(0)")
+        assert [kind for kind, *_ in log if kind != "mousemove"] == ["mousedown", "mouseup"]
+        passed = [(x, y) for _, x, y in log]
+        wanted = [(20, 50), (100, 0), (100, 99), (0, 99), (180, 50)]
+        near = [next(i for i, one in enumerate(passed) if math.dist(one, to) <= 2) for to in wanted]
+        assert near == sorted(near) and len(passed) > 20
 
 
 async def test_a_covered_position_is_refused(session: BrowserSession):

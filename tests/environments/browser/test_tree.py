@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from webgym_cli.environments.browser.observe import look_at, observe_script, parse_elements
+from webgym_cli.environments.browser.observe import look_at, measure_extent, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.tree import MAX_CHARACTERS, read_tree, write_tree
-from webgym_cli.records.trajectory import Element, PageState
+from webgym_cli.environments.browser.tree import MAX_CHARACTERS, format_state, read_tree, write_tree
+from webgym_cli.records.trajectory import Element
 
 PAGE = """<!doctype html><title>Orders</title><body style="margin: 0">
 <nav aria-label="Main"><a href="#a">Home</a></nav>
@@ -23,12 +23,11 @@ async def read(browsers, limit):
         SessionOptions(width=400, height=300, isolated_script=observe_script(as_text=True))
     )
     await session.page.set_content(PAGE)
-    shown = await look_at(session, limit, extent=True)
+    shown = await look_at(session, limit)
     elements = tuple(one.element for one in parse_elements(shown["listed"]))
-    state = PageState.model_validate(shown["extent"])
-    tree = await read_tree(session, elements, state)
+    tree, state = await read_tree(session, elements), await measure_extent(session)
     await session.close()
-    return tree.splitlines(), state
+    return [format_state(state), *tree.splitlines()], state
 
 
 @pytest.mark.browser

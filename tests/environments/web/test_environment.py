@@ -416,7 +416,9 @@ async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):
 
 async def test_an_observation_tells_how_far_the_page_is(visit: Visit, local_web: SmallWeb):
     script = "console.error('a'); console.log('b'); setTimeout(() => { throw 1; })"
-    state = (await visit.show("/state.html", f"<button>Go</button><script>{script}</script>")).state
+    far = "<p style='height: 3000px'></p><button>Far</button>"
+    state = (await visit.show("/state.html", f"<button>Go</button>{far}<script>{script}</script>")).state
+    assert (state.outside, state.scrolls[0].above, state.scrolls[0].below > 2) == (1, 0, True)
     assert (state.loading, state.pending, state.console_errors, state.status) == ("settled", 0, 2, 200)
     assert (await visit.wait()).state.console_errors == 0
     missing = (await visit.navigate("http://odd.test/none")).state

@@ -29,7 +29,7 @@ def make_argument(name: str, description: str, **schema: Any) -> Argument:
     """Make an argument that sets one field of an action."""
     return Argument(
         {**schema, "description": description},
-        read=lambda value: {name: tuple(value) if isinstance(value, list) else value},
+        read=lambda value: {name: _freeze(value)},
         write=lambda action: _plain(getattr(action, name)),
     )
 
@@ -41,10 +41,14 @@ def make_flag(name: str, description: str) -> Argument:
     return Argument(argument.schema, read=lambda value: {} if value is False else read(value), write=argument.write)
 
 
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list) else value
+
+
 def _plain(value: Any) -> Any:
     if not isinstance(value, tuple):
         return value
-    return [int(part) if isinstance(part, float) and part.is_integer() else part for part in value]
+    return [int(part) if isinstance(part, float) and part.is_integer() else _plain(part) for part in value]
 
 
 @dataclass(frozen=True, slots=True)

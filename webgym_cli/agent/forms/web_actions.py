@@ -70,46 +70,6 @@ BASIC = WebActions(
 )
 
 
-_POSITIONS = {
-    "position": make_argument(
-        "position", "The point [x, y] within the element; both axes run from 0 to 1000 of its box.", **_POINT
-    ),
-    "to_position": make_argument("to_position", "The point within the element to drag to.", **_POINT),
-}
-# Actions that may be at a position within an element.
-_POSITIONED = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.DRAG, ActionName.SCROLL})
-
-
-def add_actions(actions: WebActions) -> WebActions:
-    """Add long presses, waiting for a text, positions within marked elements, and targets of hovers and scrolls."""
-    return replace(
-        actions,
-        forms={mode: _add_forms(forms, _PLACE_BY_MODE[mode]) for mode, forms in actions.forms.items()},
-        arguments={**actions.arguments, **_POSITIONS},
-    )
-
-
-def _add_forms(forms: Mapping[str, CallForm], place: str) -> dict[str, CallForm]:
-    scroll, hovers = forms["scroll"], any(form.name is ActionName.HOVER for form in forms.values())
-    if scroll.takes(place) is None:
-        scroll = replace(scroll, arguments=f"{place}? {scroll.arguments}", untargeted={})
-    extended = {
-        **forms,
-        "scroll": scroll,
-        **when(not hovers, {"hover": CallForm(ActionName.HOVER, place)}),
-        "long_press": CallForm(ActionName.CLICK, place, {"seconds": 1.0}),
-        "wait_for": CallForm(ActionName.WAIT, "text time?", {"seconds": 10.0}),
-    }
-    return {called: _add_positions(form) for called, form in extended.items()}
-
-
-def _add_positions(form: CallForm) -> CallForm:
-    if form.name not in _POSITIONED or form.takes("element_id") is None:
-        return form
-    ends = when(form.name is ActionName.DRAG, " to_position?")
-    return replace(form, arguments=f"{form.arguments} position?{ends}")
-
-
 # WebGym's actions: the basic ones, but typing always presses Enter.
 WEBGYM = replace(
     BASIC,
@@ -194,6 +154,59 @@ FULL = WebActions(
     arguments=_FULL_ARGUMENTS,
     rules=_FULL_TYPING,
 )
+
+_PLACES_WITHIN = {
+    "position": make_argument(
+        "position", "The point [x, y] within the element; both axes run from 0 to 1000 of its box.", **_POINT
+    ),
+    "to_position": make_argument("to_position", "The point within the element to drag to.", **_POINT),
+    "path": make_argument(
+        "path",
+        "Up to 50 points [x, y] to pass on the way, with numbered marks within the element to drag to.",
+        **{"type": "array", "items": _POINT, "minItems": 1, "maxItems": 50},
+    ),
+}
+# Actions that may be at a position within an element.
+_POSITIONED = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.DRAG, ActionName.SCROLL})
+# Actions of the full set that every set gets.
+_SHARED = ("hover", "drag", "key", "upload_file")
+
+
+def add_actions(actions: WebActions) -> WebActions:
+    """Add what a set lacks of hovers, drags, keys and files, long presses, waiting for a text, and where they may be.
+
+    Marked elements take a position within, drags a path, hovers and scrolls a target.
+    """
+    shared = {name: _FULL_ARGUMENTS[name] for name in ("to_coordinate", "to_element_id", "keys")}
+    arguments = {**actions.arguments, **shared, **actions.arguments, **_PLACES_WITHIN}
+    if not actions.has(ActionName.UPLOAD_FILE):
+        words = "What to type or to wait for, the names of files, a line each, or the answer to the task."
+        arguments["text"] = make_argument("text", words, type="string")
+    forms = {mode: _add_forms(forms, mode) for mode, forms in actions.forms.items()}
+    return replace(actions, forms=forms, arguments=arguments)
+
+
+def _add_forms(forms: Mapping[str, CallForm], mode: InteractionMode) -> dict[str, CallForm]:
+    place, scroll, has = _PLACE_BY_MODE[mode], forms["scroll"], {form.name for form in forms.values()}
+    if scroll.takes(place) is None:
+        scroll = replace(scroll, arguments=f"{place}? {scroll.arguments}", untargeted={})
+    full = FULL.forms[mode]
+    extended = {
+        **forms,
+        "scroll": scroll,
+        **{called: full[called] for called in _SHARED if full[called].name not in has},
+        "long_press": CallForm(ActionName.CLICK, place, {"seconds": 1.0}),
+        "wait_for": CallForm(ActionName.WAIT, "text time?", {"seconds": 10.0}),
+    }
+    return {called: _add_places(form) for called, form in extended.items()}
+
+
+def _add_places(form: CallForm) -> CallForm:
+    """Add to an action its position within an element, and the path of a drag."""
+    is_drag, is_marked = form.name is ActionName.DRAG, form.takes("element_id") is not None
+    more = when(is_marked and form.name in _POSITIONED, " position?") + when(is_marked and is_drag, " to_position?")
+    return replace(form, arguments=f"{form.arguments}{more}{when(is_drag, ' path?')}")
+
 
 # `FULL`, for dialogs that are left to the policy.
 FULL_WITH_DIALOGS = replace(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.failures import attempt
@@ -21,6 +22,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction
+from webgym_cli.util.optional import map_known
 
 # Returns the reason why an address may not be visited; None if it may.
 AddressCheck = Callable[[str], str | None]
@@ -83,22 +85,33 @@ def point_at_elements(action: Action, seen: Sequence[ElementSnapshot], size: tup
         if number is not None:
             point = seen[number].element.point_at(position) if position else seen[number].point
             changes |= {f"{prefix}element_id": None, f"{prefix}coordinate": normalise_point(point, size)}
+    if action.path and action.to_element_id is not None:
+        element = seen[action.to_element_id].element
+        changes["path"] = tuple(normalise_point(element.point_at(point), size) for point in action.path)
     return action.model_copy(update=changes)
 
 
 async def locate_element(
     session: BrowserSession, element_id: int, position: mouse.Point | None = None
-) -> tuple[float, float] | str:
+) -> mouse.Point | str:
     """Return a point of a listed element in CSS pixels, or the reason why it can't be clicked there.
 
     `position`: 0 to 1000 of its visible box on both axes; None: the element's click point.
     """
+    points = await _locate(session, element_id, position, ())
+    return points if isinstance(points, str) else points[0]
+
+
+async def _locate(
+    session: BrowserSession, element_id: int, position: mouse.Point | None, path: Sequence[mouse.Point]
+) -> list[mouse.Point] | str:
+    """Return the point of a listed element, then those of positions that the mouse only passes."""
     if framed := session.framed.get(element_id):
-        result = await locate_framed(session, *framed, position)
+        result = await locate_framed(session, *framed, position, path)
     else:
-        result = await session.evaluate(f"{OBSERVE_JS}.locate", [element_id, position])
-    if "point" in result:
-        return result["point"][0], result["point"][1]
+        result = await session.evaluate(f"{OBSERVE_JS}.locate", [element_id, position, path])
+    if "points" in result:
+        return [(x, y) for x, y in result["points"]]
     if "error" in result:
         return f"element {element_id} {result['error']}"
     known = f"they are numbered 0 to {result['count'] - 1}" if result["count"] else "none are marked"
@@ -114,11 +127,22 @@ async def _find_point(
     """Return an action's point in CSS pixels, an error text, or None for an action without element and coordinate."""
     if element_id is not None:
         return await locate_element(session, element_id, position)
-    if coordinate is None:
-        return None
+    return map_known(partial(_find_pixels, session), coordinate)
+
+
+def _find_pixels(session: BrowserSession, coordinate: mouse.Point) -> mouse.Point:
     width, height = session.options.width, session.options.height
     # The last normalised value is the last pixel, not the first one outside.
     return min(coordinate[0] / NORMALISED * width, width - 1), min(coordinate[1] / NORMALISED * height, height - 1)
+
+
+async def _find_way(session: BrowserSession, action: Action) -> list[mouse.Point] | str:
+    """Return the points that a drag passes, and its end."""
+    path = action.path or ()
+    if action.to_element_id is not None:
+        points = await _locate(session, action.to_element_id, action.to_position, path)
+        return points if isinstance(points, str) else [*points[1:], points[0]]
+    return [*(_find_pixels(session, point) for point in (*path, action.to_coordinate) if point)]
 
 
 async def _click(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
@@ -127,21 +151,21 @@ async def _click(session: BrowserSession, action: Action, point: mouse.Point | N
         return f"a key that is held must be one of {', '.join(mouse.MODIFIERS)}"
     keys, at = [key for key in modifiers if key], point or session.pointer
     if action.seconds:
-        await mouse.drag(session, at, at, action.seconds)
+        await mouse.drag(session, at, hold=action.seconds)
     else:
         await mouse.click(session, at, button=action.button or "left", clicks=action.clicks or 1, held=keys)
     return None
 
 
 async def _drag(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    end = await _find_point(session, action.to_element_id, action.to_coordinate, action.to_position)
-    if isinstance(end, str):
-        return end
+    way = await _find_way(session, action)
+    if isinstance(way, str):
+        return way
     script, start = ActScript(session), point or session.pointer
     await script.call("watch", start, True)
     await session.move(*start)
     await script.call("settled")
-    await mouse.drag(session, start, end or session.pointer)
+    await mouse.drag(session, start, *way)
     return None if (await script.call("hasChanged"))["changed"] else "nothing moved: what is there can't be dragged"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any, TypeVar
@@ -111,20 +111,20 @@ async def wait_in_frames(session: BrowserSession, seconds: float) -> None:
 
 
 async def locate_framed(
-    session: BrowserSession, document: FrameDocument, number: int, position: Point | None
+    session: BrowserSession, document: FrameDocument, number: int, position: Point | None, path: Sequence[Point]
 ) -> dict[str, Any]:
-    """Return the current point of a frame's element, as `locate()` does."""
+    """Return the current points of a frame's element, as `locate()` does."""
     try:
         # As long as any action: on a busy machine a frame's process may answer late.
         async with asyncio.timeout(session.options.action_timeout):
             origin = await _find_origin(session, document)
             if origin is None:
                 return {"error": "is no longer on the page"}
-            result: dict[str, Any] = await _call(session, document, f"{OBSERVE_JS}.locate", [number, position])
+            result: dict[str, Any] = await _call(session, document, f"{OBSERVE_JS}.locate", [number, position, path])
     except TimeoutError:
         return {"error": "is in a frame that does not answer"}
-    if "point" in result:
-        result["point"] = [result["point"][0] + origin[0], result["point"][1] + origin[1]]
+    if "points" in result:
+        result["points"] = [(x + origin[0], y + origin[1]) for x, y in result["points"]]
     return result
 
 

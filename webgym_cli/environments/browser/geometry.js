@@ -89,12 +89,9 @@ webgym.geometry = (() => {
     return other;
   };
 
-  // The point at a position within a box; null if a click there reaches something else than the element.
-  const pointWithin = (element, box, position) => {
-    const sides = [[box.left, box.width], [box.top, box.height]];
-    const [x, y] = sides.map(([start, side], axis) => start + Math.min((position[axis] / SCALE) * side, side - 1));
-    return reaches(element, hitAt(x, y)) ? [x, y] : null;
-  };
+  // The point at a position within a box.
+  const pointWithin = (box, [across, down]) => [[box.left, box.width, across], [box.top, box.height, down]]
+    .map(([start, side, share]) => start + Math.min((share / SCALE) * side, side - 1));
 
   const find = (element, transparent) => {
     const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
@@ -142,5 +139,5 @@ webgym.geometry = (() => {
 
   const area = ({ box }) => box.width * box.height;
 
-  return Object.freeze({ area, boxOf, place, pointOf, pointWithin, same, visiblePart, within });
+  return Object.freeze({ area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within });
 })();

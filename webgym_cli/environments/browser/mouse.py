@@ -41,17 +41,18 @@ async def wheel(session: BrowserSession, point: Point, across: float, down: floa
         await session.send_mouse(*point, {"type": "mouseWheel", "deltaX": across, "deltaY": down})
 
 
-async def drag(session: BrowserSession, start: Point, end: Point, hold: float = _HOLD) -> None:
-    """Drag from one point to another after `hold` seconds; to the same point, this is a long press."""
+async def drag(session: BrowserSession, start: Point, *way: Point, hold: float = _HOLD) -> None:
+    """Drag from a point through others after `hold` seconds; without others, this is a long press."""
     async with session.guard("dragging", session.options.action_timeout + hold, may_close=True):
         # Playwright's mouse, since it implements drag interception for HTML5 `draggable` elements.
         mouse = session.page.mouse
         await mouse.move(*start)
         await mouse.down()
         await asyncio.sleep(hold)
-        if end != start:
-            await mouse.move(*end, steps=_DRAG_MOVES)
-            await mouse.move(*end)
+        for point in way:
+            await mouse.move(*point, steps=_DRAG_MOVES)
+        if way:
+            await mouse.move(*way[-1])
             await asyncio.sleep(_REST)
         await mouse.up()
-        session.pointer = end
+        session.pointer = (start, *way)[-1]

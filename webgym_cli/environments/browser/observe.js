@@ -9,7 +9,7 @@ webgym.observe = (() => {
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { HOVERABLE, interest, isSurface, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hitAt, rectOf } = webgym.frames;
-  const { area, boxOf, place, pointOf, pointWithin, same, visiblePart, within } = webgym.geometry;
+  const { area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
     "[role=checkbox],[role=radio],[role=slider]";
@@ -284,21 +284,24 @@ webgym.observe = (() => {
     });
   });
 
-  // The click point of a mark, or the point at a position within its visible box (0 to 1000 on both axes).
-  const locate = ([id, position]) => {
+  // The click point of a mark, or the point at a position within its visible box (0 to 1000 on both axes), then the points
+  // of positions that the mouse passes.
+  const locate = ([id, position, path = []]) => {
     if (!marks[id]) return { count: marks.length };
     const { face, within } = marks[id];
     if (!face.isConnected) return { error: "is no longer on the page" };
     const find = () => atOnce(() => {
       const box = boxOf(face), point = box && pointOf(face, box, within);
-      return point && position ? pointWithin(face, visiblePart({ face, box, point }), position) : point;
+      if (!point || !position && !path.length) return point && [point];
+      const part = visiblePart({ face, box, point }), to = position ? pointWithin(part, position) : point;
+      return !position || reaches(face, hitAt(...to)) ? [to, ...path.map((at) => pointWithin(part, at))] : null;
     });
-    let point = find();
-    if (!point) {
+    let points = find();
+    if (!points) {
       face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });
-      point = find();
+      points = find();
     }
-    return point ? { point } : { error: `is covered or out of reach${position ? " at that position" : ""}` };
+    return points ? { points } : { error: `is covered or out of reach${position ? " at that position" : ""}` };
   };
 
   const hideCaret = () => {

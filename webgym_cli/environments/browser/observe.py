@@ -11,7 +11,7 @@ from webgym_cli.environments.browser.frames import OBSERVE_JS, list_framed
 from webgym_cli.environments.browser.inspection import find_listeners, open_closed_roots
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.worlds import PAGE_JS
-from webgym_cli.records.trajectory import Element
+from webgym_cli.records.trajectory import Element, PageState
 
 # Each asks the objects of those before it.
 _LISTING = ("icons", "roles", "names", "values", "sections", "kinds", "frames", "covers", "geometry", "observe")
@@ -22,7 +22,6 @@ _LOOK = f"""(options) => ({{
   hosts: options.limit ? {PAGE_JS}.frames.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
-  extent: options.extent ? {PAGE_JS}.scrolls.extent() : null,
 }})"""
 # Maximum number of listed elements; overlays and the elements most likely to be interactive take precedence.
 MAX_ELEMENTS = 200
@@ -70,16 +69,14 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
     ]
 
 
-async def look_at(session: BrowserSession, limit: int, *, extent: bool = False) -> dict[str, Any]:
+async def look_at(session: BrowserSession, limit: int) -> dict[str, Any]:
     """Return the page state beside the screenshot: `url`, `title`, `listed` elements, number of `unlisted` ones.
-
-    `extent`: also how far the page can be scrolled, under this name.
 
     Element ids stay valid for actions until the next observation. A limit of 0 lists no elements.
     """
     if limit:
         await find_listeners(session)
-    options = {"limit": limit, "extent": extent}
+    options = {"limit": limit}
     view: dict[str, Any] = await session.evaluate(_LOOK, options)
     if view["hosts"]:
         await open_closed_roots(session)
@@ -92,3 +89,11 @@ async def look_at(session: BrowserSession, limit: int, *, extent: bool = False) 
 async def list_elements(session: BrowserSession, *, limit: int = MAX_ELEMENTS) -> list[ElementSnapshot]:
     """List the page's interactive elements, as `look_at`."""
     return parse_elements((await look_at(session, limit))["listed"])
+
+
+async def measure_extent(session: BrowserSession) -> PageState:
+    """Return how far the page can be scrolled, and how many controls are outside the view.
+
+    Measured once an observation, after its picture: on long pages it costs a quarter of a look.
+    """
+    return PageState.model_validate(await session.evaluate(f"() => {PAGE_JS}.scrolls.extent()"))

@@ -114,13 +114,16 @@ webgym.scrolls = (() => {
     const tell = (element, name, height) => ({ name, above: share(element.scrollTop, height),
       below: share(element.scrollHeight - height - element.scrollTop, height) });
     for (const element of allOf(document)) {
-      if (element === page || isOpaque(element) || element.localName === "textarea" || !canScroll(element, true) && !canScroll(element, false)) continue;
+      const height = element.clientHeight; // no text within a line has one, and reading it is cheaper than a style
+      if (!height || element.scrollHeight <= height + 1 || element === page || isOpaque(element) || element.localName === "textarea" ||
+        !canScroll(element, true) && !canScroll(element, false)) continue;
       const box = boxOf(element);
       if (box) containers.push([box.width * box.height, element]);
     }
     containers.sort(([one], [other]) => other - one);
     const named = (element) => oneLine(nameOf(element)) || roleOf(element);
-    const isOutside = ({ top, bottom, left, right }) => bottom > top && (bottom <= 0 || top >= innerHeight || right <= 0 || left >= innerWidth);
+    // each side is a call, and most are below
+    const isOutside = (box) => (box.top >= innerHeight || box.bottom <= 0 || box.right <= 0 || box.left >= innerWidth) && box.height > 0;
     const outside = Array.from(document.querySelectorAll(CONTROLS)).filter((one) => isOutside(one.getBoundingClientRect()));
     return { outside: outside.length, scrolls: [tell(page, "", innerHeight),
       ...containers.slice(0, MOST_CONTAINERS).map(([, one]) => tell(one, named(one), one.clientHeight))] };

@@ -66,22 +66,20 @@ class _TreeText:
         self.joins = -1
 
 
-async def read_tree(session: BrowserSession, elements: Sequence[Element], state: PageState | None = None) -> str:
+async def read_tree(session: BrowserSession, elements: Sequence[Element]) -> str:
     """Return the page's tree. `elements`: those that the look before has marked.
 
     Raises `BoundaryError` if the page can't be read.
     """
     nodes = await session.evaluate(f"(options) => {PAGE_JS}.html.tree(options)", {"marks": bool(elements)})
     with reading_page():
-        return await asyncio.to_thread(write_tree, nodes, elements, state)
+        return await asyncio.to_thread(write_tree, nodes, elements)
 
 
-def write_tree(nodes: Sequence[Sequence[Any]], elements: Sequence[Element], state: PageState | None = None) -> str:
+def write_tree(nodes: Sequence[Sequence[Any]], elements: Sequence[Element]) -> str:
     """Return the lines of a tree: `[depth, text]`, or `[depth, role, id, name, level]`, depth first.
 
     A text may be empty or `\\n`: an element without a role, within a line or not.
-
-    `state`: how far the page can be scrolled, which the first line says.
     """
     listed, tree, shown = {one.id: one for one in elements}, _TreeText(), dict[int, int]()
     for fields in nodes:
@@ -97,8 +95,8 @@ def write_tree(nodes: Sequence[Sequence[Any]], elements: Sequence[Element], stat
             text = f"{role}{when(level, f' {level}')}{when(name, f' {json.dumps(name, ensure_ascii=False)}')}"
             tree.add_element(depth, text, str(name), is_bare=not name)
     tree.close(-1)
-    lines = [*map(_format_state, filter(None, [state])), *_cut(tree.lines)]
-    kept = len(lines) - bool(state)
+    lines = [*_cut(tree.lines)]
+    kept = len(lines)
     return "\n".join([*lines, *(_format_marked(one) for one in elements if shown.get(one.id, kept) >= kept)])
 
 
@@ -116,7 +114,8 @@ def _format_marked(element: Element) -> str:
     return f"[{element.id}] {format_element(element)}"
 
 
-def _format_state(state: PageState) -> str:
+def format_state(state: PageState) -> str:
+    """Return the first line of a tree: how far the page can be scrolled."""
     ways = (
         when(one.name, f"{json.dumps(one.name, ensure_ascii=False)}: ") + f"{one.above:g} above, {one.below:g} below"
         for one in state.scrolls

@@ -95,7 +95,7 @@ class ExpertPage:
         return self._act(ActionName.HOVER, name, nth=nth, **how)
 
     def drag(self, name: Name, to: Name, *, nth: int = 0, **how: Any) -> ActionPlan:
-        """Drag an element onto another one in sight. `how`: `position`, `to_position`: 0 to 1000 of the boxes."""
+        """Drag an element onto another one in sight. `how`: `position`, `to_position`, `path`, in thousandths."""
         target = yield self.find(to)
         yield self._act(ActionName.DRAG, name, nth=nth, to_element_id=target.id, **how)
 

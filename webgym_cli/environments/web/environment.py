@@ -20,14 +20,14 @@ from webgym_cli.environments.browser.frames import SILENT_FRAME
 from webgym_cli.environments.browser.har import record_har
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
-from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, parse_elements
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, measure_extent, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.pages import FILE_REQUEST
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.environments.browser.tabs import list_tabs
-from webgym_cli.environments.browser.tree import read_tree
+from webgym_cli.environments.browser.tree import format_state, read_tree
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.site_expert import ExpertRun, make_expert
 from webgym_cli.environments.sites.site_setup import set_up_site
@@ -211,10 +211,16 @@ class WebEnvironment(Environment):
             view = await self._read(session)
         if pool.mode is InteractionMode.SET_OF_MARKS and not pool.as_text:
             view = replace(view, png=await asyncio.to_thread(draw_marks, view.png, view.elements))
+        state = PageState()
+        if not pool.as_text:
+            with reading_page():
+                state = await measure_extent(session)
+            view = replace(view, tree=when(pool.has_tree, f"{format_state(state)}\n{view.tree}"))
         self._titles[session.page] = view.title
         notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)
-        state = self._complete_state(session, await session.traffic(), view.state or PageState())
-        return replace(view, notices=notices, tabs=tabs, state=state)
+        return replace(
+            view, notices=notices, tabs=tabs, state=self._complete_state(session, await session.traffic(), state)
+        )
 
     def _complete_state(self, session: BrowserSession, traffic: PageActivity, state: PageState) -> PageState:
         """Return the state of a page with what the browser knows of it."""
@@ -233,14 +239,13 @@ class WebEnvironment(Environment):
             return await read_page(session, released=self._pool.released)
         limit = when(self._pool.mode is InteractionMode.SET_OF_MARKS, MAX_ELEMENTS)
         with reading_page():
-            shown = await look_at(session, limit, extent=True)
+            shown = await look_at(session, limit)
             elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
             notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
             nodes = tuple(str(one["node"]) for one in shown["listed"])
-            state = PageState.model_validate(shown["extent"])
-            tree = await read_tree(session, elements, state) if self._pool.has_tree else ""
+            tree = await read_tree(session, elements) if self._pool.has_tree else ""
             view = RawObservation(shown["url"], shown["title"], elements=elements, nodes=nodes, notices=notices)
-            return replace(view, tree=tree, state=state)
+            return replace(view, tree=tree)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return the notices since the last observation: dialogs and downloads."""
