@@ -33,8 +33,9 @@ class JudgeSettings(ChatEndpointSettings):
     votes: int = Field(default=1, ge=1)
     """Number of independent votes on each fact; the majority decides, and a tie is a failure. At temperature 0 all
     votes tend to be the same."""
-    max_images: int = Field(default=48, ge=1)
-    """Maximum number of screenshots per verdict, the newest of the relevant ones."""
+    max_images: int | None = Field(default=None, ge=1)
+    """Maximum number of screenshots per verdict, the newest of the relevant ones; null: the protocol's own (`webgym`
+    48, `webvoyager` 15, `webjudge` 50; the others show one)."""
     max_blocking_images: int = Field(default=20, ge=1)
     """Maximum number of screenshots for the question whether the site blocked the browser."""
     with_checks: bool = False

@@ -19,7 +19,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.judge.judge import compute_settings_digest, name_models
+from webgym_cli.rewards.judge.judge import compute_settings_digest, fill_in_images, name_models
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
 from webgym_cli.rollout.episode import build_prompt_spec
 from webgym_cli.rollout.resources import apply_test_sampling, name_policy
@@ -149,7 +149,7 @@ def _list_versions(settings: Settings, environments: Environments) -> dict[str, 
 
 def describe_judge(settings: Settings) -> dict[str, Any]:
     """Return everything of the judge that changes a verdict."""
-    own = settings.judge
+    own = fill_in_images(settings.judge)
     shown = ("protocol", "temperature", "top_p", "max_new_tokens", "votes", "structured_output", "extra_body")
     pictures = ("image_detail", "max_images", "max_blocking_images", "check_claims")
     return {

@@ -65,7 +65,7 @@ class Judgement(StoredRecord):
     reward: float | None = None
     """A check's reward, from 0 to 1; None for other sources."""
     extras: dict[str, float] = Field(default_factory=dict)
-    """Additional numbers returned by a check, by name."""
+    """Additional numbers returned by a check or a judge protocol, by name."""
     success: bool | None = None
     """The verdict; None exactly when there is a `failure`. For an ORM: whether the probability reached the
     threshold."""

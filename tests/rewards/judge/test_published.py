@@ -9,7 +9,7 @@ from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rewards.judge import published
+from webgym_cli.rewards.judge import replies
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
 
 NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
@@ -101,7 +101,7 @@ async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, repl
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize(
     "read",
-    [published.read_webvoyager, published.read_status, published.read_tags, lambda text: read_object(text, JudgeReply)],
+    [replies.read_webvoyager, replies.read_status, replies.read_tags, lambda text: read_object(text, JudgeReply)],
 )
 def test_refusals_look_alikes_and_repeated_forms_are_no_verdict(read, text):
     with pytest.raises(UnreadableError):
@@ -161,16 +161,45 @@ async def test_agenttrek_is_one_request_with_the_actions_and_the_last_screenshot
     assert {"action", "response"} == set(question.data["actions"][0])
 
 
-async def test_agentrewardbench_sees_first_and_last_screenshot_and_the_last_elements(judge, server):
-    await judge(answered(steps=STEPS), protocol="agentrewardbench")
+async def test_agentrewardbench_sees_actions_with_texts_and_the_last_page_and_answers_four_questions(judge, server):
+    text = "<success>Successful</success><side>No</side><optimal>3. Somewhat Optimal</optimal><loop>Yes</loop>"
+    server.script(text, job="agentrewardbench")
+    judgement = await judge(answered(steps=STEPS), protocol="agentrewardbench")
     (question,) = server.requests
-    assert (len(question.images), question.data["answer"]) == (2, ANSWER)
-    assert {"actions", "elements"} <= set(question.data)
+    assert (len(question.images), judgement.key_points, question.data["answer"]) == (1, (3,), ANSWER)
+    assert {"url", "action", "response"} == set(question.data["actions"][0])
+    assert "elements" in question.data
+    assert judgement.extras == {"side_effect": 0.0, "optimality": 3.0, "looping": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("<side>Yes</side> <optimal>4. Completely Optimal</optimal>", {"side_effect": 1.0, "optimality": 4.0}),
+        ("<optimal>1</optimal> <loop> no. </loop>", {"optimality": 1.0, "looping": 0.0}),
+        ("<optimal>Suboptimal</optimal>\n<loop>**Yes**</loop>", {"optimality": 2.0, "looping": 1.0}),
+        ("<optimal>2. Completely Optimal, or 3</optimal> <side>Yes or No</side> <loop>Maybe</loop>", {}),
+        ("<side>Yes</side><side>No</side> <optimal>5</optimal> <loop>Yes", {}),
+        ("<reasoning><loop>Yes</loop></reasoning> <!-- <side>Yes</side> -->", {}),
+    ],
+)
+def test_an_annotation_that_is_unclear_is_left_out(text, known):
+    assert replies.read_annotations(text) == known
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "shown"),
+    [("webvoyager", {}, range(5, 20)), ("webvoyager", {"max_images": 3}, range(17, 20)), ("webjudge", {}, range(20))],
+)
+async def test_the_number_of_screenshots_is_the_protocol_s_own(judge, server, protocol, given, shown):
+    steps = tuple(seen(index, index) for index in range(20))
+    server.script(*["Score: 5"] * 20, job="webjudge_score")
+    assert (await judge(answered(steps=steps), protocol=protocol, **given)).key_points == tuple(shown)
 
 
 @pytest.mark.parametrize(("text", "yes"), [("Score: 3", True), ("**Score**: 2", False), ("### Score: 5", True)])
 def test_scores_in_the_spellings_of_models(text, yes):
-    assert published.read_score(text).yes is yes
+    assert replies.read_score(text).yes is yes
 
 
 @pytest.mark.parametrize(
@@ -204,10 +233,11 @@ def test_scores_in_the_spellings_of_models(text, yes):
         ("It is NOT\u2028SUCCESS", False),
         ("Evaluation result: «SUCCESS»", True),
         ("My verdict on this task:\n\nSUCCESS", True),
+        ("## Verdict\nSUCCESS", True),
     ],
 )
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
-    assert published.read_webvoyager(text).yes is yes
+    assert replies.read_webvoyager(text).yes is yes
 
 
 @pytest.mark.parametrize(
@@ -225,20 +255,20 @@ def test_webvoyagers_verdict_stands_at_the_end(text, yes):
     ],
 )
 def test_a_status_in_the_spellings_of_models(text):
-    assert published.read_status(text).yes
-    assert not published.read_status(text.replace("successful", "success").replace("success", "failed")).yes
+    assert replies.read_status(text).yes
+    assert not replies.read_status(text.replace("successful", "success").replace("success", "failed")).yes
 
 
 def test_an_explanation_is_kept_and_takes_nothing_back():
-    assert published.read_status("Status: success\n\nThe task did not need a login.").yes
+    assert replies.read_status("Status: success\n\nThe task did not need a login.").yes
     text = "<reasoning>It was sorted.</reasoning><success>Successful</success>"
-    assert published.read_tags(text).reason == text
-    assert published.read_webvoyager("Evaluation: no issue is left. Verdict: SUCCESS").yes
+    assert replies.read_tags(text).reason == text
+    assert replies.read_webvoyager("Evaluation: no issue is left. Verdict: SUCCESS").yes
 
 
 @pytest.mark.parametrize("word", ["Successful.", '"successful"', "\n**Successful**\n"])
 def test_a_tag_in_the_spellings_of_models(word):
-    assert published.read_tags(f"```xml\n<success>{word}</success>\n```").yes
+    assert replies.read_tags(f"```xml\n<success>{word}</success>\n```").yes
 
 
 @pytest.mark.parametrize(
@@ -276,11 +306,22 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5", "Score: -3"],
+    [
+        "Score: 6",
+        "Score: 0",
+        "5",
+        "Score: 3, no, Score: 4",
+        "Score: 45",
+        "Score (1-5): 4",
+        "Score: 3.5",
+        "Score: -3",
+        "Score: 3 or 4",
+        "Underscore: 5",
+    ],
 )
 def test_no_score_is_guessed(text):
     with pytest.raises(UnreadableError):
-        published.read_score(text)
+        replies.read_score(text)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +335,7 @@ def test_no_score_is_guessed(text):
 )
 def test_no_status_is_guessed(text):
     with pytest.raises(UnreadableError):
-        published.read_status(text)
+        replies.read_status(text)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +343,7 @@ def test_no_status_is_guessed(text):
 )
 def test_a_success_beside_another_verdict_is_none(text):
     with pytest.raises(UnreadableError):
-        published.read_webvoyager(text)
+        replies.read_webvoyager(text)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +352,7 @@ def test_a_success_beside_another_verdict_is_none(text):
 )
 def test_a_tag_that_is_quoted_is_no_verdict(text):
     with pytest.raises(UnreadableError):
-        published.read_tags(text % "<success>Successful</success>")
+        replies.read_tags(text % "<success>Successful</success>")
 
 
 def test_protocols_have_digests_of_their_own():

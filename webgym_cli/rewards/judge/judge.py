@@ -43,7 +43,7 @@ class Judge:
 
         Raises `SettingsError` without a usable judge, `UsageError` for an unknown protocol.
         """
-        self._settings = settings
+        self._settings = fill_in_images(settings)
         self._images = images
         self._on_cancelled = on_cancelled
         self._protocol = PROTOCOLS.find(settings.protocol)
@@ -126,11 +126,18 @@ def name_models(settings: JudgeSettings) -> dict[str, str]:
     return {name: settings_for(answered, job).model for name, job in jobs.items()}
 
 
+def fill_in_images(settings: JudgeSettings) -> JudgeSettings:
+    """Return the settings with the protocol's own number of screenshots where they name none."""
+    most = settings.max_images or PROTOCOLS.find(settings.protocol).max_images
+    return settings.model_copy(update={"max_images": most})
+
+
 def compute_settings_digest(settings: JudgeSettings) -> str:
     """Return the SHA-256 of all settings that affect judgements: models, votes, limits, answer format, prompts.
 
     Address, key, timeouts and retries are excluded.
     """
+    settings = fill_in_images(settings)
     deciding = ("structured_output", "temperature", "votes", "max_images", "max_blocking_images")
     content = {
         "models": name_models(settings),

@@ -23,6 +23,9 @@ class JudgeProtocol:
     prompts: Any
     """All fixed texts of the questions, as JSON: if they change, trajectories are judged again."""
 
+    max_images: int = 48
+    """Maximum number of screenshots per verdict where `judge.max_images` is null."""
+
     @property
     def digest(self) -> str:
         """SHA-256 of the prompts."""

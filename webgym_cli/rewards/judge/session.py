@@ -26,6 +26,12 @@ class JudgeSession:
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields of the judgement (`facts`, `claims`, `key_points`, ...), added one by one; stored even after a failure."""
 
+    @property
+    def max_images(self) -> int:
+        """Maximum number of screenshots per verdict, of the settings or else of the protocol."""
+        assert self.settings.max_images is not None, "the judge fills in the protocol's"
+        return self.settings.max_images
+
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
         """Return the judge's reply to one question. Raises `ChatError` and `StoreError`."""
         if not (secrets := list_secrets(self.trajectory.task)):

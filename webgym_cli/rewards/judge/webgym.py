@@ -52,7 +52,7 @@ async def _select_key_points(session: JudgeSession) -> list[int]:
     *earlier, last = select_distinct(session.trajectory.steps)
     matter = await gather_or_cancel(*(_is_key_point(session, index) for index in earlier))
     chosen = [index for index, matters in zip(earlier, matter, strict=True) if matters]
-    return [*chosen, last][-session.settings.max_images :]
+    return [*chosen, last][-session.max_images :]
 
 
 async def _is_key_point(session: JudgeSession, index: int) -> bool:

@@ -1,0 +1,164 @@
+"""Readers of the answers of published judge protocols. All of them fail closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from webgym_cli.agent.client.chat import JudgeReply, UnreadableError
+from webgym_cli.util.text import remove_between
+
+# Characters at the end of an answer in which its verdict stands.
+_END = 300
+# Emphasis is dropped, and punctuation of other scripts is read as ASCII's: models decorate what they were asked for.
+_PLAIN = str.maketrans(dict.fromkeys("*`#")) | str.maketrans("“”„«»‘’：＝。！？—–_", '"""""\'\':=.!?-- ')
+# Fences, a chat template's tokens, and marks that agree with the verdict beside them; others may contradict it.
+_MARKS = re.compile(
+    r"^```\w*\s*(?:\n|\Z)|<\|\w+\|>|\A\s*<(?:answer|verdict)>|</(?:answer|verdict)>\s*\Z|[✅✔✓🎉\ufe0f]"
+    r"|[❌✗✘]\s*(?=\**NOT\b|\**fail)|(NOT SUCCESS|failure)\W{1,4}[❌✗✘]",
+    re.MULTILINE,
+)
+_THEN = r"\b(?:therefore|thus|hence|so),? (?:the|my) (?:final |overall )?"
+_JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)(?: result)?"
+# What SUCCESS may follow: the judge's word for it, what pages say too only where no page is meant, a line that ended.
+# NOT SUCCESS may follow anything: read wrongly, it opens nothing.
+_VERDICT = re.compile(
+    rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
+    r"|\bI (?:would )?(?:conclude|judge|rate|call)(?: (?:this|it))?(?: as)?(?: an?)?:?"
+    rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
+    r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
+    r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
+    r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
+    r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SENTENCE = re.compile(r"[.!?]|(?<!:)\n\n")
+# Words before the verdict that unsay it: any verdict, one that is another's (in its clause), and SUCCESS alone.
+_UNDECIDED = re.compile(
+    r"\b(?:can ?not|can't|either|or|whether|if|unless|unable|unsure|might|could|glance|success\w*)\b", re.IGNORECASE
+)
+_QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site|agent)'s)\b[^,]*\Z", re.IGNORECASE)
+# The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
+_UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
+_DENIED = re.compile(r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|[不没未非]", re.IGNORECASE)
+_DENIAL = re.compile(
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)"
+    r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
+_SCORE = re.compile(r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d)", re.IGNORECASE)
+_STATUS = re.compile(
+    r"(?:^|[.!?] )(?:(?:final|overall) )?status(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
+    r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
+    re.IGNORECASE | re.MULTILINE,
+)
+# What takes a success back: words after it, or a sentence before it that tells what would be written.
+_RETRACTED = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however|not (?:a )?success\w*)\b", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z", re.IGNORECASE
+)
+_OWN_LINE = re.compile(r"(?:^|[>:.])\s{0,9}<success>[^<]*</success>\s{0,9}(?:$|<)", re.MULTILINE | re.IGNORECASE)
+# What the other tags of AgentRewardBench say, as numbers.
+_ANSWERS = {"yes": 1.0, "no": 0.0}
+_OPTIMALITY = {
+    **dict.fromkeys(("1", "complete failure", "1. complete failure"), 1.0),
+    **dict.fromkeys(("2", "suboptimal", "2. suboptimal"), 2.0),
+    **dict.fromkeys(("3", "somewhat optimal", "3. somewhat optimal"), 3.0),
+    **dict.fromkeys(("4", "completely optimal", "4. completely optimal"), 4.0),
+}
+_ANNOTATIONS = {
+    "side": ("side_effect", _ANSWERS),
+    "optimal": ("optimality", _OPTIMALITY),
+    "loop": ("looping", _ANSWERS),
+}
+_TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
+
+
+def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
+    return JudgeReply(reason=text.strip(), verdict=verdict)
+
+
+def _simplify(text: str) -> str:
+    """Return an answer without emphasis, fences, marks, and markers of lists and quotations."""
+    lines = _MARKS.sub(r"\1", text).translate(_PLAIN).strip("- \t\r\n").split("\n")
+    return "\n".join(" ".join(line.lstrip(" \t>•+-").split()) for line in lines)
+
+
+def read_webvoyager(text: str) -> JudgeReply:
+    """Read SUCCESS or NOT SUCCESS at the end. Raises `UnreadableError` for neither and for both."""
+    plain = _simplify(text.strip()[-_END:])
+    verdict = _VERDICT.search(plain)
+    if verdict is None or not verdict["word"].isascii() or (verdict["upper"] and not verdict["word"].isupper()):
+        raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS")
+    sentence = _SENTENCE.split(plain[: verdict.start("word")])[-1]
+    unsaid = _UNDECIDED.search(sentence) or _QUOTED.search(sentence)
+    if verdict["no"] is None:
+        quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
+        unsaid = unsaid or quoted or _DENIED.search(sentence) or _DENIAL.search(text)
+    if unsaid:
+        raise UnreadableError("the last sentence is no verdict, or both were said")
+    return _reply(text, "no" if verdict["no"] else "yes")
+
+
+def read_key_points(text: str) -> JudgeReply:
+    """Read a list of key points, whole. Raises `UnreadableError` without one."""
+    if not _POINT.search(text):
+        raise UnreadableError("no numbered list of key points")
+    return _reply(text, "yes")
+
+
+def read_score(text: str) -> JudgeReply:
+    """Read a screenshot's score: yes if it is kept. Raises `UnreadableError`."""
+    return _read_word(_SCORE, text, yes="345", no="12")
+
+
+def read_status(text: str) -> JudgeReply:
+    """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, both, or a retraction."""
+    plain = _simplify(text)
+    reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
+    *_, last = _STATUS.finditer(plain)
+    before, after = plain[: last.start()][-_END:], plain[last.end() :]
+    return _refuse_unless(reply, not _SUPPOSED.search(before) and not _RETRACTED.search(after))
+
+
+def read_tags(text: str) -> JudgeReply:
+    """Read the tag `success`. Raises `UnreadableError`, also for one that the reasoning or a sentence quotes."""
+    plain = _remove_reasoning(text)
+    reply = _read_word(_TAG, plain, yes=("successful",), no=("unsuccessful",))
+    return _reply(text, _refuse_unless(reply, _OWN_LINE.search(plain) is not None).verdict)
+
+
+def _remove_reasoning(text: str) -> str:
+    plain = remove_between(text.translate(_PLAIN), "<!--", "-->")
+    return remove_between(plain, "<reasoning>", "</reasoning>")
+
+
+def read_annotations(text: str) -> dict[str, float]:
+    """Return what the other tags say: `side_effect` and `looping` as 1 or 0, `optimality` from 1 to 4.
+
+    One that is missing, unclear or contradicts itself is left out.
+    """
+    plain, known = _remove_reasoning(text), {}
+    for tag, (name, numbers) in _ANNOTATIONS.items():
+        answers = re.findall(rf"<{tag}>([^<]*)</{tag}>", plain, re.IGNORECASE)
+        given = {numbers.get(" ".join(answer.casefold().split()).strip(" .\"'")) for answer in answers}
+        if len(given) == 1 and (number := given.pop()) is not None:
+            known[name] = number
+    return known
+
+
+def _refuse_unless(reply: JudgeReply, is_valid: bool) -> JudgeReply:
+    """Return a reply. Raises `UnreadableError` for a success that the text around it takes back."""
+    if reply.yes and not is_valid:
+        raise UnreadableError("the text around the verdict takes it back")
+    return reply
+
+
+def _read_word(pattern: re.Pattern[str], text: str, *, yes: Sequence[str], no: Sequence[str]) -> JudgeReply:
+    """Read the word that all matches have, in small letters. Raises `UnreadableError` for none, several and others."""
+    words = {str(match[match.lastindex or 0]).lower() for match in pattern.finditer(text)}
+    if len(words) != 1 or not words <= {*yes, *no}:
+        raise UnreadableError(f"one of {', '.join((*yes, *no))} is missing, or several were said")
+    return _reply(text, "yes" if words <= {*yes} else "no")
