@@ -108,6 +108,7 @@ def test_two_known_checks_that_differ_are_refused(tmp_path):
         {"versions": {"x": "2"}},
         {"scoring": {"checks": {"mine": "d1"}}},
         {"prompt": {"digest": "d1"}},
+        {"tasks": {"edition": "WebVoyager, 643 tasks"}},
     ],
 )
 def test_what_is_compared_may_differ(tmp_path, changed):

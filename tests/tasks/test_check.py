@@ -2,6 +2,8 @@ import json
 
 from tests.tasks.lines import FACTS, webgym
 from webgym_cli.tasks.check import Checker, FileReport
+from webgym_cli.tasks.editions import EDITIONS, describe_edition
+from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadLine
 
 
@@ -31,6 +33,8 @@ def test_every_bad_line_is_reported_and_the_good_ones_are_counted():
         "file": "t",
         "tasks": 5,
         "bad_lines": 3,
+        "digest": "982a8f1395fa69f9",  # of the 4 different ones
+        "edition": "",
         "duplicates": 1,
         "in_earlier_files": 0,
         "by_band": {"easy": 4, "medium": 1},
@@ -38,6 +42,16 @@ def test_every_bad_line_is_reported_and_the_good_ones_are_counted():
         "sites": 2,
         "rubrics": {"facts": 1, "groups": 2, "none": 1, "texts": 1},
     }
+
+
+def test_a_published_edition_is_named_by_its_digest(monkeypatch):
+    report = FileReport("t")
+    assert list(Checker().check("t", lines(webgym(0), webgym(1)), report)) == []
+    digest = report.to_json()["digest"]
+    monkeypatch.setitem(EDITIONS, digest, "made by us")
+    assert report.to_json()["edition"] == "made by us"
+    tasks = [read_task(webgym(number)) for number in (1, 0, 0)]
+    assert describe_edition(tasks) == f"digest {digest}: made by us"
 
 
 def test_files_are_compared_with_the_earlier_ones():

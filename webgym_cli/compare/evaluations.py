@@ -33,7 +33,7 @@ _DECISIVE = (
     *("limits", "browser", "sites", "decoding", "scoring", "judge"),
 )
 # Beginnings of conditions that older records lack; other ones that are left out have the default.
-_ADDED = ("prompt.digest", "scoring.checks.", "scoring.reward_digest", "versions.playwright")
+_ADDED = ("tasks.edition", "prompt.digest", "scoring.checks.", "scoring.reward_digest", "versions.playwright")
 # Significance level.
 _LEVEL = 0.05
 # The two denominators of a record.

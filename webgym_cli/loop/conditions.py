@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from webgym_cli.scoring.registry import REWARDS
 from webgym_cli.scoring.user_function import digest_source
 from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.run import RunDir
+from webgym_cli.tasks.editions import EDITIONS, digest_keys
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
@@ -49,7 +49,8 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
     return {
         "tasks": {
             "source": source,
-            "digest": hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16],  # equal in any order
+            "digest": (own := digest_keys(keys)),
+            **when(own in EDITIONS, {"edition": EDITIONS.get(own, "")}),
             "tasks": len(keys),
             "episodes": sum(episode.repeat == 0 for episode in episodes),
             "repeats": 1 + max((episode.repeat for episode in episodes), default=0),

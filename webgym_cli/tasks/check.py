@@ -11,6 +11,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.tasks.editions import EDITIONS, digest_keys
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.records import iter_records
@@ -39,14 +40,19 @@ class FileReport:
     """Number of rubrics by shape."""
     sites: set[int] = field(default_factory=set)
     """Hashes of the tasks' sites: their names, or those of the URLs."""
+    keys: set[str] = field(default_factory=set)
+    """Keys of the tasks, without duplicates."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as data."""
+        digest = digest_keys(self.keys)
         return {
             "event": "checked",
             "file": self.file,
             "tasks": self.tasks,
             "bad_lines": self.bad_lines,
+            "digest": digest,
+            "edition": EDITIONS.get(digest, ""),
             "duplicates": self.duplicates,
             "in_earlier_files": self.in_earlier_files,
             "by_band": dict(sorted(self.bands.items())),
@@ -84,6 +90,8 @@ class Checker:
         report.tasks += 1
         report.duplicates += content in here
         report.in_earlier_files += content in self._earlier and content not in here
+        if content not in here:
+            report.keys.add(place_files(task, Path(report.file).parent).key)
         here.add(content)
         report.bands[str(task.band)] += 1
         report.environments[task.environment] += 1

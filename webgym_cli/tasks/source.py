@@ -19,7 +19,7 @@ from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array, require_lines
-from webgym_cli.tasks.registry import ENVIRONMENTS, BadTaskError, find_prefix, find_source
+from webgym_cli.tasks.registry import ENVIRONMENTS, TASK_FORMATS, BadTaskError, find_prefix, find_source
 from webgym_cli.util.urls import site_of
 from webgym_cli.util.user_code import require_type
 
@@ -118,7 +118,21 @@ def _open(source: str) -> TaskSet:
     except OSError as error:
         if prefix in ENVIRONMENTS.names():
             find_source(prefix)  # raises if its package is broken
+        if not Path(source).exists():
+            _refuse_name(source)
         raise _unreadable(Path(source), error) from None
+
+
+def _refuse_name(source: str) -> None:
+    """Raise `UsageError` for the name of a benchmark whose tasks webgym lacks, or of an environment without a set."""
+    name = source.casefold().replace("_", "-")
+    if find_prefix(name) is not None and name not in TASK_FORMATS.names():
+        raise UsageError(f"{source}: name a set of its tasks", hint=f"{name}:all")
+    if name in TASK_FORMATS.names():
+        raise UsageError(
+            f"{source}: webgym lacks this benchmark's tasks: convert the file of its authors, and name the result here",
+            hint=f"webgym tasks convert FILE --format {name} -o {name}.jsonl",
+        )
 
 
 def open_lines(path: Path) -> BufferedReader:

@@ -25,6 +25,7 @@ from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.scoring.check import CHECKS, CheckContext, TaskCheck, find_check
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.tasks.editions import EDITIONS
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.files import write_lines
 
@@ -261,13 +262,16 @@ async def test_a_changed_check_writes_a_second_record_of_the_same_episodes(tmp_p
     assert first.read_bytes() == before
 
 
-def test_tasks_are_told_apart_by_their_digest(tmp_path):
+def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
     settings = World(tmp_path).settings(None)
     both = plan_evaluation(RunDir(tmp_path / "a"), settings, Benchmark(str(write_tasks(tmp_path, "right", "wrong"))))
+    assert "edition" not in both.conditions["tasks"]
+    monkeypatch.setitem(EDITIONS, both.conditions["tasks"]["digest"], "made by us")
     (tmp_path / "other").mkdir()
     turned = Benchmark(str(write_tasks(tmp_path / "other", "wrong", "right")))
     digest = both.conditions["tasks"]["digest"]
-    assert plan_evaluation(RunDir(tmp_path / "b"), settings, turned).conditions["tasks"]["digest"] == digest
+    known = plan_evaluation(RunDir(tmp_path / "b"), settings, turned).conditions["tasks"]
+    assert (known["digest"], known["edition"]) == (digest, "made by us")
     part = Benchmark(turned.source, subset={"wrong"})
     one = plan_evaluation(RunDir(tmp_path / "c"), settings, part)
     assert {episode.task.id for episode in one.episodes} == {"wrong"}

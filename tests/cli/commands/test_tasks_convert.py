@@ -8,6 +8,7 @@ from tests.environments.webarena.webarena_records import record
 from tests.forked import webgym
 from webgym_cli.environments.tools.oracle import calculations
 from webgym_cli.scoring.registry import REWARDS, reward_fields
+from webgym_cli.tasks.registry import TASK_FORMATS
 from webgym_cli.tasks.source import open_tasks
 
 SITES = ["--site", "shopping=http://shop.test:7770"]
@@ -27,7 +28,7 @@ def convert(tmp_path):
 
 def test_the_tasks_are_a_task_file(convert, tmp_path):
     conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
-    note = "2 tasks, 1 of them generated: only a reward model can score those\n"
+    note = "2 tasks, 1 of them generated: only a reward model can score those; digest 95834c7cda932a84\n"
     assert (conversion.stdout, conversion.stderr) == ("", note)
     tasks = open_tasks(str(tmp_path / "out.jsonl"))
     assert [(task.id, task.environment, task.start_url) for task in tasks.read(range(len(tasks)))] == [
@@ -83,7 +84,7 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
     else:
         raw.write_text(json.dumps(ROWS) if form == "array" else "\n".join(map(json.dumps, ROWS)))
     conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
-    assert conversion.stderr == "2 tasks\n"
+    assert conversion.stderr == "2 tasks; digest fc9f8b75e06948ea\n"
     tasks = list((opened := open_tasks(str(tmp_path / "out.jsonl"))).read(range(len(opened))))
     assert [(task.instruction, task.reference_answer) for task in tasks] == [
         (ROWS[0]["question"], "72"),
@@ -136,6 +137,29 @@ def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, n
     (task,) = open_tasks(str(tmp_path / f"{name}.jsonl")).read([0])
     assert (task.environment, task.instruction, task.extra["benchmark"]) == ("web", "Find a lamp.", name)
     assert {field: getattr(task, field) for field in facts} == facts
+
+
+def test_a_conversion_makes_the_same_tasks_as_ever(convert, tmp_path):
+    (tmp_path / "raw.json").write_text(json.dumps([VOYAGER, {**VOYAGER, "id": "Shop--1", "ques": "Find a chair."}]))
+    conversion = convert("raw.json", "--format", "webvoyager", "-o", "out.jsonl")
+    assert conversion.stderr == "2 tasks; digest 5be1143bfcd9cce9\n"  # else the published editions were not found
+    checked = json.loads(webgym("tasks", "check", "out.jsonl", "--json", cwd=tmp_path).stdout)
+    assert (checked["digest"], checked["edition"]) == ("5be1143bfcd9cce9", "")
+
+
+@pytest.mark.parametrize("name", TASK_FORMATS.names())
+def test_the_name_of_a_benchmark_leads_to_its_conversion(tmp_path, name):
+    called = webgym("eval", "oracle", "-b", name.upper(), cwd=tmp_path, code=2)
+    assert called.stderr == (
+        f"webgym: {name.upper()}: webgym lacks this benchmark's tasks: convert the file of its authors, and name the "
+        f"result here\n  next: webgym tasks convert FILE --format {name} -o {name}.jsonl\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["miniwob", "sites", "arithmetic"])
+def test_the_name_of_an_environment_leads_to_a_set_of_its_tasks(tmp_path, name):
+    called = webgym("eval", "oracle", "-b", name, cwd=tmp_path, code=2)
+    assert called.stderr == f"webgym: {name}: name a set of its tasks\n  next: {name}:all\n"
 
 
 @pytest.mark.parametrize(

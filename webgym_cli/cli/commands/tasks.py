@@ -197,6 +197,7 @@ def convert(
     """
     from webgym_cli.store.outputs import check_output
     from webgym_cli.tasks.convert import convert_fields, parse_start
+    from webgym_cli.tasks.editions import describe_edition
     from webgym_cli.tasks.registry import TASK_FORMATS
     from webgym_cli.util.files import write_atomic
 
@@ -227,7 +228,7 @@ def convert(
     generated = sum(bool(task.extra.get("generated")) and "verified" not in task.extra for task in converted.tasks)
     unscored = when(generated, f", {generated} of them generated: only a reward model can score those")
     repeated = when(converted.repeated, f"; {converted.repeated} left out: exact repeats of earlier ones")
-    output.note(f"{len(lines)} tasks{unscored}{repeated}")
+    output.note(f"{len(lines)} tasks{unscored}{repeated}; {describe_edition(converted.tasks)}")
     if format_ is None:
         for name in sorted({task.environment for task in converted.tasks if not task.start_url}):
             output.note(f"tasks without a page are of the environment {name}; --site start=URL gives them one")
@@ -250,10 +251,8 @@ def _open_source(file: str) -> Iterator[IO[bytes]]:
 
 def _show(output: Output, report: FileReport) -> None:
     counts = report.to_json()
-    rows = [
-        (key.replace("_", " "), counts[key])
-        for key in ("tasks", "bad_lines", "duplicates", "in_earlier_files", "sites")
-    ]
+    shown = ("tasks", "digest", "edition", "bad_lines", "duplicates", "in_earlier_files", "sites")
+    rows = [(key.replace("_", " "), counts[key]) for key in shown if counts[key] != ""]
     for key, what in (("by_band", "band"), ("by_environment", "environment"), ("rubrics", "rubric")):
         rows.extend((f"{what} {name}", number) for name, number in counts[key].items())
     output.table(report.file, ("", "count"), rows)
