@@ -357,3 +357,4 @@ def test_a_tag_that_is_quoted_is_no_verdict(text):
 
 def test_protocols_have_digests_of_their_own():
     assert len({PROTOCOLS.find(name).digest for name in (*NAMES, "webgym")}) == 5
+    assert PROTOCOLS.find("webgym").max_images == 48
