@@ -4,8 +4,10 @@ import pytest
 
 from tests.inspect.buffers import attempt, fill_run, seen
 from tests.records.builders import CRASHED, UNSOLVED, trajectory
+from webgym_cli.cli.commands.inspect_tables import show_overview
+from webgym_cli.cli.output import Output
 from webgym_cli.inspect.overview import list_ids
-from webgym_cli.records.failure import Stop
+from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import DifficultyBand, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append
@@ -74,6 +76,17 @@ def test_other_servers_are_apart_and_failed_attempts_have_no_mean(tmp_path):
     assert {key: of["success_rate"] for key, of in overview["by_iteration"].items()} == {"test 0": 0.0, theirs: 1.0}
     assert {key: of["mean_reward"] for key, of in overview["means"].items()} == {"test 0": 0.0, theirs: 1.0}
     assert {key: of["k"]["1"]["rate"] for key, of in overview["pass_at_k"].items()} == {"test 0": 0.0, theirs: 1.0}
+
+
+def test_an_early_stop_s_bias_is_one_sentence(tmp_path, capsys):
+    cut = Outcome(failure=FailureKind.CANCELLED, failure_detail="the rollout ended early")
+    run = fill_run(
+        tmp_path / "run", trajectory(0, steps=2), *(trajectory(1 + n, steps=7 + n, outcome=cut) for n in range(2))
+    )
+    show_overview(Output(), seen(run) | {"prepare": None})
+    sentence = " ".join(capsys.readouterr().err.split())
+    assert "2 cancelled after 7.5 steps on average; those that finished took 2:" in sentence
+    assert seen(fill_run(tmp_path / "whole", trajectory(0)))["cut_mean_steps"] is None
 
 
 def test_only_the_largest_groups_and_the_newest_iterations(tmp_path):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from webgym_cli.records.statistics import known_interval, ratio
@@ -15,6 +16,7 @@ from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import map_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ GROUPINGS = {
 _GROUPS = """
 SELECT * FROM (
     SELECT {key} AS key, count(*) AS count, count(success) AS scored, count(*) FILTER (success) AS successes,
-        avg(steps) FILTER (failure IS NULL) AS mean_steps, histogram(failure) AS failures,
+        avg(steps) FILTER (failure IS NULL) AS mean_steps, avg(steps) FILTER (failure = 'cancelled') AS cut_steps,
+        histogram(failure) AS failures,
         histogram(iteration) AS iterations,
         histogram(iteration) FILTER (success IS NOT NULL) AS scored_in,
         histogram(iteration) FILTER (success) AS successes_in,
@@ -68,6 +71,7 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
         "run": str(run.root),
         "policy_version": version(run),
         **_summarize(next(iter(total), Counter())),
+        "cut_mean_steps": next((map_known(partial(round, ndigits=2), group["cut_steps"]) for group in total), None),
         **{name: {group["key"]: _summarize(group) for group in groups} for name, groups in tables.items()},
         "groups": {name: next((group["groups"] for group in groups), 0) for name, groups in tables.items()},
         "means": _means(index, query),

@@ -32,6 +32,11 @@ def show_overview(output: Output, overview: dict[str, Any]) -> None:
     _show_pass_rates(output, overview["pass_at_k"])
     if overview["age_hours"]:
         output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in overview["age_hours"]]])
+    if (steps := overview["cut_mean_steps"]) is not None:
+        output.note(
+            f"{overview['failures']['cancelled']} cancelled after {steps:g} steps on average; those that finished took "
+            f"{overview['mean_steps'] or 0:g}: what an early stop leaves has too few of the longer episodes"
+        )
     if plan := overview["prepare"]:
         _show_plan(output, plan)
     for line in overview["damaged_lines"]:
