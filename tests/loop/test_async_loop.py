@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,8 @@ from webgym_cli.loop.loop_plan import Phase, plan_loop
 from webgym_cli.store.run import RunDir
 
 ASYNC = "loop.mode=async"
+# A command is in a stage once its output contains this; empty: once training episodes are stored.
+STAGES = ('"split": "test"', "", '"bar": "prepare"', '"event": "train_start"')
 BATCHES, DATASETS = "train.algorithm=copying_batch", "train.algorithm=copying_dataset"
 
 
@@ -141,3 +144,38 @@ def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(t
     with pytest.raises((SettingsError, UsageError)) as caught:
         plan_loop(run, load(["sums"], [*usual, *assignments]), **options)
     assert reply in f"{caught.value} {caught.value.hint}" and not run.root.exists()
+
+
+def test_terminated_in_each_stage_and_run_again_a_loop_in_turns_is_the_uninterrupted_one(tmp_path, tiny_model_dir):
+    with serve_policy(tiny_model_dir, by_task=True) as url:
+        whole, run = (AsyncRun(tmp_path / name, url, tiny_model_dir) for name in ("whole", "terminated"))
+        loop = (BATCHES, "loop.iterations=2", "rollout.test_episodes=4", "loop.eval_every=1")
+        assert whole.finish(*loop)[0] == 0
+        for stage in STAGES:
+            command = run.start(*loop, DIAL_PAUSE="0.2", TRAIN_SECONDS="1")
+            command.until(partial(is_in, stage, run, command))
+            assert command.send(signal.SIGTERM) == 143
+        code, _, error = run.finish(*loop)
+        assert code == 0, error
+    assert list_content(run) == list_content(whole)
+    assert sum(one["outcome"]["failure"] == "cancelled" for one in run.read_stored()) > 0
+    for version, ids in run.read_trained().items():  # an episode that was cut off has another attempt
+        assert {name.partition(".")[0] for name in ids} == whole.read_trained()[version]
+    for name, keys in {"evaluation": ("episodes", "successes"), "prepare": ("rows", "tokens")}.items():
+        pairs = zip(run.read_events(name), whole.read_events(name), strict=True)
+        assert all(one[key] == other[key] for one, other in pairs for key in keys)
+    assert run.read_events("prepare")[1]["digest"] == whole.read_events("prepare")[1]["digest"]
+
+
+def is_in(stage, run, command):
+    return stage in command.out.read_text() and (stage or run.read_stored())
+
+
+def list_content(run):
+    """Return what is trained of each episode: its prompts, sampled tokens and reward."""
+    content = {}
+    for one in run.read_stored():
+        if one["outcome"]["failure"] is None:
+            steps = [(step["prompt_digest"], step["generation"]["token_ids"]) for step in one["steps"]]
+            content[one["episode"]] = (steps, one["outcome"]["reward"])
+    return content
