@@ -53,44 +53,53 @@ def list_folders(out):
     return sorted(path.relative_to(out).as_posix() for path in out.glob("*/*"))
 
 
+def read_as_online_mind2web(folder):
+    """Return what Online-Mind2Web's `run.py` reads of its schema 2: task, actions, thoughts, screenshots, answer."""
+    result = json.loads((folder / "result.json").read_text())
+    assert result["schema_version"] == "online-mind2web-v2"
+    steps = result["action_history"]
+    actions = [step["action"] for step in steps[:-1]]  # the last one is taken for the answer
+    shots = [(folder / "trajectory" / step["screenshot"]).read_bytes() for step in steps]
+    return result["task"], actions, [step["thought"] for step in steps], shots, result["agent_final_answer"]
+
+
 def test_online_mind2web_reads_facts_and_the_answer_apart(run, tmp_path):
     out = tmp_path / "out"
     stats, _ = exported(run, out, format="online-mind2web")
     assert (stats.records, list_folders(out)) == (3, ["1/BBC_News--3", "1/___x_y", "2/BBC_News--3"])
     folder = out / "1" / "BBC_News--3"
+    task, actions, thoughts, shots, answer = read_as_online_mind2web(folder)
+    assert (task, answer, len(thoughts)) == ("Find\nthe price.", ANSWER, 3)
+    assert actions == ["click (10, 20)", 'button "Search" -> click [7] | FAILED']
+    assert shots == [png(0), png(1), png(3)]
     result = json.loads((folder / "result.json").read_text())
-    assert (result["schema_version"], result["task_id"]) == ("online-mind2web-v2", folder.name)
-    assert (result["agent_final_answer"], result["reference_length"]) == (ANSWER, 4)
-    steps = result["action_history"]
-    assert [one["step"] for one in steps] == list(range(3))
-    # The scorer drops the last action, and reads the screenshots by their names.
-    assert [one["action"] for one in steps[:-1]] == ["click (10, 20)", 'button "Search" -> click [7] | FAILED']
-    assert [one["action_status"] for one in steps] == [None, "FAILED", None]
-    assert steps[-1]["action"].removeprefix("TASK_COMPLETE -> ANSWER: ").split() == ANSWER.split()
-    pictures = [(folder / "trajectory" / one["screenshot"]).read_bytes() for one in steps]
-    assert pictures == [png(0), png(1), png(3)]
-    unanswered = json.loads((out / "2" / "BBC_News--3" / "result.json").read_text())
-    assert unanswered["agent_final_answer"] is None
-    assert [one["action"] for one in unanswered["action_history"]][-1].startswith("TASK_COMPLETE")
+    assert (result["task_id"], result["reference_length"]) == (folder.name, 4)
+    ends = [(one["step"], one["action_status"]) for one in result["action_history"]]
+    assert ends == [(0, None), (1, "FAILED"), (2, None)]
+    assert result["action_history"][-1]["action"] == f"TASK_COMPLETE -> ANSWER: {' '.join(ANSWER.split())}"
+    _, actions, _, shots, answer = read_as_online_mind2web(out / "2" / "BBC_News--3")
+    assert (len(actions), len(shots), answer) == (2, 3, None)
 
 
 def read_as_webvoyager(folder):
-    """Return the task and the answer as WebVoyager's `auto_eval.py` finds them; the answer is None for none."""
+    """Return task, answer and screenshots as WebVoyager's `auto_eval.py` finds them; the answer is None for none."""
     messages = json.loads((folder / "interact_messages.json").read_text())
     task = re.search(r"Now given a task:(.+?)Please interact with", messages[1]["content"])[1].strip()
+    names = [re.search(r"screenshot(\d+)\.png", file.name) for file in folder.iterdir()]
+    shots = [folder / name[0] for name in sorted(filter(None, names), key=lambda name: int(name[1]))]
     if "Action: ANSWER" not in messages[-1]["content"]:
-        return task, None
-    return task, re.search(r"ANSWER[; ]+\[?(.[^\]]*)\]?", messages[-1]["content"])[1].strip()
+        return task, None, shots
+    return task, re.search(r"ANSWER[; ]+\[?(.[^\]]*)\]?", messages[-1]["content"])[1].strip(), shots
 
 
 def test_webvoyager_reads_the_task_the_whole_answer_and_the_screenshots(run, tmp_path):
     out = tmp_path / "out"
     exported(run, out, format="webvoyager")
     assert list_folders(out) == ["1/taskBBC News--3", "1/task___x y", "2/taskBBC News--3"]
-    folder = out / "1" / "taskBBC News--3"
-    assert read_as_webvoyager(folder) == ("Find the price.", "It costs (about) 5 EUR")
-    assert [(folder / f"screenshot{n}.png").read_bytes() for n in range(1, 5)] == [png(n) for n in range(4)]
-    assert read_as_webvoyager(out / "2" / "taskBBC News--3") == ("Find the price.", None)
+    task, answer, shots = read_as_webvoyager(out / "1" / "taskBBC News--3")
+    assert (task, answer) == ("Find the price.", "It costs (about) 5 EUR")
+    assert [shot.read_bytes() for shot in shots] == [png(n) for n in range(4)]
+    assert read_as_webvoyager(out / "2" / "taskBBC News--3")[:2] == ("Find the price.", None)
 
 
 @pytest.mark.parametrize("name", ["online-mind2web", "webvoyager"])
