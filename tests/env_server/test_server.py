@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import random
 import subprocess
 
 import httpx
@@ -108,6 +109,19 @@ async def test_openenv_s_validation_passes(address):
     assert (done.returncode, report["passed"]) == (0, True), done.stdout
 
 
+async def test_a_session_without_a_message_ends_and_frees_its_place(host):
+    async with serve_host(host, "127.0.0.1", 0, 1, 0.1) as url, socket_of(url) as socket:
+        assert "observation" in await ask(socket, "reset", **TASK)
+        (pool,) = host._pools.values()
+        async with asyncio.timeout(60):
+            while pool.server.episodes:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        late = await ask(socket, "step", action="wait", time=0)
+        assert "its time limit" in late["message"]
+        async with GenericEnvClient(base_url=url) as client:
+            assert (await client.state())["step_count"] == 0
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
@@ -126,6 +140,77 @@ async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
     async with socket_of(address) as socket:
         await socket.send(frame)
         assert json.loads(await socket.recv())["data"]["code"] == code
+
+
+VALUES = (
+    None,
+    True,
+    -1,
+    1e400,
+    10**400,
+    "",
+    "\ud800",
+    "x" * 100_000,
+    [],
+    {},
+    [[]],
+    {"a": {"b": []}},
+    "../x",
+    float("nan"),
+)
+PATHS = (
+    "/ws",
+    "/mcp",
+    "/harness",
+    "/reset",
+    "/step",
+    "/state",
+    "/webgym/task",
+    "/webgym/task_range",
+    "/a/tasks",
+    "/%00",
+)
+
+
+def make_frames(draw):
+    """Yield frames of which none starts an episode or acts in one."""
+    step = '{"type": "step", "data": {"action": "wait", "time": 0}}'
+    for _ in range(60):  # a step with a few characters replaced
+        text = list(step)
+        for at in draw.sample(range(len(text)), 3):
+            text[at] = draw.choice('{}[]":,0\\\x00é\udfff')
+        yield "".join(text).encode(errors="replace").decode()
+    for _ in range(60):
+        name = draw.choice(("seed", "index", "task_id", "split", "task", "check", "self", "episode"))
+        value = draw.choice([one for one in VALUES if name not in ("seed", "task_id") or one is not None])
+        kind, data = draw.choice(
+            (("reset", {name: value, "split": -1}), ("mcp", {name: value}), (value, {}), ("step", value))
+        )
+        yield json.dumps({"type": kind, "data": data})
+
+
+async def test_200_hostile_frames_and_requests_are_refused_and_leave_nothing(address, host, caplog):
+    draw, count = random.Random(0), 0
+    async with socket_of(address) as socket:
+        for frame in make_frames(draw):
+            await socket.send(frame)
+            reply, count = json.loads(await asyncio.wait_for(socket.recv(), 30)), count + 1
+            assert reply["type"] == "error" or "error" in reply["data"], frame[:200]
+        await socket.send('{"type": "state"}')  # the same connection goes on
+        assert json.loads(await socket.recv())["data"]["step_count"] == 0
+    async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+        while (count := count + 1) <= 200:
+            path, method = draw.choice(PATHS), draw.choice(("POST", "POST", "PUT", "GET"))
+            body = json.dumps({draw.choice(("split", "index", "start", "method", "params", "id")): draw.choice(VALUES)})
+            given = draw.choice(({}, {"Content-Type": "application/json"}, {"Authorization": "Bearer x"}))
+            answer = await client.request(method, path, content=body, headers=given)
+            refused = 400 <= answer.status_code < 500 or answer.json()["error"]
+            assert refused, f"{method} {path} {body[:100]}: {answer.status_code} {answer.text[:200]}"
+    (pool,) = host._pools.values()
+    async with asyncio.timeout(30):
+        while host._sessions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert not pool.server.episodes and not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_client_that_leaves_before_its_answer_is_no_error(host):

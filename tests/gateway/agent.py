@@ -3,6 +3,8 @@
 Its first argument is how it behaves, the others begin its questions.
 """
 
+import base64
+import io
 import json
 import os
 import signal
@@ -16,7 +18,8 @@ def ask(number):
     text = " ".join([f"{number}.", *sys.argv[2:], PAGE[:100]])
     names = {"misnamed": "gpt-4o"} | ({"helped": "helper-page"} if number == 1 else {})
     model = names.get(mode, os.environ["OPENAI_MODEL"])
-    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    content = [{"type": "text", "text": text}, *([{"type": "image_url", "image_url": {"url": SHOT}}] if SHOT else [])]
+    body = {"model": model, "messages": [{"role": "user", "content": content}]}
     return json.loads(post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body))
 
 
@@ -36,7 +39,15 @@ def fetch(url):
     )
 
 
+def draw():
+    from PIL import Image
+
+    Image.new("RGB", (64, 64)).save(file := io.BytesIO(), "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
 mode = sys.argv[1]
+SHOT = draw() if mode == "seeing" else ""
 try:
     PAGE = fetch(os.environ["AGENT_START_URL"]).read().decode()
 except urllib.error.HTTPError:

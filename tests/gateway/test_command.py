@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import re
 import socket
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from unittest import mock
 
 import pytest
 
+from tests.environments.odd_server import OddServer
 from tests.gateway.served import LIMITS, Upstream
 from tests.prepare.rl_builders import build_model
+from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -34,7 +37,7 @@ from webgym_cli.rollout.queue import ResourceClaims
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.rollout.stage_timer import StageTimer
 from webgym_cli.scoring.check import CHECKS, check
-from webgym_cli.store.buffer import scan_stored
+from webgym_cli.store.buffer import scan, scan_stored
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.secrets import read_secret
 
@@ -48,15 +51,11 @@ def model(tmp_path_factory):
 
 async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, shared=None, answers=1000):
     """Return the trajectories of one episode on the shop, and the run."""
-    run, tokens = RunDir(tmp_path / "run"), ModelTokens(str(model))
+    tokens = ModelTokens(str(model))
     async with Upstream(tokens) as upstream:
         upstream.finish_reason, upstream.answers = "length" if cut else "stop", answers
-        address = f"http://{upstream.address}/v1"
-        agent = f"rollout.agent={sys.executable} {AGENT} {mode}"
-        own = ("tasks.train=sites:shop-cheapest", f"rollout.policy={address}", agent, "rollout.max_attempts=2")
-        settings = load(overrides=[*LIMITS, *own, f"policy_config.base_model={model}", *overrides])
-        create_or_open(run, settings)
-        plan = plan_current_rollout(run, settings, Split.TRAIN, address, 1)
+        own = ("tasks.train=sites:shop-cheapest", "rollout.max_attempts=2", *overrides)
+        run, settings, plan = plan_agent(tmp_path, model, upstream, mode, 1, *own)
         (episode,) = plan.episodes
         upstream.text = SiteEpisode(find_task(episode.task.id), episode.seed).reference if right else "No idea."
         async with StageContext(run, settings, run.logs, lambda event: None) as context:
@@ -65,6 +64,60 @@ async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, sha
             except WebGymError as error:
                 assert "no episode could be collected" in str(error)
     return list(scan_stored(run, Split.TRAIN, 0)), run, tokens
+
+
+def plan_agent(tmp_path, model, upstream, mode, episodes, *overrides):
+    """Return a run, its settings and the plan of so many episodes of the agent."""
+    run, address = RunDir(tmp_path / "run"), f"http://{upstream.address}/v1"
+    own = (f"rollout.policy={address}", f"rollout.agent={sys.executable} {AGENT} {mode}")
+    settings = load(overrides=[*LIMITS, *own, f"policy_config.base_model={model}", *overrides])
+    create_or_open(run, settings)
+    return run, settings, plan_current_rollout(run, settings, Split.TRAIN, address, episodes)
+
+
+class SlowReader(Upstream):
+    """Answers what is to be read on the page, and not before as many requests wait as episodes may run."""
+
+    waiting = most = 0
+
+    async def _complete(self, request):
+        prompt = await request.text()
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        if self.waiting == CONCURRENCY:
+            self.requested.set()
+        await self.requested.wait()
+        (number,) = set(re.findall(r"shelf (\d)", prompt))
+        self.text = f"Lamp {number}" if int(number) % 2 else "No idea."
+        try:
+            return await super()._complete(request)
+        finally:
+            self.waiting -= 1
+
+
+CONCURRENCY = 3
+
+
+@pytest.mark.browser
+async def test_agents_act_at_once_and_each_is_judged_by_its_own_answer(tmp_path, model):
+    pages = {f"/{number}": f"<h1>On shelf {number} is Lamp {number}</h1>" for number in range(6)}
+    tokens = ModelTokens(str(model))
+    async with OddServer(pages) as site, ScriptedJudgeServer() as judge, SlowReader(tokens) as upstream:
+        tasks = [
+            {"id": f"t{number}", "instruction": "Which lamp is it?", "start_url": f"{site.url}/{number}"}
+            | {"environment": "web", "rubric": [f"The answer is 'Lamp {number}'."]}
+            for number in range(6)
+        ]
+        (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+        own = (f"tasks.train={tmp_path}/tasks.jsonl", 'browser.private_hosts=["127.0.0.1"]')
+        limits = (f"rollout.concurrency={CONCURRENCY}", f"judge.base_url={judge.base_url}")
+        run, settings, plan = plan_agent(tmp_path, model, upstream, "seeing", 6, *own, *limits)
+        async with StageContext(run, settings, run.logs, lambda event: None) as context:
+            await execute_rollout(context, plan)
+        assert upstream.most == CONCURRENCY
+    judged = list(scan(run, Split.TRAIN, 0))
+    assert {one.task.id: one.outcome.reward for one in judged} == {f"t{number}": number % 2 for number in range(6)}
+    assert all(len({step.response for step in one.steps}) == 1 for one in judged)
 
 
 @pytest.mark.browser

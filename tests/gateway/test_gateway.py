@@ -242,6 +242,22 @@ async def test_a_session_is_told_the_address_that_its_client_used(world):
     assert response.json()["base_url"] == "http://gateway.test:99/v1"
 
 
+@pytest.mark.parametrize(
+    ("header", "bearer", "answered_by"),
+    [("own", None, "own"), ("own", "wrong", "own"), ("own", "other", "own"), ("wrong", "own", None)],
+)
+async def test_a_key_may_be_in_a_header_of_its_own_which_comes_first(world, header, bearer, answered_by):
+    sessions = {name: await world.open() for name in ("own", "other")}
+    keys = {name: session["key"] for name, session in sessions.items()} | {"wrong": "wg-wrong"}
+    headers = {"X-Webgym-Session": keys[header]}
+    if bearer is not None:
+        headers["Authorization"] = f"Bearer {keys[bearer]}"
+    reply = await world.client.post("/v1/chat/completions", json=ask(), headers=headers)
+    assert reply.status_code == (200 if answered_by else 401)
+    counts = {name: (await end(world, session))["calls"] for name, session in sessions.items()}
+    assert counts == {"own": int(answered_by == "own"), "other": 0}
+
+
 async def test_another_model_s_name_is_refused(world):
     session = await world.open()
     reply = await world.chat(session["key"], ask() | {"model": "gpt-4o"})

@@ -120,11 +120,16 @@ async def _send_no_http(address):
         writer.close()
 
 
-@pytest.mark.parametrize("path", [*CALLS, "/sessions"])
-async def test_a_body_above_30_mb_is_refused(tmp_path, tmp_path_factory, path):
+@pytest.mark.parametrize(
+    ("path", "size"), [*((path, 30 * 2**20) for path in CALLS), ("/sessions", 2**20), ("/sessions/{}/end", 2**20)]
+)
+async def test_a_body_above_30_mb_is_refused_and_one_of_a_session_above_1_mb(tmp_path, tmp_path_factory, path, size):
     model = build_model(tmp_path_factory.mktemp("model"))
     async with gateway(tmp_path / "run", model) as world:
         session = await world.open()
         headers = {"Authorization": f"Bearer {session['key']}"}
-        reply = await world.client.post(path, content=b" " * (30 * 2**20 + 1), headers=headers)
-        assert (reply.status_code, reply.json()["error"]["code"]) == (413, "http_error")
+        for body, code in ((b" " * (size + 1), "http_error"), (b"{" + b" " * (size - 1), "invalid_json")):
+            reply = await world.client.post(path.format(session["id"]), content=body, headers=headers)
+            assert reply.json()["error"]["code"] == code
+            assert (reply.status_code == 413) == (code == "http_error")
+        assert (await world.chat(session["key"])).status_code == 200

@@ -31,7 +31,8 @@ TOKEN_VARIABLE = "GATEWAY_TOKEN"
 # Model name of calls that are not the policy's, also with a suffix (`helper-judge`), and the header with that meaning.
 HELPER, HELPER_HEADER = "helper", "X-Webgym-Helper"
 SESSION_HEADER = "X-Webgym-Session"
-MAX_BODY = 30 * 2**20
+# Maximum bytes of a request, with its pictures; and of one that opens, rewards or ends a session.
+MAX_BODY, _MAX_FORM = 30 * 2**20, 2**20
 # Maximum number of rewards of a session, and of its refused calls, and seconds that a client has to send a body.
 MAX_REWARDS, MAX_REFUSED, BODY_SECONDS = 1000, 1000, 120.0
 _MAX_REWARD = 1e6
@@ -194,10 +195,11 @@ def _read_key(request: web.Request) -> str:
 
 
 async def _read_body(model: type[Model], request: web.Request) -> Model:
-    return validate(model, parse_json(await _read(request) or b"{}"))
+    body = await _read(request.clone(client_max_size=_MAX_FORM))
+    return validate(model, parse_json(body or b"{}"))
 
 
-async def _read(request: web.Request) -> bytes:
+async def _read(request: web.BaseRequest) -> bytes:
     """Return the body. Raises `RequestError` for a client that does not send it in time."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
