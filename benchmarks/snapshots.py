@@ -21,6 +21,7 @@ from aiohttp import web
 from PIL import Image
 
 from benchmarks.harness import Row, Series, reported
+from benchmarks.late_changes import measure_late_changes, write_page
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.web.environment import WebPool
@@ -79,11 +80,16 @@ async def _stream(request: web.Request) -> web.WebSocketResponse:
     return socket
 
 
+async def _show_late(request: web.Request) -> web.Response:
+    return web.Response(text=write_page(request.query_string.replace("%20", " ")), content_type="text/html")
+
+
 @asynccontextmanager
 async def served() -> AsyncIterator[str]:
     """Serve the pages on loopback; yields their address."""
     app = web.Application()
-    app.add_routes([web.get("/next", _tell_next), web.get("/stream", _stream), web.get("/{filling}", _show_page)])
+    app.add_routes([web.get("/next", _tell_next), web.get("/stream", _stream)])
+    app.add_routes([web.get("/late", _show_late), web.get("/{filling}", _show_page)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -139,6 +145,13 @@ async def run(observations: int, concurrency: int) -> tuple[dict[str, Counter[st
     return by_filling, time.monotonic() - start
 
 
+async def run_late() -> list[Row]:
+    """Return the rows of what waiting for late changes costs."""
+    settings = load(overrides=["browser.private_hosts=[127.0.0.1]"])
+    async with served() as address, WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
+        return await measure_late_changes(pool, f"{address}/late")
+
+
 def measured(observations: int, concurrency: int) -> list[Row]:
     """Return the rows."""
     result, seconds = asyncio.run(run(observations, concurrency))
@@ -152,7 +165,8 @@ def measured(observations: int, concurrency: int) -> list[Row]:
         wrong = sum(count for kind, count in seen.items() if "mismatch" in kind)
         rows.append(Row(filling, "mismatches", Series((wrong,)), target=0, inputs=inputs))
     total = sum(seen.total() for seen in result.values())
-    return [*rows, Row("all", "observations_per_s", Series((total / seconds,)), higher_is_better=True)]
+    rows.append(Row("all", "observations_per_s", Series((total / seconds,)), higher_is_better=True))
+    return [*rows, *asyncio.run(run_late())]
 
 
 def main() -> int:

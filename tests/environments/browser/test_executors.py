@@ -354,6 +354,40 @@ for (const kind of ["mousedown", "mouseup", "wheel"]) canvas.addEventListener(ki
 </script>"""
 
 
+# Surfaces of the same place and size: what is drawn by shapes, and a map of tiles that lets nothing through.
+AREA = 'width="600" height="400" style="display: block; width: 600px; height: 400px; margin: 0"'
+SURFACES = {
+    "svg": f'<svg id="s" {AREA} role="img" aria-label="Plan"><rect width="300" height="200"></rect></svg>',
+    "map": f'<div id="s" {AREA} aria-label="Plan"><img width="300" height="400" draggable="false" alt=""></div>',
+}
+SURFACE_SCRIPT = """<script>
+window.log = [];
+for (const kind of ["mousedown", "mouseup", "wheel"]) document.getElementById("s").addEventListener(kind, (event) => {
+  event.preventDefault();
+  log.push([kind, event.clientX, event.clientY]);
+  document.getElementById("s").dataset.at = log.at(-1); // as a map moves, or nothing seems to have
+});
+</script>"""
+
+
+@pytest.mark.parametrize("kind", SURFACES)
+async def test_positions_on_surfaces(session: BrowserSession, kind: str):
+    await session.page.set_content(f'<body style="margin: 0">{SURFACES[kind]}{SURFACE_SCRIPT}')
+    surface, *_ = (one.element for one in await list_elements(session) if one.element.name == "Plan")
+    at = {"element_id": surface.id}
+    for fields in (
+        {"name": "click", "position": (250, 250), **at},
+        {"name": "drag", "position": (750, 250), "to_element_id": surface.id, "to_position": (250, 750), **at},
+        {"name": "scroll", "position": (500, 1000), "direction": "up", **at},
+    ):
+        assert await perform(session, Action(**fields)) is None
+    assert await ask(session, "log") == [
+        *(["mousedown", 150, 100], ["mouseup", 150, 100]),
+        *(["mousedown", 450, 100], ["mouseup", 150, 300]),
+        ["wheel", 300, 399],
+    ]
+
+
 @pytest.mark.parametrize("is_framed", [False, True])
 async def test_positions_within_a_canvas(session: BrowserSession, is_framed: bool):
     page = f'<iframe sandbox="allow-scripts" width="300" height="200" srcdoc="{html.escape(CANVAS)}"></iframe>'

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from webgym_cli.environments.browser.pages import PageTracker
+from webgym_cli.environments.browser.worlds import IsolatedWorlds
 
 
 class Told:
@@ -60,3 +63,17 @@ def test_a_closing_that_was_told_first_is_a_move_on(pages):
     popup = pages.current
     popup.messages["close"](popup)
     assert pages.moved_on(popup, RuntimeError("Target closed"))
+
+
+async def test_a_frame_that_does_not_answer_is_given_up_at_the_deadline():
+    async def hang(frame):
+        frames.append(frame)
+        await asyncio.sleep(60)
+
+    frames, context = [], SimpleNamespace(new_cdp_session=hang)
+    worlds = IsolatedWorlds(Mock(), "main", "script", None, Mock())
+    page = SimpleNamespace(frames=["main", "one", "two"], context=context)
+    async with asyncio.timeout(30):
+        with pytest.raises(LookupError, match="does not answer"):
+            await worlds._attach("two", page, 0.05)
+    assert frames == ["one", "two"]

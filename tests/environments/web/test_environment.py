@@ -1,5 +1,6 @@
 """The open web: what each odd thing that pages do looks like to an episode."""
 
+import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +9,10 @@ import psutil
 import pytest
 
 from tests.environments.visits import SmallWeb, Visit, small_web
+from webgym_cli.environments.browser import frames
 from webgym_cli.environments.browser import session as session_module
 from webgym_cli.environments.browser.cdp import CDPConnection
+from webgym_cli.environments.browser.frames import SILENT_FRAME
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.web.settling import PageSettler
@@ -428,3 +431,21 @@ async def test_an_observation_tells_how_far_the_page_is(visit: Visit, local_web:
     waiting = "<button>Go</button><script>fetch('/silent')</script>"
     late = (await visit.show("/late.html", waiting)).state
     assert (late.loading, late.pending) == ("timed_out", 1)
+
+
+async def test_a_silent_frame_is_noted_and_asked_but_once_from_then_on(visit: Visit, monkeypatch: pytest.MonkeyPatch):
+    looks = []
+
+    async def hang(session, document, room):
+        looks.append(room)
+        await asyncio.sleep(60)
+
+    answer = frames._look_into
+    monkeypatch.setattr(frames, "_FRAME_SECONDS", 0.1)
+    monkeypatch.setattr(frames, "_look_into", hang)
+    view = await visit.show("/framed.html", "<button>Go</button><iframe sandbox srcdoc='<button>In</button>'></iframe>")
+    assert visit.names == ["Go"] and view.notices == (SILENT_FRAME,)
+    assert len(looks) == 3  # twice in the first look, once in the one after the picture
+    monkeypatch.setattr(frames, "_look_into", answer)
+    view = await visit.wait()
+    assert visit.names == ["Go", "In"] and view.notices == ()
