@@ -182,14 +182,14 @@ def test_files_that_cant_be_read_do_not_stop_the_others(run, logs):
     summary, events = bring(run, logs)
     assert (summary["imported"], summary["skipped"]) == (3, {"unreadable_file": 1})
     assert [event["event"] for event in events if "message" in event] == ["unreadable"]
-    with pytest.raises(UsageError, match=r"iteration1: it asks for 'os\.system'"):
+    with pytest.raises(UsageError, match=r"iteration1: .*'os\.system'"):
         require_imported(summary, plan_import(run, "webgym", logs))
 
 
 def test_an_import_of_nothing_is_an_error_that_says_why(run, tmp_path):
     plan = plan_import(run, "webgym", webgym_file(tmp_path / "x", [webgym_episode()]))
     summary = Importer(plan, run, lambda event: None).execute()
-    with pytest.raises(UsageError, match="nothing was imported: 1 x screenshot_missing") as refused:
+    with pytest.raises(UsageError, match=r"1 .*screenshot_missing") as refused:
         require_imported(summary, plan)
     assert "--images" in refused.value.hint
 

@@ -49,7 +49,7 @@ def test_an_unknown_id_is_refused_before_anything_is_read_and_the_nearest_named(
     run.part(Split.TRAIN, 0).with_name("verdicts-0.jsonl").touch()
     with open_index(run) as index:
         episode_views = read_episodes(run, index, ["train-0000-00000", "train-000-00002"])
-        with pytest.raises(UsageError, match="no trajectory 'train-000-00002'; did you mean train-0000-00002"):
+        with pytest.raises(UsageError, match=r"'train-000-00002'; .*train-0000-00002"):
             next(episode_views)
 
 

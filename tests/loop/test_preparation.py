@@ -166,5 +166,5 @@ async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown
 async def test_an_address_that_is_none_is_refused_first(tmp_path, model):
     run = RunDir(tmp_path / "second")
     with_ = second_phase(run, model, "rl.replay.base_url=here")
-    with pytest.raises(SettingsError, match=r"rl\.replay\.base_url: 'here' is no http"):
+    with pytest.raises(SettingsError, match=r"rl\.replay\.base_url: 'here'"):
         await prepare(run, with_, lambda event: None, nobody, again=False)

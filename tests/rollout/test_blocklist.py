@@ -74,7 +74,7 @@ async def test_the_setting_switches_it_off(world):
 
 async def test_a_block_is_no_sign_of_something_being_down(world):
     world.load("rollout.concurrency=1", "rollout.blocklist_hours=0")
-    with pytest.raises(Exception, match="no episode could be collected: 30 x site_blocked"):
+    with pytest.raises(Exception, match=r"30 .*site_blocked"):
         await world.roll(30, on_reset=shuts_out("site"))
 
 

@@ -116,7 +116,7 @@ def test_without_a_live_page_only_what_is_stored_can_be_read():
 
 def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_path):
     tasks = [Task(id="a", check="closed", extra={"ticket": 1}), Task(id="b", check="closed"), Task(id="c")]
-    with pytest.raises(UsageError, match="task a: there is no check 'closed'; loaded: none"):
+    with pytest.raises(UsageError, match=r"task a: .*'closed'"):
         require_checks(tasks)
     check("closed")(lambda ticket: 1)
     with pytest.raises(UsageError, match="closed needs ticket, which the task b does not have"):

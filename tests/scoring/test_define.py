@@ -95,7 +95,7 @@ def test_anything_else_is_none(value):
 
 def test_every_built_in_reward_can_be_loaded():
     assert [registered_item.problem for registered_item in REWARDS.known() if registered_item.item is None] == []
-    with pytest.raises(UsageError, match=r"agent\.reward_name: there is no reward 'math'"):
+    with pytest.raises(UsageError, match=r"agent\.reward_name: .*'math'"):
         REWARDS.find("math")
     with pytest.raises(UsageError, match="is no reward, it is a Tool"):
         REWARDS.find("webgym_cli.tools.builtin:answer")

@@ -146,12 +146,12 @@ def test_the_gpus_are_those_that_we_may_use(monkeypatch):
 
 
 def test_too_few_gpus_are_refused():
-    with pytest.raises(SettingsError, match=r"serve\.replicas: 2 servers on 2 GPUs each need 4, 3 can be used"):
+    with pytest.raises(SettingsError, match=r"serve\.replicas: 2 .*2 GPUs .*4, 3"):
         fleet("serve.replicas=2", "serve.tensor_parallel_size=2", device="cuda", gpus=tuple("012"))
 
 
 def test_replicas_need_ports():
-    with pytest.raises(SettingsError, match=r"serve\.port: 2 replicas have no ports from 65535 on"):
+    with pytest.raises(SettingsError, match=r"serve\.port: 2 .*65535"):
         fleet("serve.port=65535", device="cuda", gpus=tuple("01"))
     assert fleet("serve.port=65534", device="cuda", gpus=tuple("01"))[1].port == 65535
 
@@ -233,7 +233,7 @@ def test_servers_take_the_gpus_that_the_settings_name(monkeypatch):
     assert planned('serve.gpus=["3"]', device="cuda").env["CUDA_VISIBLE_DEVICES"] == "3"
     with pytest.raises(SettingsError, match=r"serve\.gpus: CUDA_VISIBLE_DEVICES=0,1,2,3 hides 4"):
         fleet('serve.gpus=["4"]', device="cuda")
-    with pytest.raises(SettingsError, match=r"serve\.gpus: .*'one' is no GPU"):
+    with pytest.raises(SettingsError, match=r"serve\.gpus: .*'one'"):
         fleet('serve.gpus=["one"]', device="cuda")
 
 

@@ -63,7 +63,7 @@ async def test_a_parameter_may_receive_a_field_of_the_record():
 
 def test_a_record_without_a_field_that_a_tool_requires_is_refused():
     require_record_fields([echo, look], "t1", {"image_id": 7})
-    with pytest.raises(UsageError, match=r"look needs image_id, which the task t2"):
+    with pytest.raises(UsageError, match=r"look .*image_id, .*task t2"):
         require_record_fields([echo, look], "t2", {"branch": "b"})
 
 

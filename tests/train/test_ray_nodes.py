@@ -142,7 +142,7 @@ async def test_a_node_that_does_not_see_the_run_is_refused(scene, monkeypatch):
 
 async def test_too_few_nodes_are_refused(scene):
     scene.ready(nodes=3)
-    with pytest.raises(UsageError, match=r"train.nodes is 3, but the Ray cluster has 1 nodes beside this one"):
+    with pytest.raises(UsageError, match=r"train.nodes .*3, .*1"):
         await scene.train()
 
 

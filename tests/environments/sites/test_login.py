@@ -127,7 +127,7 @@ async def test_a_login_that_fails_is_the_environments_error(settings, mail, brow
         async with desk.reserve([LAB]):
             raise AssertionError("the episode began")
     mail.status = 503
-    with pytest.raises(BoundaryError, match="/folder/inbox answers with status 503"):
+    with pytest.raises(BoundaryError, match=r"/folder/inbox .*503"):
         async with desk.reserve([LAB]):
             raise AssertionError("the episode began")
 
@@ -136,7 +136,7 @@ async def test_two_sites_of_one_host_are_refused_before_the_first_episode(settin
     monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", PASSWORD)
     async with MailServer() as other:
         both = settings(*mail_settings(WebArenaSite.REDDIT, other))
-        with pytest.raises(UsageError, match="reddit and gitlab keep their logins in the same cookie 'session'"):
+        with pytest.raises(UsageError, match=r"reddit .*gitlab .*'session'"):
             await log_in_to_sites(both, [task(WebArenaSite.REDDIT, LAB)])
     async with MailServer(cookie="forum") as other:
         apart = settings(*mail_settings(WebArenaSite.REDDIT, other))

@@ -124,7 +124,7 @@ def test_a_task_without_an_argument_of_its_expert_fails_once_the_expert_acts():
         yield page.click(title)
 
     episode = run(work)
-    with pytest.raises(BoundaryError, match=r"the expert desk failed: TypeError: .*'title'"):
+    with pytest.raises(BoundaryError, match=r"desk .*TypeError: .*'title'"):
         act(episode, scene(Find="button"))
 
 
@@ -137,7 +137,7 @@ def test_a_missing_element_is_reported_with_those_that_are_there_the_most_alike_
         act(episode, shown)
     with pytest.raises(
         BoundaryError,
-        match=r"no link that is called 'Delete', but link 'Deleted', button 'Find' \(test_site_expert.py:\d+\)",
+        match=r"'Delete', .*'Deleted', .*'Find' \(test_site_expert.py:\d+\)",
     ):
         act(episode, shown)
 

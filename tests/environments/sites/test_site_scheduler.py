@@ -74,7 +74,7 @@ def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep, monk
     tasks = [task("shopping", state="./.auth/shopping_state.json")]
     with pytest.raises(SettingsError, match=r"task t1: sites\.shopping\.url is empty"):
         require_sites(settings(), tasks)
-    with pytest.raises(UsageError, match="WEBARENA_SHOPPING_PASSWORD is not set: shopping needs the password of emma"):
+    with pytest.raises(UsageError, match=r"WEBARENA_SHOPPING_PASSWORD .*shopping .*emma"):
         require_sites(settings(*ADDRESSES), tasks)
     with pytest.raises(MissingStageError, match="the login of shopping is of no use: missing") as missing:
         require_sites(settings(*ADDRESSES, "sites.shopping.login=manual"), tasks)
@@ -137,7 +137,7 @@ def test_a_task_on_no_site_or_of_no_role_is_refused(settings, bad, words):
 
 def test_tenants_are_for_any_number_of_episodes_and_nodes(settings):
     tenants = (*DESK, "sites.desk.isolation=tenant", "rollout.executor=ray")
-    with pytest.raises(UsageError, match=r"task d1: sites.desk.isolation is tenant, and nothing makes a tenant"):
+    with pytest.raises(UsageError, match=r"task d1: sites\.desk\.isolation .*tenant"):
         require_sites(settings(*tenants), [Task(**ON_DESK)])
     known = settings(*tenants, "sites.desk.reset=make {episode}")
     require_sites(known, [Task(**ON_DESK)])

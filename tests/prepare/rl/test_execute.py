@@ -178,7 +178,7 @@ def test_another_tokenizer_than_the_server_s_leaves_nothing_and_what_was_there(f
     other = shutil.copytree(model, tmp_path / "other")
     template = (other / "chat_template.jinja").read_text()
     (other / "chat_template.jinja").write_text(f"{template}Well:")
-    with pytest.raises(WebGymError, match=r"tokens of no trajectory can be told \(3 x prompt_tokens_changed\)"):
+    with pytest.raises(WebGymError, match=r"\(3 .*prompt_tokens_changed\)"):
         write(filled, other)
     assert files(filled) == before
     assert [path.name for path in filled.root.iterdir() if "rl_data" in path.name] == ["rl_data"]
@@ -191,7 +191,7 @@ def test_log_probabilities_that_are_missing_leave_what_was_there(filled, model, 
     value = json.loads(lines_[2])
     value["steps"][0]["generation"]["logprobs"] = None
     filled.part("train", 0).write_text("\n".join([*lines_[:2], json.dumps(value), lines_[3]]) + "\n")
-    with pytest.raises(SettingsError, match="step 0 of train-0000-00002 has no log-probabilities"):
+    with pytest.raises(SettingsError, match=r"0 .*train-0000-00002"):
         write(filled, model)
     assert files(filled) == before
 

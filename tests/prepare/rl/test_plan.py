@@ -162,7 +162,7 @@ def test_nothing_to_learn_from_is_told_with_the_next_command(run, tokens):
 def test_episodes_without_token_ids_are_refused_at_once(run, tokens):
     write_plan(run, *(episode(number) for number in range(3)))
     store(run, served(talk(0), tokens), talk(1, policy="oracle"), talk(2))
-    with pytest.raises(SettingsError, match=r"train-0000-00001 \(and 1 more\) has no token ids \(policy oracle\)"):
+    with pytest.raises(SettingsError, match=r"train-0000-00001 .*1.* oracle"):
         batch(run)
 
 

@@ -122,7 +122,7 @@ def test_an_iteration_that_adds_nothing_to_the_dataset_is_noted(run, model, outc
 def test_over_long_samples_are_reported(run, model):
     fill(run, *MADE)
     events = []
-    with pytest.raises(WebGymError, match=r"every drawn step was dropped \(60 x too_long\)"):
+    with pytest.raises(WebGymError, match=r"\(60 .*too_long\)"):
         prepared(run, chosen(model, "algorithm_config.cutoff_len=16"), events.append)
     assert not run.dataset.exists()
     (event,) = [event for event in events if event["event"] == "over_cutoff_len"]
