@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from webgym_cli.errors import BoundaryError, StoreError
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.episode import Episode
@@ -24,7 +22,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Step, count_tokens
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.run import now
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.files import append_lines, read_valid_lines
 
 # Ending of the file of a session whose trajectory the gateway has to store yet.
 OPEN_SUFFIX = ".open.jsonl"
@@ -172,11 +170,7 @@ def recover_sessions(folder: Path) -> Iterator[Session]:
     """Yield the sessions that are not stored yet. A torn line is of a call that was never answered."""
     for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
         session: Session | None = None
-        for _, raw in read_lines(path):
-            try:
-                line = SessionLine.model_validate_json(raw)
-            except ValidationError:
-                continue
+        for line in read_valid_lines(path, SessionLine.model_validate_json):
             if line.episode is not None and line.key is not None:
                 session = Session(line.episode, line.key, path, line.at)
             elif session is not None:
