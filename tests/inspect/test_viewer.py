@@ -97,7 +97,9 @@ async def test_a_person_finds_an_episode_and_looks_at_it(served, view, monkeypat
         assert await view.evaluate("document.documentElement.scrollWidth") <= 380
         await view.keyboard.press("j")
         await view.keyboard.press("j")
-        assert abs(await view.locator("#step-1").evaluate("(step) => step.getBoundingClientRect().top")) < 20
+        edge = "(step) => step.getBoundingClientRect().top - document.querySelector('nav.film').offsetHeight"
+        assert abs(await view.locator("#step-1").evaluate(edge)) < 20
+        assert await view.locator("nav.film a[aria-current]").all_inner_texts() == ["1"]
         await view.keyboard.press("n")
         await view.wait_for_url(f"**id={IDS[1]}**")
         assert "It is blue." in await view.locator("header").inner_text()
@@ -113,6 +115,75 @@ async def test_a_person_finds_an_episode_and_looks_at_it(served, view, monkeypat
         await view.wait_for_url(lambda url: f"outcome={values[2].replace(' ', '+')}" in url)
         for name in await list_ids(view):
             assert await view.get_by_role("checkbox", name=f"{name} side by side").count() == 1
+
+
+async def list_shown(view):
+    """Return the numbers of the steps that are not hidden."""
+    steps = view.locator("section.step")
+    return [number for number in range(await steps.count()) if await steps.nth(number).is_visible()]
+
+
+@pytest.mark.browser
+async def test_a_person_plays_an_episode_as_a_film(served, view):
+    async with served as server:
+        await view.clock.install()
+        await view.goto(f"{server.url}episode?id={IDS[0]}")
+        marked = view.locator("nav.film a[aria-current]")
+        play = view.get_by_role("button", name="play")
+        await view.keyboard.press(" ")
+        assert await list_shown(view) == [0]
+        assert await play.get_attribute("aria-pressed") == "true"
+        assert await view.locator("section.now svg .dot").is_visible()  # where it clicked
+        await view.clock.run_for(1000)
+        assert (await list_shown(view), await marked.all_inner_texts()) == ([1], ["1"])
+        await view.keyboard.press("k")
+        assert await list_shown(view) == [0]
+        await view.locator("nav.film a").nth(1).click()
+        assert await list_shown(view) == [1]
+        assert await view.evaluate("document.documentElement.scrollWidth") <= 380
+        await play.click()
+        assert (await list_shown(view), await marked.all_inner_texts()) == ([0, 1, 2], ["1"])
+        await play.click()
+        await view.clock.run_for(1000)
+        assert await list_shown(view) == [2]
+        await view.clock.run_for(1000)  # its end
+        assert await list_shown(view) == [0, 1, 2]
+        assert await play.get_attribute("aria-pressed") == "false"
+        await view.locator("summary").first.focus()
+        await view.keyboard.press(" ")  # opens what has the focus
+        assert await view.locator("details").first.get_attribute("open") is not None
+        assert await list_shown(view) == [0, 1, 2]
+
+
+CONTRAST = """() => {
+  const light = (color) => {
+    const parts = color.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255)
+      .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const ground = (node) => {
+    const color = getComputedStyle(node).backgroundColor;
+    return color !== "rgba(0, 0, 0, 0)" || !node.parentElement ? color : ground(node.parentElement);
+  };
+  const names = "h1, h2, h3, a, dd, dt, pre, .soft, .state, .bad, .good, .odd, kbd, button, input, select";
+  const texts = [...document.querySelectorAll(names)];
+  return texts.filter((node) => node.checkVisibility()).map((node) => {
+    const pair = [light(getComputedStyle(node).color), light(ground(node))].sort((one, two) => two - one);
+    return [(pair[0] + 0.05) / (pair[1] + 0.05), node.outerHTML.slice(0, 80)];
+  }).filter(([contrast]) => contrast < 4.5);  // of WCAG
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_texts_stand_out_in_both_schemes(served, view, scheme):
+    await view.emulate_media(color_scheme=scheme)
+    async with served as server:
+        for page in ("", f"episode?id={IDS[1]}", f"episode?id={IDS[3]}"):
+            await view.goto(server.url + page)
+            assert await view.evaluate(CONTRAST) == []
+            ground = await view.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (ground == "rgb(20, 21, 23)") == (scheme == "dark")
 
 
 @pytest.mark.browser
@@ -132,6 +203,12 @@ async def test_two_episodes_side_by_side_move_together(served, view):
         await view.keyboard.press("j")
         for frame in frames:
             assert await frame.locator("#step-1").evaluate("(step) => step.getBoundingClientRect().top < 400")
+        await view.get_by_role("button", name="play").click()
+        for frame in frames:
+            await frame.locator(".playing .now").wait_for()
+        await frames[1].locator("#step-0").wait_for(state="visible")  # it was at its end, so it begins again
+        assert await frames[0].locator("section.step:visible").count() == 1
+        await view.get_by_role("button", name="play").first.click()
         await view.keyboard.press("Escape")
         await view.wait_for_url(lambda url: url.rstrip("?") == server.url)
         await view.keyboard.press("r")
