@@ -273,9 +273,19 @@ async def test_a_token_is_needed_where_others_reach_the_server(host, monkeypatch
         url = url.replace("0.0.0.0", "127.0.0.1")
         with pytest.raises(ConnectionError):
             await GenericEnvClient(base_url=url).connect()
-        headers = {"Authorization": "Bearer a-secret-token-of-mine"}
-        async with GenericEnvClient(base_url=url, headers=headers) as client:
-            assert (await client.state())["step_count"] == 0
+        for scheme in ("Bearer", "bearer"):
+            headers = {"Authorization": f"{scheme} a-secret-token-of-mine"}
+            async with GenericEnvClient(base_url=url, headers=headers) as client:
+                assert (await client.state())["step_count"] == 0
+        for given in (
+            "Basic a-secret-token-of-mine",
+            "Bearer a-secret-token-of-min",
+            "a-secret-token-of-mine",
+            "Bearer ü",
+        ):
+            async with httpx.AsyncClient(trust_env=False) as client:
+                answer = await client.get(f"{url}/health", headers={b"Authorization": given.encode()})
+            assert answer.status_code == 401
 
 
 async def test_a_port_that_is_taken_is_named(host, address):

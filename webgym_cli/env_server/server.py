@@ -23,7 +23,7 @@ from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, 
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.env_server.sessions import ClientSession
 from webgym_cli.util.local_server import format_address, is_ours, open_socket
-from webgym_cli.util.secrets import require_token
+from webgym_cli.util.secrets import read_bearer, require_token
 
 # Environment variable of the token without which nobody may connect.
 TOKEN_VARIABLE = "ENV_SERVER_TOKEN"
@@ -92,8 +92,8 @@ class _Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if b"origin" in headers:  # the user's own browser, sent here by a page: loopback is no protection from it
             return 403, "requests of web pages are refused"
-        given = headers.get(b"authorization", b"").removeprefix(b"Bearer ").strip()
-        if self._token and not hmac.compare_digest(given, self._token.encode()):
+        given = read_bearer(headers.get(b"authorization", b"").decode("latin-1"))
+        if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
             return 401, f"the token of {TOKEN_VARIABLE} is needed: Authorization: Bearer TOKEN"
         length = headers.get(b"content-length", b"0")
         if b"transfer-encoding" in headers or not length.isdigit() or int(length) > MAX_BODY:

@@ -24,7 +24,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.util.local_server import LocalServer
-from webgym_cli.util.secrets import require_token
+from webgym_cli.util.secrets import read_bearer, require_token
 
 # Environment variable of the token without which nobody may open sessions.
 TOKEN_VARIABLE = "GATEWAY_TOKEN"
@@ -190,8 +190,7 @@ def _build_response(chat: ChatRequest, completion: dict[str, Any], *, is_chat: b
 
 
 def _read_key(request: web.Request) -> str:
-    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-    return request.headers.get(SESSION_HEADER, "") or (key.strip() if scheme.lower() == "bearer" else "")
+    return request.headers.get(SESSION_HEADER, "") or read_bearer(request.headers.get("Authorization", ""))
 
 
 async def _read_body(model: type[Model], request: web.Request) -> Model:

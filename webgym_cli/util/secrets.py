@@ -49,6 +49,12 @@ def read_secret(variable: str) -> str:
     return secret
 
 
+def read_bearer(authorization: str) -> str:
+    """Return the token of an `Authorization` header; empty for another scheme."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
 def key_variables() -> frozenset[str]:
     """Return the names of the environment variables that this process reads keys from."""
     return frozenset(_variables)
