@@ -1,4 +1,4 @@
-"""The examples of three pages run as printed over filled runs: what only reads as it stands, the rest as a dry run."""
+"""The examples of four pages run as printed over filled runs: what only reads as it stands, the rest as a dry run."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def runs_here(args):
 
 EXAMPLES = [
     pytest.param(page, args, id=f"{page}-{' '.join(args)}")
-    for page in ("commands", "webrl", "first-gpu-hour")
+    for page in ("commands", "webrl", "first-gpu-hour", "actions")
     for args in dict.fromkeys(
         tuple(args) for line in shell_lines(ROOT / f"docs/{page}.md") for args in webgym_commands(line)
     )
@@ -62,10 +62,12 @@ BEFORE = 3
 def write_inputs(folder):
     """Write the files that the examples name, but those that they write."""
     arena = json.dumps(TASK | {"environment": "webarena"})
+    web = json.dumps({"id": "t", "instruction": "Find it.", "start_url": "https://example.com/"})
     gsm8k = json.dumps([{"question": "1+1?", "answer": "2"}])
     (folder / "data").mkdir(parents=True)
     for name, content in {
-        "train.jsonl": json.dumps({"id": "t", "instruction": "Find it.", "start_url": "https://example.com/"}),
+        "train.jsonl": web,
+        "tasks.jsonl": web,
         "lite.jsonl": arena,
         "my_tools.py": TOOL,
         "gsm8k_train.json": gsm8k,
@@ -81,7 +83,10 @@ def write_inputs(folder):
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     """Return a folder by page, with runs; and, by `new`, one for the commands that make their run."""
-    folders = {name: tmp_path_factory.mktemp(name) / "work" for name in ("commands", "webrl", "first-gpu-hour", "new")}
+    folders = {
+        name: tmp_path_factory.mktemp(name) / "work"
+        for name in ("commands", "webrl", "first-gpu-hour", "actions", "new")
+    }
     for name, folder in folders.items():
         write_inputs(folder)
         with pytest.MonkeyPatch.context() as patch:
