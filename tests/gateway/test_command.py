@@ -23,8 +23,10 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import find_task
-from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.gateway.command import CommandEpisode, parse_command
+from webgym_cli.gateway.recorder import Recorder
+from webgym_cli.gateway.requests import RequestError
 from webgym_cli.gateway.sessions import recover_sessions
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
@@ -204,6 +206,28 @@ async def test_an_agent_whose_policy_is_lost_is_a_failure_however_it_ends(tmp_pa
     result, *_ = (await roll_out(tmp_path, model, mode, cut=cut, answers=1))[0]
     assert (result.outcome.failure, result.outcome.reward) == (FailureKind.POLICY_UNAVAILABLE, None)
     assert len(result.steps) == 1
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "error",
+    [RequestError(502, "a picture was lost", "prompt_tokens_differ"), StoreError("a picture was lost: disk full")],
+)
+async def test_an_agent_whose_last_answer_can_t_be_recorded_is_a_failure_however_it_ends(
+    tmp_path, model, monkeypatch, error
+):
+    """The call is refused, and the agent goes on and exits with 0."""
+    make = Recorder._make_step
+
+    def refuse_second(recorder, session, *given):
+        if session.calls:
+            raise error
+        return make(recorder, session, *given)
+
+    monkeypatch.setattr(Recorder, "_make_step", refuse_second)
+    result, *_ = (await roll_out(tmp_path, model, "deaf"))[0]
+    assert (result.outcome.failure, result.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
+    assert "a picture was lost" in result.outcome.failure_detail and len(result.steps) == 1
 
 
 @pytest.mark.browser

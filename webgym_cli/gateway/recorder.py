@@ -182,7 +182,11 @@ class Recorder:
             session.error = error
             status = 400 if error.kind is FailureKind.POLICY_REFUSED else 503
             raise RequestError(status, str(error), error.kind.value) from None
-        step = await asyncio.to_thread(self._make_step, session, request, prompt, shots, reply, seconds)
+        try:
+            step = await asyncio.to_thread(self._make_step, session, request, prompt, shots, reply, seconds)
+        except RequestError as error:  # the agent may take it for the end, and its answer would be scored
+            session.error = BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error))
+            raise
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
         session.record("call", call=GatewayCall(number=len(session.calls), **facts))
         session.error = None

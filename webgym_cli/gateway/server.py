@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import BaseModel, ConfigDict, Field
 
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.errors import BoundaryError, StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
 from webgym_cli.gateway.recorder import MAX_IN_FLIGHT, Recorder
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, refuse_key, validate
@@ -93,6 +93,8 @@ class GatewayServer(LocalServer):
             chat, call = await self._call(session, parse, request)
         except Exception as error:
             session.refused, session.refusal = session.refused + 1, str(error)
+            if isinstance(error, StoreError):
+                session.error = BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error))
             raise
         session.refusal = ""
         thinking = bool(self._recorder.settings.policy_config.thinking)

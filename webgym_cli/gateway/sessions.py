@@ -83,7 +83,7 @@ class Session:
     around_call: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     """Entered for each call while the policy answers it: a rollout pauses the time limit there, and counts steps."""
     error: BoundaryError | None = None
-    """The failure of the policy's servers in the last call, if it was one."""
+    """The failure in the last call, if the policy's servers, what they answered or the disk was at fault."""
     refused: int = 0
     """Number of refused calls since this gateway opened it or took it over."""
     refusal: str = ""
