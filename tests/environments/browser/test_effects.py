@@ -241,6 +241,41 @@ async def test_a_line_feed_alone_only_presses_enter(session: BrowserSession, tmp
     assert await session.evaluate("() => document.querySelector('input').value") == ""
 
 
+# A field that shows its mask once it has the focus, begins where it is clicked, and draws a digit a moment later.
+MASKED = """<input id=i aria-label=Day placeholder=MASK><script>
+let parts, at;
+i.onfocus = () => { [parts, at] = [i.placeholder.split(/\\W+/), 2]; i.value = i.placeholder; };
+i.onkeydown = (event) => {
+  event.preventDefault();
+  if (event.key === "ArrowLeft") at = Math.max(0, at - 1);
+  if (/\\d/.test(event.key)) setTimeout(() => {
+    parts[at] = (parts[at] + event.key).replace(/\\D/g, "");
+    if (parts[at].length === i.placeholder.split(/\\W+/)[at].length) at = Math.min(2, at + 1);
+    i.value = parts.join(i.placeholder.match(/\\W/)[0]);
+  }, 10);
+};
+</script>"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "text", "value"),
+    [
+        ("dd.MM.yyyy", "2026-05-03", "03.05.2026"),
+        ("dd.MM.yyyy", "3.5.2026", "03.05.2026"),
+        ("yyyy-MM-dd", "2026-05-03", "2026-05-03"),
+        ("HH:mm:ss", "7:05:30", "07:05:30"),
+    ],
+)
+async def test_a_masked_field_gets_the_digits_of_its_parts(
+    session: BrowserSession, tmp_path: Path, mask: str, text: str, value: str
+):
+    await show(session, tmp_path, MASKED.replace("MASK", mask))
+    assert await act(session, MARKS, ActionName.TYPE, "Day", text=text) is None
+    assert await session.evaluate("() => i.value") == value
+    await show(session, tmp_path, MASKED.replace("MASK", mask))
+    assert "did not take that" in str(await act(session, MARKS, ActionName.TYPE, "Day", text="some day"))
+
+
 LATE_TEXT = {
     "page": "<p id=p></p><script>setTimeout(() => { p.innerHTML = 'It is <b>saved</b>'; }, 300)</script>",
     "hidden": "<p id=p hidden>It is saved</p><script>setTimeout(() => { p.hidden = false; }, 300)</script>",

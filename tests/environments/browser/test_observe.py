@@ -158,6 +158,10 @@ CASES = {
         + LISTEN.format("'mouseenter'"),
         [("generic", "More"), ("generic", "Chart")],
     ),
+    "cells of a table whose tips show cut texts are not listed": (
+        "<table><tr><td id=m>Anna</table><button>Next</button>" + LISTEN.format("'mouseenter'"),
+        [("button", "Next")],
+    ),
     "what is hovered around a control": (
         SURFACE + "style='width:90px'>Card <button>Buy</button></div>" + LISTEN.format("'pointerenter'"),
         [("button", "Buy")],

@@ -4,7 +4,7 @@ webgym.act = (() => {
   const { bare, inside, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { until } = webgym.waits;
   const { hasChanged, settled, watch, wheelAt } = webgym.scrolls;
-  const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
+  const { digitsOf, groupOf, holds, kindOf, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
   const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20;
@@ -168,7 +168,7 @@ webgym.act = (() => {
       return put(field, text);
     }
     sections = append ? [] : sectionsOf(field);
-    planned = sections.length > 1 && partsOf(text, sections);
+    planned = sections.length > 1 && partsOf(text, sections.map(kindOf));
     if (planned) {
       target = groupOf(field);
       return { typing: true, parts: planned };
@@ -183,6 +183,12 @@ webgym.act = (() => {
       return { typing: true, empty: true };
     }
     target = field;
+    const masked = isField && !append && digitsOf(text, field);
+    if (masked) {
+      planned = masked;
+      field.setSelectionRange(0, 0);
+      return { typing: true, digits: masked, mask: field.value };
+    }
     before = append ? "" : bare(held(field));
     if (editor) return { typing: true, editor: true, empty: append };
     if (append) return { typing: true, empty: true };
@@ -248,7 +254,8 @@ webgym.act = (() => {
       const nowhere = !focus || focus === focus.ownerDocument.body || focus === focus.ownerDocument.documentElement;
       return nowhere ? { error: "no field has the focus: the keys went to the page" } : {};
     }
-    if (planned) {
+    if (typeof planned === "string" && held(target).replace(/\D/g, "") === planned) return {};
+    if (planned && sections.length) {
       return planned.every((part, at) => holds(sections[at], part)) ? {} :
         { error: `the field did not take that: it now holds ${JSON.stringify(shown(target.innerText))}` };
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.action import Action
 
+# Milliseconds between the digits for a masked field.
+_MASK_MS = 40
 # Longer texts are inserted at once instead of being typed key by key.
 _MAX_TYPED_KEYS = 60
 # Fraction of the action timeout to wait for a file chooser after a click.
@@ -65,7 +68,11 @@ async def _type_keys(
         for number, part in enumerate(ready.get("parts") or ()):
             await script.call("section", number)
             await keyboard.type(part)
-        if "parts" in ready:
+        if digits := ready.get("digits"):
+            for _ in re.findall(r"\w+", ready["mask"]):  # to its first part, wherever the click was
+                await keyboard.press("ArrowLeft", delay=_MASK_MS)
+            await keyboard.type(digits, delay=_MASK_MS)  # each digit is drawn before it takes the next one
+        if "parts" in ready or "digits" in ready:
             return
         if action.append and at_end:
             await keyboard.press("Control+End")

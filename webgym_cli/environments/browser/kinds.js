@@ -187,7 +187,7 @@ webgym.kinds = (() => {
 
   // What only listens to the mouse that comes over it, and contains nothing to click.
   const isHoverable = (element) => hoverable.has(element) && !roots.has(element) && element !== element.ownerDocument.body &&
-    !matches(element, `html,label,option,[role],canvas,${TIPPED}`) && !element.querySelector(NATIVE);
+    !matches(element, `html,label,option,td,th,[role],canvas,${TIPPED}`) && !element.querySelector(NATIVE);
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell, 0.2 if
   // it is something to hover.

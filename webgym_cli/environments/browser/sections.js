@@ -1,9 +1,11 @@
-// Date and time fields of editable sections (month, day, year), which may be transparent until they have the focus.
+// Date and time fields of editable sections (month, day, year), which may be transparent until they have the focus, and
+// text fields that hold a mask such as `dd.MM.yyyy` once they have it, whose keys go to one part after the other.
 webgym.sections = (() => {
   const { matches, oneLine } = webgym.names;
   const SECTION = "[role=spinbutton][contenteditable]";
   const KINDS = /year|month|day|hour|minute|second/i;
-  const LETTERS = { Y: "year", M: "month", D: "day", H: "hour", m: "minute", s: "second" };
+  const LETTERS = { Y: "year", y: "year", M: "month", D: "day", d: "day", H: "hour", h: "hour", m: "minute", s: "second" };
+  const MASK = /^(?:([yYMDdHhms])\1*(?:[^\p{L}\p{N}]+|$)){2,}$/u;
   const ISO = /^(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?))?)?$/;
   const ORDER = ["year", "month", "day", "hour", "minute", "second"];
 
@@ -22,14 +24,18 @@ webgym.sections = (() => {
     LETTERS[section.textContent.trim()[0]];
 
   // The text of each section: of an ISO date by the sections' kinds, else in the text's own order; null if they don't fit.
-  const partsOf = (text, sections) => {
-    const iso = text.trim().match(ISO);
-    if (iso) {
-      const parts = sections.map((section) => iso[ORDER.indexOf(kindOf(section)) + 1]);
-      if (parts.every((part, at) => part && kindOf(sections[at]))) return parts;
-    }
-    const parts = text.match(/[\p{L}\p{N}]+/gu) || [];
-    return parts.length === sections.length ? parts : null;
+  const partsOf = (text, kinds) => {
+    const iso = text.trim().match(ISO), parts = text.match(/[\p{L}\p{N}]+/gu) || [];
+    const ordered = iso ? kinds.map((kind) => iso[ORDER.indexOf(kind) + 1]) : [];
+    if (iso && ordered.every((part, at) => part && kinds[at])) return ordered;
+    return parts.length === kinds.length ? parts : null;
+  };
+
+  // The digits of a text for a field that shows its mask; null for any other field.
+  const digitsOf = (text, { value, placeholder }) => {
+    const letters = value && value === placeholder && MASK.test(value) ? value.match(/\p{L}+/gu) : [];
+    const parts = letters.length ? partsOf(text, letters.map(([letter]) => LETTERS[letter])) : null;
+    return parts?.every((part) => /^\d+$/.test(part)) ? parts.map((part, at) => part.padStart(letters[at].length, "0")).join("") : null;
   };
 
   const holds = (section, part) => {
@@ -51,5 +57,5 @@ webgym.sections = (() => {
     return {};
   };
 
-  return Object.freeze({ isSection, groupOf, sectionsOf, partsOf, holds, focus, textOf });
+  return Object.freeze({ isSection, groupOf, sectionsOf, kindOf, partsOf, digitsOf, holds, focus, textOf });
 })();
