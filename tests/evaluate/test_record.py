@@ -102,6 +102,23 @@ def test_tokens_cost_what_the_price_table_says(prices, costs):
     assert (spent["judge_calls"], spent["policy_tokens"]["cached"], spent["steps"]) == (3, 20, 1)
 
 
+def test_what_was_spent_is_shared_among_steps_episodes_and_successes():
+    # 9 episodes of 1 + 2 + 3 steps each three times, 3 successes
+    tokens = TokenUsage(prompt=90, cached=50, completion=10)
+    machine = {"policy_tokens": tokens, "cpu_seconds": 4.0, "gpu_seconds": 0.5, "judge_calls": 2}
+    spent = build(results(**machine), prices={"policy": {"prompt": 1e6, "completion": 0.0}})["spent"]
+    by_hand = {
+        "cost": (810, 45, 90, 270),
+        "tokens": (900, 50, 100, 300),
+        "judge_calls": (18, 1, 2, 6),
+        "cpu_seconds": (36, 2, 4, 12),
+        "gpu_seconds": (4.5, 0.25, 0.5, 1.5),
+    }
+    for name, amounts in by_hand.items():
+        keys = (name, *(f"{name}_per_{share}" for share in ("step", "episode", "success")))
+        assert tuple(spent[key] for key in keys) == amounts
+
+
 def test_each_model_of_a_judge_has_its_own_price():
     used = ((("judge",), TokenUsage(prompt=10)), (("small",), TokenUsage(prompt=100)))
     record = results({"a": (S, U)}, judge_requests=used, judge_calls=2)

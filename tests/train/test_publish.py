@@ -9,6 +9,7 @@ import pytest
 from tests.train.fake_checkpoints import checkpoint
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import JobError
+from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.train import failure, publish
@@ -29,8 +30,9 @@ def test_publishes_and_tidies_up(plan, run, tmp_path):
     (plan.folder / "chat_template.jinja").write_text("template")
     (plan.folder / "trainer_log.jsonl").write_text('{"current_steps": 4, "total_steps": 4, "loss": 1.5}\n')
     weights = publish.finished_checkpoint(plan, tmp_path)
-    saved = publish.publish(plan, run, settings_for(), weights, tmp_path, time.monotonic() - 90)
+    saved = publish.publish(plan, run, settings_for(), weights, tmp_path, MachineMeter(_clock=time.monotonic() - 90))
     assert 90 <= saved.seconds < 100
+    assert (saved.gpus, saved.cpu_seconds < 9) == (0, True)
     assert (saved.version, saved.steps, saved.loss, saved.resumable) == (1, 4, 1.5, True)
     assert checkpoints.current(run) == saved
     folder = run.model(settings_for()).resolve()

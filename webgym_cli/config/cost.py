@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.optional import known_or
+
+# Amounts by name; None: unknown.
+Shares = dict[str, float | None]
 
 
 class TokenPrices(ConfigSection):
@@ -52,9 +56,25 @@ def sum_costs(costs: Collection[float | None]) -> float | None:
     return round(sum(known), 6) if len(known) == len(costs) else None
 
 
-def share_cost(costs: Mapping[str, float | None], steps: int, episodes: int, successes: int) -> dict[str, float | None]:
-    """Return the costs with their sum, and the sum by step, episode and success; None where a price is missing."""
-    total = sum_costs(costs.values())
-    counts = {"cost_per_step": steps, "cost_per_episode": episodes, "cost_per_success": successes}
-    shares = {name: None if total is None or not count else round(total / count, 6) for name, count in counts.items()}
-    return {**costs, "cost": total, **shares}
+# Names of the sums: the cost, and the amounts that `share_amounts` gets.
+AMOUNTS = ("cost", "tokens", "judge_calls", "cpu_seconds", "gpu_seconds")
+# What the amounts are divided by, and the key of its count.
+SHARES = {"step": "steps", "episode": "episodes", "success": "successes", "trained_trajectory": "trained_trajectories"}
+
+
+def list_shares(spent: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Return the sums as rows: name, in all, and by each of `SHARES`."""
+    return [(name, spent[name], *(spent.get(f"{name}_per_{share}") for share in SHARES)) for name in AMOUNTS]
+
+
+def share_amounts(costs: Mapping[str, float | None], amounts: Mapping[str, float], counts: Mapping[str, int]) -> Shares:
+    """Return the costs with their sum, the amounts, and each of both by step, episode, success and so on.
+
+    None where a price is missing, and where there is nothing to divide by.
+    """
+    sums: Shares = {"cost": sum_costs(costs.values()), **{name: round(one, 3) for name, one in amounts.items()}}
+    shares: Shares = {}
+    for share, count in ((share, counts[key]) for share, key in SHARES.items() if key in counts):
+        for name, amount in sums.items():
+            shares[f"{name}_per_{share}"] = None if amount is None or not count else round(amount / count, 6)
+    return {**costs, **sums, **shares}

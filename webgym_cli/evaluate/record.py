@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, TypedDict
 
-from webgym_cli.config.cost import CostSettings, share_cost, sum_costs
+from webgym_cli.config.cost import CostSettings, share_amounts, sum_costs
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
 from webgym_cli.records.statistics import deviation, mean, pass_at_k, round_wilson
 from webgym_cli.records.usage import TokenUsage
@@ -149,14 +149,21 @@ def _sum_spent(results: Sequence[EpisodeResult], cost: CostSettings, policy_mode
         "judge_cost": sum_costs([cost.price(models, tokens) for models, tokens in judged.items()]),
     }
     successes = sum(one.end is EpisodeEnd.SUCCESS for one in results)
+    counts = {"steps": spent.steps, "episodes": len(results), "successes": successes}
+    judge_tokens = sum(judged.values(), TokenUsage())
+    amounts = {
+        "judge_calls": spent.judge_calls,
+        "tokens": sum(one.prompt + one.completion for one in (spent.policy_tokens, judge_tokens)),
+        "cpu_seconds": spent.cpu_seconds,
+        "gpu_seconds": spent.gpu_seconds,
+    }
     seconds = ("seconds", "policy_seconds", "environment_seconds", "judge_seconds")
     rolled = [one for one in results if one.end in VALID]
     return {
         "steps": spent.steps,
         "mean_steps": mean((one.steps for one in rolled), 3),
         **{name: round(getattr(spent, name), 3) for name in seconds},
-        "judge_calls": spent.judge_calls,
         "policy_tokens": spent.policy_tokens.model_dump(),
-        "judge_tokens": sum(judged.values(), TokenUsage()).model_dump(),
-        **share_cost(costs, spent.steps, len(results), successes),
+        "judge_tokens": judge_tokens.model_dump(),
+        **share_amounts(costs, amounts, counts),
     }

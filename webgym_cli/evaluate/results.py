@@ -44,6 +44,8 @@ class EpisodeSpending:
     policy_seconds: float = 0.0
     environment_seconds: float = 0.0
     judge_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    gpu_seconds: float = 0.0
     judge_calls: int = 0
     policy_tokens: TokenUsage = field(default_factory=TokenUsage)
     judge_requests: tuple[tuple[tuple[str, ...], TokenUsage], ...] = ()
@@ -126,6 +128,8 @@ def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> Ep
         policy_seconds=sum(step.policy_seconds for step in trajectory.steps),
         environment_seconds=sum(step.environment_seconds for step in trajectory.steps),
         judge_seconds=sum(one.seconds for one in judgements),
+        cpu_seconds=trajectory.cpu_seconds,
+        gpu_seconds=trajectory.gpu_seconds,
         judge_calls=sum(one.calls for one in judgements),
         policy_tokens=trajectory.tokens,
         judge_requests=sum((tuple(one.requests) for one in judgements), ()),

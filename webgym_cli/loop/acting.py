@@ -8,6 +8,7 @@ from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.rollout.resources import PolicyEndpoint, name_policy, policy_urls
 from webgym_cli.rollout.slots import SharedRollouts
 from webgym_cli.serve.vllm_arguments import logprobs_kind
+from webgym_cli.venvs.locate import resolve_device
 
 
 async def start_policy(context: StageContext, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
@@ -21,7 +22,7 @@ async def start_policy(context: StageContext, policy: str, shared: SharedRollout
         name = name_policy(context.run, context.settings, policy)
         return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
     logprobs = logprobs_kind(context.settings)  # raises for an unsupported mode before a server is started
-    if shared:
-        return PolicyEndpoint(base_urls=context.serving.base_urls, served=shared.gate.policy, logprobs=logprobs)
-    base_urls = await context.serving.current()
-    return PolicyEndpoint(base_urls=base_urls, served=context.serving.policy, logprobs=logprobs)
+    base_urls = context.serving.base_urls if shared else await context.serving.current()
+    served = shared.gate.policy if shared else context.serving.policy
+    each = context.settings.serve.workers if resolve_device(context.settings.venvs.device) == "cuda" else 0
+    return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs, gpus=len(base_urls) * each)

@@ -51,6 +51,10 @@ class Checkpoint(Record):
     """Metrics of webgym's own trainer, named as in AgentFly; empty for `sft`."""
     seconds: float | None = None
     """Wall time of the command that finished this training, from its start to the publication."""
+    gpus: int = 0
+    """GPUs of this training on all nodes; 0 on a CPU, and in older runs."""
+    cpu_seconds: float = 0.0
+    """Processor time of the trainer on this node; 0 in an asynchronous loop, where the episodes' time contains it."""
     adapter: LoraAdapter | None = None
     """The LoRA adapter that was merged into the weights; None: no LoRA."""
     reference: str = ""

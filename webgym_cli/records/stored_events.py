@@ -75,8 +75,16 @@ class TrainingEvent(StoredEvent):
     loss: Annotated[float | None, BeforeValidator(_finite)] = None
     """Mean loss; None if it was not logged or is not finite."""
     created_at: str
+    seconds: Seconds = None
+    gpus: int = 0
+    cpu_seconds: float = 0.0
     metrics: Annotated[dict[str, float], BeforeValidator(_finite_numbers)] = Field(default_factory=dict)
     """Metrics of webgym's own trainer; empty for other backends."""
+
+    @property
+    def gpu_seconds(self) -> float:
+        """Wall time times the GPUs."""
+        return self.gpus * (self.seconds or 0.0)
 
 
 class EvaluationEvent(StoredEvent):

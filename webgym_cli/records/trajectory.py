@@ -214,6 +214,10 @@ class Trajectory(StoredRecord):
     """ISO 8601, UTC."""
     seconds: float = 0.0
     """Wall time of the episode."""
+    cpu_seconds: float = 0.0
+    """Processor time of webgym, browsers and servers since the episode before was stored; 0 in older runs."""
+    gpu_seconds: float = 0.0
+    """The same time on the wall, times the GPUs of webgym's own policy servers."""
 
     @property
     def awaits_judgement(self) -> bool:

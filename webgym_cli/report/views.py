@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from webgym_cli.config.cost import SHARES, list_shares
 from webgym_cli.records.groups import DifficultyBand
 from webgym_cli.records.statistics import ratio
 from webgym_cli.report.async_training import build_async_section
@@ -140,6 +141,8 @@ def _time(facts: ReportFacts) -> ReportSection:
             figures.append(Figure("Idle GPUs", _idle_table(times["gpu"], times["wall_seconds"])))
     if facts["spent"]["policy_tokens"]["prompt"] or facts["spent"]["judge_calls"]:
         figures.append(Figure("Tokens", _token_table(facts["spent"]), _price_note(facts["spent"])))
+    if facts["spent"]["episodes"]:
+        figures.append(Figure("Spent", _share_table(facts["spent"])))
     if spent := times["episode_seconds"]:
         figures.append(
             make_bars(
@@ -188,12 +191,12 @@ def _token_table(spent: Mapping[str, Any]) -> Table:
 
 
 def _price_note(spent: Mapping[str, Any]) -> str:
-    if spent["cost"] is None:
-        return f"{spent['judge_calls']} judge calls. The cost is unknown: cost.prices lacks a model."
-    shares = ("step", "episode", "success")
-    costs = [f"{spent[f'cost_per_{one}']:.4g} a {one}" for one in shares if spent[f"cost_per_{one}"]]
-    shown = ", ".join([f"{spent['cost']:,.4f} in all", *costs])
-    return f"{spent['judge_calls']} judge calls. {shown}."
+    return when(spent["cost"] is None, "The cost is unknown: cost.prices lacks a model.")
+
+
+def _share_table(spent: Mapping[str, Any]) -> Table:
+    rows = ((name.replace("_", " "), *(format_value(one, ",.4g") for one in of)) for name, *of in list_shares(spent))
+    return Table(("", "all", *(f"a {share.replace('_', ' ')}" for share in SHARES)), tuple(rows))
 
 
 def _idle_table(gpu: GpuTime, wall: float) -> Table:

@@ -14,6 +14,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import list_variables
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs import ray_cluster
+from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.jobs.ray_cluster import Node, NodeLostError, RayCluster, check_actor, end_actor, name_errors
 from webgym_cli.jobs.workers import cancel_tasks, gather_to_end
 from webgym_cli.records.events import EventSink, make_event
@@ -75,6 +76,11 @@ class RayRunner:
     """Errors of the lost workers."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _meter: MachineMeter = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start the meter of the servers' GPUs."""
+        self._meter = MachineMeter(self.endpoint.gpus)
 
     async def __aenter__(self) -> RayRunner:
         """Start a worker on each node. Raises `UsageError` if a node is unfit or none can run a worker."""
@@ -117,7 +123,8 @@ class RayRunner:
             try:
                 with name_errors(worker.name):
                     trajectory, worker.status = await self._run_on(worker, owed)
-                return trajectory
+                gpu_seconds = self._meter.take_lap()["gpu_seconds"]  # the servers' GPUs are not those of a worker
+                return trajectory and trajectory.model_copy(update={"gpu_seconds": gpu_seconds})
             except NodeLostError as error:
                 await self._drop(worker, str(error))
             finally:

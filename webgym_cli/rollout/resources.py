@@ -34,6 +34,8 @@ class PolicyEndpoint(Record):
     """OpenAI base URLs of the policy's servers, which share the requests; none: the environment's expert acts."""
     served: ServedPolicy = ServedPolicy(name=ORACLE)
     """Served policy: name, version and weight digest."""
+    gpus: int = 0
+    """Number of GPUs of webgym's own servers."""
     logprobs: Logprobs | None = None
     """Distribution of the servers' log-probabilities; None: unknown, because the servers are not webgym's."""
 

@@ -12,6 +12,7 @@ from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentPool
 from webgym_cli.environments.registry import find_environment
+from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
@@ -75,6 +76,7 @@ class LocalRunner(EpisodeRunner):
     """Holds episodes during a weight update of the policy."""
     make_episode: Callable[..., EpisodeRun] = EpisodeRun
     """Makes the episode of an attempt; another one where the agent is not webgym's."""
+    meter: MachineMeter = field(default_factory=MachineMeter)
     shared_slots: SlotPool | None = None
     """Slots of this process, if several rollouts share them."""
     stages: StageTimer = field(default_factory=StageTimer)
@@ -136,7 +138,7 @@ class LocalRunner(EpisodeRunner):
             self._playing.discard(task)
             failure = await _close(environment)
             self.stages.end(owed.episode.id)
-        return episode.trajectory(failure) if failure else trajectory
+        return (episode.trajectory(failure) if failure else trajectory).model_copy(update=self.meter.take_lap())
 
 
 async def _close(environment: Environment) -> Outcome | None:
@@ -163,4 +165,5 @@ async def open_runner(
     gate = shared.gate if shared else PolicyGate(endpoint.served)
     opened = find_environment(environment).make_pool(settings) if environment else nullcontext()
     async with open_agent(run, settings, endpoint, gate) as agent, opened as pool:
-        yield LocalRunner(run, settings, agent, pool, gate, shared_slots=shared.slots if shared else None)
+        slots, meter = shared.slots if shared else None, MachineMeter(endpoint.gpus)
+        yield LocalRunner(run, settings, agent, pool, gate, meter=meter, shared_slots=slots)

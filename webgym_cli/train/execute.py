@@ -14,6 +14,7 @@ from webgym_cli.config.train import TrainSettings
 from webgym_cli.config.trust import is_own, refuse_foreign
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory
+from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink, make_event
@@ -41,7 +42,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     Raises `JobError` when the trainer fails, stops early or passes its time limit, `StoreError` when the disk refuses.
     When cancelled, the trainer's whole tree ends first.
     """
-    began = time.monotonic()
+    meter = MachineMeter()
     for note in plan.notes:
         sink({"event": "train_note", "message": note})
     await _outlive_predecessor(plan)
@@ -71,7 +72,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     weights = await backend.export(plan, weights, settings, log_dir / LOG, sink)
     if note := await asyncio.to_thread(publish.check_weights, plan, weights, log_dir / LOG):
         sink({"event": "train_note", "message": note})
-    checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, began)
+    checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, meter)
     sink(make_event("train_done", mode=plan.mode, **checkpoint.model_dump(mode="json")))
     return checkpoint
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
+from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import ADAPTER
@@ -90,10 +90,12 @@ def _explain(plan: TrainPlan) -> str:
     return "were its steps too small for the weights' number format?"
 
 
-def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path, began: float) -> Checkpoint:
+def publish(
+    plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path, meter: MachineMeter
+) -> Checkpoint:
     """Make a finished checkpoint the current policy, tidy up and return its record. Raises `StoreError`.
 
-    `began`: when the command took up this training, by the monotonic clock.
+    `meter`: runs since the command took up this training.
     """
     with disk_errors(weights):
         # What is missing in the checkpoint is the training's, else that of the model that it started from.
@@ -109,7 +111,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
             shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.data.name}.{TRAINER_LOG}")
-    checkpoint = record(plan, weights, round(time.monotonic() - began, 2))
+    checkpoint = record(plan, weights, meter, shared=settings.loop.mode == "async")
     checkpoints.publish(run, settings, weights, checkpoint)
     remove_leftovers(run)
     retention.drop_old_states(run, settings.train.keep_checkpoints)
@@ -117,8 +119,9 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
     return checkpoint
 
 
-def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
-    """Return the record of finished weights."""
+def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool) -> Checkpoint:
+    """Return the record of finished weights. `shared`: episodes run meanwhile, and count the processor time."""
+    placement = plan.launch.placement
     state: dict[str, Any] = working_dir.trainer_state(weights) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
     metrics = next((line.metrics for line in reversed(lines)), {})
@@ -133,7 +136,9 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         steps=int(state.get("global_step", plan.total_steps)),
         loss=metrics.get("actor/loss", mean_loss(lines)),
         metrics=metrics,
-        seconds=seconds,
+        seconds=round(meter.seconds, 2),
+        gpus=placement.world_size if placement.device == "cuda" else 0,
+        cpu_seconds=0.0 if shared else meter.take_lap()["cpu_seconds"],
         created_at=now(),
         **plan.record,
     )

@@ -1,12 +1,15 @@
 """`webgym eval` as people meet it: experts on generated questions, which need neither browser nor server."""
 
+import asyncio
 import json
 import signal
 import time
 from importlib.metadata import version
 
 import pytest
+from aiohttp import web
 
+from tests.agent.policy_host import Host
 from tests.executable import Command
 from tests.forked import webgym
 from tests.records.builders import store_images
@@ -39,8 +42,7 @@ def read(folder):
 
 def without_times(record):
     loaded = json.loads(record)
-    for name in ("seconds", "policy_seconds", "environment_seconds", "judge_seconds"):
-        del loaded["spent"][name]
+    loaded["spent"] = {name: of for name, of in loaded["spent"].items() if "seconds" not in name}
     return loaded
 
 
@@ -65,6 +67,45 @@ def test_a_killed_evaluation_goes_on_to_the_same_record(tmp_path):
     assert without_times(read(tmp_path / "whole")) == without_times(record)
     compared = webgym("compare", "killed", "whole", "--json", cwd=tmp_path)
     assert json.loads(compared.stdout)["others"][0]["overall"]["counts"]["kept"] == 12
+
+
+class Priced(Host):
+    """Answers each question at once, in 100 tokens."""
+
+    def _completion(self):
+        message = {"role": "assistant", "content": "7"}
+        usage = {"prompt_tokens": 90, "completion_tokens": 10}
+        return web.json_response({"model": "policy", "choices": [{"message": message}], "usage": usage})
+
+
+async def test_an_evaluation_ends_at_its_limit_of_cost_and_goes_on_with_a_larger_one(tmp_path):
+    async def call(*words, code=0):
+        return await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=code)
+
+    host = Priced()
+    await host.start()
+    prices = 'cost.prices={"policy": {"prompt": 10000, "completion": 10000}}'  # 1 an episode
+    words = ("-b", "arithmetic:test", "--episodes", "2", "--repeats", "3", "-s", prices, "-o", "own")
+    ended = await call("eval", host.url, *words, "--max-cost", "3.5", code=86)
+    assert "3.0000 of the cost of 3.5 is spent" in ended.stderr
+    assert f"next: webgym resume {tmp_path}/own --max-cost MORE" in ended.stderr
+    assert host.received == 3
+    assert not list((tmp_path / "own").glob("evaluation-*"))
+    await call("resume", "own", "--max-cost", "4.5", code=86)
+    assert host.received == 4
+    await call("resume", "own", "--max-cost", "100")
+    record = json.loads(read(tmp_path / "own"))
+    assert (host.received, record["episodes"], record["spent"]["cost"], record["spent"]["cost_per_step"]) == (
+        6,
+        6,
+        6,
+        1,
+    )
+    assert record["spent"]["cpu_seconds"] > 0
+    shown = await call("status", "own", "--cost")
+    (line,) = (line.split("\t") for line in shown.stdout.splitlines() if line.startswith("cost\tcost"))
+    assert line[2:5] == ["6.0", "1.0", "1.0"]
+    await host.stop()
 
 
 def test_a_folder_is_of_its_conditions_and_its_record_stays(tmp_path):

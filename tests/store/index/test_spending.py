@@ -1,11 +1,15 @@
 """What a run has spent."""
 
-from tests.records.builders import trajectory
+from tests.records.builders import SOLVED, UNSOLVED, trajectory
+from tests.report.test_async_training import batch
+from webgym_cli.config.cost import list_shares
 from webgym_cli.config.load import load
 from webgym_cli.jobs.budget import Work
+from webgym_cli.records.batch import BatchGroup
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
+from webgym_cli.store.batches import append_batch
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.spending import open_budget, read_spending
@@ -29,6 +33,43 @@ def test_each_policy_has_its_own_price_and_new_tasks_are_counted_by_request(run)
         append(run, trajectory(2, policy="m2 at http://b/v1", other_tokens=million))
     with open_index(run) as index:
         assert read_spending(run, settings, index)["policy_cost"] is None, "m2 has no price"
+
+
+def test_seconds_tokens_and_cost_by_step_episode_success_and_trained_trajectory(run):
+    settings = load(overrides=['cost.prices={"m1": {"prompt": 1, "completion": 10}}'])
+    create_or_open(run, settings)
+    ids = []
+    for number, outcome in enumerate((SOLVED, SOLVED, UNSOLVED, UNSOLVED)):
+        tokens = TokenUsage(prompt=10**6, completion=10**5)
+        machine = {"cpu_seconds": 3.0, "gpu_seconds": 1.5}
+        one = trajectory(number, outcome=outcome, policy="m1 at http://a/v1", other_tokens=tokens, steps=2, **machine)
+        append(run, one)
+        ids.append(one.id)
+    calls = Judgement(
+        trajectory=ids[0], models={}, settings_digest="0", success=True, calls=8, judged_at="2026-01-01T00:00:00Z"
+    )
+    append_judgement(run, Split.TRAIN, 0, calls)
+    trained = {"iteration": 0, "version": 1, "name": "m", "parent": "p", "steps": 1, "created_at": "2026-01-01"}
+    append_event(run, {"event": "train", **trained, "seconds": 60.0, "gpus": 8, "cpu_seconds": 4.0})
+    for parent in (0, 1):  # the second one's training has not ended
+        group = BatchGroup(id=ids[parent], trajectories=ids[parent : parent + 2])
+        append_batch(run, batch(parent).model_copy(update={"groups": (group,)}))
+    with open_index(run) as index:
+        spent = read_spending(run, settings, index)
+    prompts = spent["policy_tokens"]
+    assert (prompts["prompt"], prompts["completion"]) == (4 * 10**6, 4 * 10**5)  # 4 + 4 in cost
+    counts = ("steps", "episodes", "successes", "trained_trajectories")
+    assert [spent[name] for name in counts] == [8, 4, 2, 2]
+    shares = ("step", "episode", "success", "trained_trajectory")
+    by_hand = {
+        "cost": [8, 1, 2, 4, 4],
+        "tokens": [4_400_000, 550_000, 1_100_000, 2_200_000, 2_200_000],
+        "judge_calls": [8, 1, 2, 4, 4],
+        "cpu_seconds": [16, 2, 4, 8, 8],  # 4 * 3 + 4
+        "gpu_seconds": [486, 60.75, 121.5, 243, 243],  # 4 * 1.5 + 8 * 60
+    }
+    assert [list(row[1:]) for row in list_shares(spent)] == list(by_hand.values())
+    assert [spent[f"cpu_seconds_per_{share}"] for share in shares] == by_hand["cpu_seconds"][1:]
 
 
 def test_a_budget_counts_what_the_survey_spent(run):

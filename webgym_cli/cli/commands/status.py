@@ -148,6 +148,7 @@ def _picture(facts: dict[str, Any]) -> Any:
 
 def _sections(facts: dict[str, Any]) -> Iterator[_Section]:
     """Yield the status as sections: kind, columns and rows."""
+    from webgym_cli.config.cost import SHARES, list_shares
     from webgym_cli.records.series import name_version
 
     yield "policy", ("version", "name"), [(facts["policy_version"], facts["policy"])]
@@ -167,7 +168,7 @@ def _sections(facts: dict[str, Any]) -> Iterator[_Section]:
         parts = ("policy", "judge", "generator")
         rows = [(part, *spent[f"{part}_tokens"].values(), spent[f"{part}_cost"]) for part in parts]
         yield "tokens", ("of", "prompt", "cached", "completion", "cost"), rows
-        yield _select("cost", ("cost", "cost_per_step", "cost_per_episode", "cost_per_success", "judge_calls"), [spent])
+        yield "cost", ("of", "all", *(f"by {share}" for share in SHARES)), list_shares(spent)
     names = (name_version(event.get("policy", ""), event["iteration"]) for event in events)
     results = ((event["episodes"], event["success_rate"], *event["interval"]) for event in events)
     rows = [(name, *result) for name, result in zip(names, results, strict=True)]

@@ -18,7 +18,7 @@ from webgym_cli.util.optional import map_known
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 11
+FORMAT = 12
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
@@ -111,6 +111,8 @@ TRAJECTORY: Columns[Trajectory] = {
     "policy_seconds": (REAL, lambda one: sum(step.policy_seconds for step in one.steps)),
     "environment_seconds": (REAL, lambda one: sum(step.environment_seconds for step in one.steps)),
     "seconds": (REAL, lambda one: one.seconds),
+    "cpu_seconds": (REAL, lambda one: one.cpu_seconds),
+    "gpu_seconds": (REAL, lambda one: one.gpu_seconds),
     **_count(lambda one: one.tokens),
     "started_at": (MOMENT, lambda one: _moment(one.started_at)),
 }

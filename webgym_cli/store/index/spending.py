@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.config.cost import CostSettings, share_cost, sum_costs
+from webgym_cli.config.cost import CostSettings, share_amounts, sum_costs
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.budget import Budget
 from webgym_cli.records.series import is_served_elsewhere
+from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.usage import Requests, TokenUsage
-from webgym_cli.store.metrics import read_events
+from webgym_cli.store.batches import read_batches
+from webgym_cli.store.metrics import read_events, read_records
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits has no use for them
@@ -18,7 +21,8 @@ if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits 
 
 _TOKENS = "{'prompt': sum(prompt_tokens), 'cached': sum(cached_tokens), 'completion': sum(completion_tokens)} AS tokens"
 _POLICY = f"""SELECT policy AS model, count(*) AS episodes, count(*) FILTER (success) AS successes,
-    coalesce(sum(steps), 0)::BIGINT AS steps, {_TOKENS} FROM trajectories GROUP BY 1 ORDER BY 1"""
+    coalesce(sum(steps), 0)::BIGINT AS steps, sum(cpu_seconds) AS cpu_seconds, sum(gpu_seconds) AS gpu_seconds,
+    {_TOKENS} FROM trajectories GROUP BY 1 ORDER BY 1"""
 _CALLS = """SELECT coalesce(sum(calls), 0)::BIGINT AS calls, coalesce(max(calls), 0) AS largest
     FROM judgements WHERE source = 'judge'"""
 _JUDGE = """SELECT used.key AS model, {'prompt': sum(used.value.prompt), 'cached': sum(used.value.cached),
@@ -37,21 +41,33 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
         ((event.get("model", ""),), _parse_tokens(event.get("tokens") or {}))
         for event in read_events(run, "generator_tokens", "generate")  # the latter have tokens in older runs
     ]
+    trainings = list(read_records(run, TrainingEvent))
     counts = {name: sum(row[name] for row in acted) for name in ("episodes", "successes", "steps")}
+    counts["trained_trajectories"] = _count_trained(run, {one.iteration for one in trainings})
     costs = {
         "policy_cost": _sum_costs(settings.cost, by_policy),
         "judge_cost": _sum_costs(settings.cost, by_judge),
         "generator_cost": _sum_costs(settings.cost, generated),
     }
+    tokens = {"policy": _sum_tokens(by_policy), "judge": _sum_tokens(by_judge), "generator": _sum_tokens(generated)}
+    amounts = {
+        "judge_calls": judge["calls"],
+        "tokens": sum(one.prompt + one.completion for one in tokens.values()),
+        "cpu_seconds": sum(row["cpu_seconds"] for row in acted) + sum(one.cpu_seconds for one in trainings),
+        "gpu_seconds": sum(row["gpu_seconds"] for row in acted) + sum(one.gpu_seconds for one in trainings),
+    }
     return {
         **counts,
-        "judge_calls": judge["calls"],
         "largest_judgement": judge["largest"],
-        "policy_tokens": _sum_tokens(by_policy),
-        "judge_tokens": _sum_tokens(by_judge),
-        "generator_tokens": _sum_tokens(generated),
-        **share_cost(costs, **counts),
+        **{f"{name}_tokens": one.model_dump() for name, one in tokens.items()},
+        **share_amounts(costs, amounts, counts),
     }
+
+
+def _count_trained(run: RunDir, iterations: Collection[int]) -> int:
+    """Return the number of trajectories that finished trainings used for the first time."""
+    batches = (batch for parent, batch in read_batches(run).items() if parent in iterations)
+    return sum(len(group.trajectories) for batch in batches for group in batch.groups)
 
 
 def open_budget(run: RunDir, settings: Settings) -> Budget:
@@ -89,8 +105,8 @@ def _name_models(policy: str, settings: Settings) -> tuple[str, ...]:
     return settings.policy_models
 
 
-def _sum_tokens(requests: Requests) -> dict[str, int]:
-    return sum((tokens for _, tokens in requests), TokenUsage()).model_dump()
+def _sum_tokens(requests: Requests) -> TokenUsage:
+    return sum((tokens for _, tokens in requests), TokenUsage())
 
 
 def _sum_costs(cost: CostSettings, requests: Requests) -> float | None:

@@ -1,0 +1,46 @@
+"""Processor and GPU time that work takes, by laps: each counts what has passed since the one before."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+from webgym_cli.jobs.guard import descendants, read_stat
+
+# User and system time of a process and of its ended children, among the fields of /proc/PID/stat from the state on.
+_TIMES = slice(11, 15)
+
+
+def measure_cpu() -> float:
+    """Return the seconds of processor time of this process and its descendants so far."""
+    try:
+        family = [os.getpid(), *descendants(os.getpid())]
+    except OSError:  # without /proc what still runs below this process is not counted
+        return sum(os.times()[:4])
+    return sum(sum(map(int, read_stat(pid)[_TIMES])) for pid in family) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class MachineMeter:
+    """Meter of the work that runs side by side in this process: an episode gets what passed since the last one ended.
+
+    The times of single episodes are thus rough; their sum is right.
+    """
+
+    gpus: int = 0
+    """Number of GPUs that serve the work."""
+    _cpu: float = field(default_factory=measure_cpu)
+    _clock: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds on the wall since the last lap."""
+        return time.monotonic() - self._clock
+
+    def take_lap(self) -> dict[str, float]:
+        """Return `cpu_seconds` and `gpu_seconds` since the last call, or since the start."""
+        cpu, clock = measure_cpu(), time.monotonic()
+        lap = {"cpu_seconds": max(0.0, cpu - self._cpu), "gpu_seconds": self.gpus * (clock - self._clock)}
+        self._cpu, self._clock = max(cpu, self._cpu), clock
+        return {name: round(seconds, 3) for name, seconds in lap.items()}
