@@ -90,11 +90,11 @@ def convert(folder, site, name, options):
     return name
 
 
-def evaluate(folder, servers, file, protocol, code=0):
+def evaluate(folder, servers, file, protocol, *more, code=0):
     """Evaluate the scripted policy and return the newest record."""
     site, policy = servers
     settings = [*HASTY, f"sites.shopping.url={site}", f"sites.wikipedia.url={site}", "serve.served_model_name=scripted"]
-    settings += ["context_config.prompt_version=webrl", "rollout.max_attempts=1"]
+    settings += ["context_config.prompt_version=webrl", "rollout.max_attempts=1", *more]
     judge = ("--protocol", protocol, "-s", "judge.base_url=scripted") if protocol else ()
     limits = ("--repeats", "1", "--max-steps", "3")
     given = [word for setting in settings for word in ("-s", setting)]
@@ -127,9 +127,25 @@ async def test_each_protocol_judges_the_same_episodes(tmp_path, servers):
         assert record["spent"]["steps"] == 6
 
 
-async def test_episodes_that_another_package_scores_have_no_result_before(tmp_path, servers):
+async def test_the_verdicts_of_another_package_become_a_record(tmp_path, servers):
     file = await asyncio.to_thread(convert, tmp_path, servers[0], "webarena-verified.json", ("wikipedia",))
-    assert await asyncio.to_thread(evaluate, tmp_path, servers, file, "", code=1) is None
+    given = ("browser.record_har=true",)
+    assert await asyncio.to_thread(evaluate, tmp_path, servers, file, "", *given, code=1) is None
+    webgym("export-sharegpt", "run", "--split", "test", "--format", "webarena-verified", "-o", "out", cwd=tmp_path)
+    made = dict.fromkeys(("webarena_verified_evaluator_checksum", "webarena_verified_data_checksum"), "0" * 64)
+    for version, status in (("1.2.3", "success"), ("1.3.0", "failure")):
+        for task, result in (("0", status), ("1", "failure")):
+            given_result = {"status": result, "score": float(result == "success"), "webarena_verified_version": version}
+            (tmp_path / "out" / "1" / task / "eval_result.json").write_text(json.dumps(given_result | made))
+        webgym("score", "run", "--verdicts", "out", cwd=tmp_path)
+        record = await asyncio.to_thread(evaluate, tmp_path, servers, file, "", *given)
+        assert results_of(record) == ((YES if status == "success" else NO), NO)
+        assert list(record["conditions"]["scoring"]["checks"]) == ["webarena-verified"]
+        assert record["conditions"]["versions"]["webarena-verified"] == version
+    first, second = sorted((tmp_path / "run").glob("evaluation-*.json"))
+    refused = webgym("compare", first, second, cwd=tmp_path, code=2)
+    assert "checks" in refused.stderr
+    webgym("compare", first, second, "--across", cwd=tmp_path)
 
 
 def test_miniwob_needs_no_file(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import chain
 
+from webgym_cli.records.base import moment_of
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement, can_check, newest_judgement, with_verdict
@@ -81,13 +83,21 @@ class EpisodeResult:
 _NOTHING = EpisodeSpending()
 
 
+def find_verdict(run: RunDir, episodes: Iterable[Episode]) -> Judgement | None:
+    """Return the newest verdict that a task without a check got from another program (`webgym score --verdicts`)."""
+    unchecked = {episode.id for episode in episodes if not episode.task.check}
+    judgements = chain.from_iterable(read_judgements(run, Split.TEST, 0).values())
+    given = [one for one in judgements if one.source == "check" and one.trajectory.partition(".")[0] in unchecked]
+    return max(given, key=lambda one: moment_of(one.judged_at), default=None)
+
+
 def read_results(
-    run: RunDir, judge: str, checks: Mapping[str, str], first_checks: Mapping[str, str]
+    run: RunDir, judge: str, checks: Mapping[str, str], first_checks: Mapping[str, str], verdicts: str
 ) -> list[EpisodeResult]:
     """Return the result of each planned episode, in the plan's order.
 
     `judge`: settings digest of the counted judge. `checks`: digests of the counted checks, and of those by which the
-    first episodes were scored.
+    first episodes were scored. `verdicts`: digest of the program whose verdicts count for tasks without a check.
     """
     finals: dict[str, EpisodeResult] = {}
     spent: dict[str, EpisodeSpending] = {}
@@ -96,7 +106,7 @@ def read_results(
     by_id = {episode.id: episode for episode in planned}
     by_trajectory = read_judgements(run, Split.TEST, 0)
     for trajectory in scan_stored(run, Split.TEST, 0):
-        check = checks.get(trajectory.task.check, "")
+        check = checks.get(trajectory.task.check, verdicts)
         counted = {"judge": judge, "check": check}
         judgements = [
             one for one in by_trajectory.get(trajectory.id, ()) if one.settings_digest == counted.get(one.source)
@@ -106,7 +116,7 @@ def read_results(
         rank = is_rolled_out(trajectory.outcome.failure), trajectory.attempt
         if trajectory.episode in by_id and rank >= last.get(trajectory.episode, (False, -1)):
             last[trajectory.episode] = rank
-            is_checked = check == _find_check(trajectory, first_checks)
+            is_checked = not trajectory.task.check or check == _find_check(trajectory, first_checks)
             finals[trajectory.episode] = _read_result(
                 by_id[trajectory.episode], trajectory, judgements, is_checked=is_checked
             )

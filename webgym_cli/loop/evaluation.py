@@ -12,7 +12,7 @@ from webgym_cli.compare.evaluations import list_differences
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.evaluate.record import build_record
-from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, read_results
+from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, find_verdict, read_results
 from webgym_cli.loop.conditions import describe_conditions, describe_judge
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
@@ -21,6 +21,7 @@ from webgym_cli.loop.scoring import check, judge
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import make_event
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.check_scorer import CheckScorer
 from webgym_cli.rewards.judge.judge import compute_settings_digest
@@ -66,6 +67,21 @@ class EvaluationPlan:
     """Digest of each check of the tasks, as it is now."""
     first_checks: Mapping[str, str]
     """The same at the time of the first episode."""
+    verdict: Judgement | None
+    """The newest verdict of the program that scored tasks without a check."""
+
+    @property
+    def scorer(self) -> tuple[str, str]:
+        """Name and version of that program; empty without one."""
+        name, _, version = self.verdict.models["verdict"].rpartition(" ") if self.verdict else ("", "", "")
+        return name, version
+
+    @property
+    def all_checks(self) -> dict[str, str]:
+        """Digests of the checks and of that program."""
+        if self.verdict is None:
+            return dict(self.checks)
+        return {**self.checks, self.scorer[0]: self.verdict.settings_digest}
 
     @property
     def judged_by(self) -> str:
@@ -75,19 +91,21 @@ class EvaluationPlan:
     @property
     def conditions(self) -> dict[str, Any]:
         """Everything that changes a number: also judge and checks, which can score stored episodes again."""
-        scoring = {**self.base_conditions["scoring"], **when(self.checks, {"checks": dict(self.checks)})}
+        scoring = {**self.base_conditions["scoring"], **when(self.all_checks, {"checks": self.all_checks})}
         judge = describe_judge(self.settings) if self.judged_by else None
-        return {**self.base_conditions, "scoring": scoring, "judge": judge}
+        versions = self.base_conditions["versions"] | when(self.verdict, dict([self.scorer]))
+        return {**self.base_conditions, "scoring": scoring, "versions": versions, "judge": judge}
 
     @property
     def record(self) -> Path:
-        """File of the record: another one for another judge, and for checks that were changed."""
-        changed = when(self.checks != self.first_checks, f"-{digest_json(self.checks)[:8]}")
+        """File of the record: another one for another judge, for checks that were changed and for others' verdicts."""
+        changed = when(self.all_checks != self.first_checks, f"-{digest_json(self.all_checks)[:8]}")
         return self.run.evaluation(f"{self.judged_by[:8] or 'environment'}{changed}")
 
     def read_results(self) -> list[EpisodeResult]:
         """Return the results of the episodes so far."""
-        return read_results(self.run, self.judged_by, self.checks, self.first_checks)
+        verdicts = self.verdict.settings_digest if self.verdict else ""
+        return read_results(self.run, self.judged_by, self.checks, self.first_checks, verdicts)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--dry-run` prints."""
@@ -133,7 +151,8 @@ def plan_evaluation(run: RunDir, settings: Settings, benchmark: Benchmark) -> Ev
                 f"{run.root}: its episodes were made under other conditions: {'; '.join(different)}", hint=_ELSEWHERE
             )
         conditions = stored
-    return EvaluationPlan(run, settings, episodes, conditions, checks, first_checks)
+    verdict = find_verdict(run, episodes) if run.exists else None
+    return EvaluationPlan(run, settings, episodes, conditions, checks, first_checks, verdict)
 
 
 def _read_conditions(run: RunDir) -> dict[str, Any]:
@@ -194,11 +213,12 @@ def _require_results(run: RunDir, results: Sequence[EpisodeResult]) -> None:
         raise WebGymError(f"{format_count(unchecked, 'episode')} can't be scored again: {reason}", hint=_ELSEWHERE)
     if silent := sum(one.unavailable for one in results):
         raise WebGymError(f"the judge did not answer about {format_count(silent, 'episode')}", hint=hint)
-    if unscored := sum(one.end is EpisodeEnd.UNSCORED for one in results):
-        raise WebGymError(
-            f"{format_count(unscored, 'episode')} have no score, and there is no judge to give one",
-            hint="add -s judge.base_url=http://HOST:PORT/v1 -s judge.model=NAME to the same command",
-        )
+    if unscored := [one for one in results if one.end is EpisodeEnd.UNSCORED]:
+        hint = "add -s judge.base_url=http://HOST:PORT/v1 -s judge.model=NAME to the same command"
+        if any("verified" in one.episode.task.extra for one in unscored):
+            hint = f"score an export by webarena-verified, then webgym score {run.root} --verdicts DIR"
+        reason = "have no score, and there is no judge to give one"
+        raise WebGymError(f"{format_count(len(unscored), 'episode')} {reason}", hint=hint)
 
 
 # Failures after which an episode is still to be run: they say nothing about the site either.
