@@ -132,11 +132,11 @@ async def test_the_verdicts_of_another_package_become_a_record(tmp_path, servers
     given = ("browser.record_har=true",)
     assert await asyncio.to_thread(evaluate, tmp_path, servers, file, "", *given, code=1) is None
     webgym("export-sharegpt", "run", "--split", "test", "--format", "webarena-verified", "-o", "out", cwd=tmp_path)
-    made = dict.fromkeys(("webarena_verified_evaluator_checksum", "webarena_verified_data_checksum"), "0" * 64)
+    sums = dict.fromkeys(("webarena_verified_evaluator_checksum", "webarena_verified_data_checksum"), "0" * 64)
     for version, status in (("1.2.3", "success"), ("1.3.0", "failure")):
         for task, result in (("0", status), ("1", "failure")):
             given_result = {"status": result, "score": float(result == "success"), "webarena_verified_version": version}
-            (tmp_path / "out" / "1" / task / "eval_result.json").write_text(json.dumps(given_result | made))
+            (tmp_path / "out" / "1" / task / "eval_result.json").write_text(json.dumps(given_result | sums))
         webgym("score", "run", "--verdicts", "out", cwd=tmp_path)
         record = await asyncio.to_thread(evaluate, tmp_path, servers, file, "", *given)
         assert results_of(record) == ((YES if status == "success" else NO), NO)
