@@ -340,13 +340,13 @@ async def test_calls_in_flight_are_limited_over_all_sessions(world, monkeypatch)
     world.upstream.may_answer.clear()
     asking = [asyncio.create_task(world.chat(key)) for key in keys[:2]]
     async with asyncio.timeout(10):
-        while world.recorder.in_flight < 2:  # noqa: ASYNC110
+        while world.server.in_flight < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     reply = await world.chat(keys[2])
     assert (reply.status_code, reply.json()["error"]["code"]) == (429, "too_many_calls")
     world.upstream.may_answer.set()
     assert {(await one).status_code for one in asking} == {200}
-    assert (await world.chat(keys[2])).status_code == 200 and world.recorder.in_flight == 0
+    assert (await world.chat(keys[2])).status_code == 200 and world.server.in_flight == 0
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/sessions"])

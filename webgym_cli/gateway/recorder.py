@@ -45,8 +45,8 @@ from webgym_cli.util.files import append_lines
 
 # Maximum number of calls of a session that is no planned episode.
 MAX_CALLS = 1000
-# Maximum number of a session's calls in flight, of those of all sessions, and of open sessions.
-MAX_RUNNING, MAX_IN_FLIGHT, MAX_SESSIONS = 16, 1024, 4096
+# Maximum number of a session's calls in flight, and of open sessions.
+MAX_RUNNING, MAX_SESSIONS = 16, 4096
 # Seconds between two looks at the sessions' deadlines.
 _LOOK = 1.0
 
@@ -65,8 +65,6 @@ class Recorder:
     iteration: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
     """Open sessions by the digest of their key."""
-    in_flight: int = 0
-    """Number of calls that are sampled."""
     _turns: Counter[str] = field(default_factory=Counter)
     """Number of sessions by task."""
 
@@ -123,8 +121,7 @@ class Recorder:
                 raise RequestError(429, f"{MAX_RUNNING} calls are in flight", "too_many_calls")
             task = asyncio.create_task(self._sample(session, request, digest, helper=helper))
             session.running[digest] = task
-            self.in_flight += 1
-            task.add_done_callback(lambda _: self._forget(session, digest))
+            task.add_done_callback(lambda _: session.running.pop(digest, None))
         try:
             # An agent that disconnects and asks again gets the same answer.
             return await asyncio.shield(session.running[digest])
@@ -132,10 +129,6 @@ class Recorder:
             if session.end is None and session.key in self.sessions:
                 raise
             raise RequestError(409, "the session ended meanwhile", "session_ended") from None
-
-    def _forget(self, session: Session, digest: str) -> None:
-        self.in_flight -= 1
-        session.running.pop(digest, None)
 
     def end(self, session: Session, end: Outcome) -> None:
         """End a session and store its trajectory. Raises `StoreError`."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError, StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
-from webgym_cli.gateway.recorder import MAX_IN_FLIGHT, Recorder
+from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, refuse_key, validate
 from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
 from webgym_cli.gateway.sessions import GatewayCall, Session
@@ -33,8 +33,10 @@ HELPER, HELPER_HEADER = "helper", "X-Webgym-Helper"
 SESSION_HEADER = "X-Webgym-Session"
 # Maximum bytes of a request, with its pictures; and of one that opens, rewards or ends a session.
 MAX_BODY, _MAX_FORM = 30 * 2**20, 2**20
-# Maximum number of rewards of a session, and of its refused calls, and seconds that a client has to send a body.
-MAX_REWARDS, MAX_REFUSED, BODY_SECONDS = 1000, 1000, 120.0
+# Maximum number of rewards of a session, of its refused calls, and of calls in flight of all sessions.
+MAX_REWARDS, MAX_REFUSED, MAX_IN_FLIGHT = 1000, 1000, 1024
+# Seconds that a client has to send a body.
+BODY_SECONDS = 120.0
 _MAX_REWARD = 1e6
 _MAX_ANSWER = 100_000
 
@@ -71,7 +73,8 @@ class GatewayServer(LocalServer):
         self._recorder = recorder
         self._token = require_token(TOKEN_VARIABLE, host)
         self._model = recorder.settings.serve.served_model_name
-        self._reading = 0
+        self.in_flight = 0
+        """Number of calls of all sessions that are read or answered."""
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
         app.router.add_post("/v1/chat/completions", partial(self._answer, partial(validate, ChatRequest)))
         app.router.add_post("/v1/responses", partial(self._answer, parse_response_request))
@@ -113,23 +116,23 @@ class GatewayServer(LocalServer):
     async def _call(self, session: Session, parse: Parser, request: web.Request) -> tuple[ChatRequest, GatewayCall]:
         """Return a request and its call. Raises `RequestError`."""
         limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
-        if self._recorder.in_flight + self._reading >= limit:
+        if self.in_flight >= limit:
             raise RequestError(429, f"{limit} calls of all sessions are in flight", "too_many_calls")
         # Refusals, as while vLLM restarts, are no steps of an episode.
         if session.refused >= MAX_REFUSED:
             raise RequestError(400, f"{MAX_REFUSED} calls of the session were refused", "step_limit")
-        self._reading += 1
+        self.in_flight += 1
         try:
             body = await _read(request)
+            chat = parse(parse_json(body))
+            header = request.headers.get(HELPER_HEADER)
+            helper = self._is_helper(chat.model, header)
+            named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
+            own = [] if header is None else [HELPER_HEADER.encode()]
+            digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body, *own))).hexdigest()
+            return chat, await self._recorder.call(session, chat, digest, helper=helper)
         finally:
-            self._reading -= 1
-        chat = parse(parse_json(body))
-        header = request.headers.get(HELPER_HEADER)
-        helper = self._is_helper(chat.model, header)
-        named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
-        own = [] if header is None else [HELPER_HEADER.encode()]
-        digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body, *own))).hexdigest()
-        return chat, await self._recorder.call(session, chat, digest, helper=helper)
+            self.in_flight -= 1
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""
