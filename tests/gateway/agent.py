@@ -86,5 +86,7 @@ for number in range({"idle": 0, "long": 3, "helped": 3}.get(mode, 2)):
     except urllib.error.HTTPError:
         if mode != "deaf":
             raise
-if mode != "idle":
+if mode == "fifo":
+    os.mkfifo(os.environ["AGENT_ANSWER_FILE"])
+elif mode != "idle":
     Path(os.environ["AGENT_ANSWER_FILE"]).write_text(content)

@@ -138,6 +138,7 @@ async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model
         ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("misnamed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("fifo", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
         ("cut-helper", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("cut-killed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
@@ -150,6 +151,8 @@ async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, mo
         assert "I break" in summary[0].outcome.failure_detail
     if mode == "misnamed":
         assert "its last call was refused: the model is 'policy'" in summary[0].outcome.failure_detail
+    if mode == "fifo":
+        assert "no regular file" in summary[0].outcome.failure_detail
     if mode == "hang":
         assert len(summary[0].steps) == 1
     assert (run.logs / "agents" / f"{summary[0].id}.log").is_file()

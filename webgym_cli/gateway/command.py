@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from webgym_cli.records.trajectory import Outcome, PromptSpec
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.util.environ import environ_without_keys
-from webgym_cli.util.files import write_json
+from webgym_cli.util.files import open_regular, write_json
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.util.text import replace_surrogates
 
@@ -127,6 +127,11 @@ def parse_command(text: str) -> list[str]:
 
 
 def _read_answer(file: Path) -> str | None:
-    with suppress(FileNotFoundError), file.open("rb") as opened:
-        return replace_surrogates(opened.read(_MAX_ANSWER).decode(errors="replace")).strip()
-    return None
+    """Return the agent's answer; None without one. Raises `BoundaryError` for a file that can't be read."""
+    try:
+        with open_regular(file) as opened:
+            return replace_surrogates(opened.read(_MAX_ANSWER).decode(errors="replace")).strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent's answer: {error.strerror}") from error
