@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 # Text without characters that are special in a shell.
@@ -97,5 +98,5 @@ def _choices(kind: Any) -> Iterator[object]:
         parts = get_args(kind)
         closed = [list(_choices(part)) for part in parts if part is not NoneType]
         if all(closed):
-            yield from (value for values in closed for value in values)
+            yield from chain.from_iterable(closed)
             yield from [None] * (NoneType in parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ def read_ids(ids: list[str] | None) -> list[str] | None:
     """Return the ids; `-` is replaced by those on stdin, plain or as JSON Lines with `id`. None without arguments."""
     if not ids:
         return None
-    return [text for name in ids for text in (_read_stdin() if name == "-" else [name])]
+    return list(chain.from_iterable(_read_stdin() if name == "-" else [name] for name in ids))
 
 
 def _read_stdin() -> Iterator[str]:

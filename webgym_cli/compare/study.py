@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, TypedDict
 
 from webgym_cli.config.load import flat_values
@@ -43,7 +44,7 @@ def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPo
     """
     settings = [saved_settings(run) for run, _ in runs]
     values = [flat_values(of) for of in settings]
-    different = [key for key in dict.fromkeys(key for of in values for key in of) if _differs(key, values)]
+    different = [key for key in dict.fromkeys(chain.from_iterable(values)) if _differs(key, values)]
     groups: dict[str, list[dict[str, Any]]] = {}
     points = points or [read_points(index) for _, index in runs]
     for (run, _), of, flat, of_run in zip(runs, settings, values, points, strict=True):
@@ -62,7 +63,7 @@ def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPo
             }
         )
     return {
-        "runs": [row for group in groups.values() for row in group],
+        "runs": list(chain.from_iterable(groups.values())),
         "groups": [_summarize(number, group) for number, group in enumerate(groups.values())],
     }
 

@@ -80,7 +80,7 @@ def list_variables(settings: Settings) -> list[str]:
     values = settings.model_dump(mode="json")
     named = [text for key, text in _list_entries(values) if key.endswith("_env_var") and text]
     logins = values["browser"]["http_credentials"].values()
-    inside = (name for text in _list_texts(values) for name in find_variables(text))
+    inside = chain.from_iterable(map(find_variables, _list_texts(values)))
     return list(dict.fromkeys([*named, *logins, *inside]))
 
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -119,7 +120,7 @@ class TaskGeneration:
     async def _round(self, requests: Sequence[SeedRequest], novelty: NoveltyFilter) -> None:
         """Request tasks for every site once and filter them; each filter sees only what the previous ones passed."""
         await self._run_all(requests, self._request_tasks, "generate.base_url and generate.model")
-        new = [candidate for request in requests for candidate in self._build_candidates(request)]
+        new = list(chain.from_iterable(map(self._build_candidates, requests)))
         for candidate in _list_passed(new):
             novelty.reject_repeated(candidate)
         if self.values is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat
@@ -55,7 +56,9 @@ class Paraphrasing:
             finally:
                 await chat.close()
         return self.templates.model_copy(
-            update={"templates": [each for one in self.templates.templates for each in (one, *self._build(one))]}
+            update={
+                "templates": list(chain.from_iterable((one, *self._build(one)) for one in self.templates.templates))
+            }
         )
 
     async def _ask(self, chat: ChatClient, template: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from pydantic import Field
@@ -150,7 +151,7 @@ def build_feasibility_chat(task: Task, site: str) -> list[dict[str, Any]]:
         "site": site,
         "start_url": task.start_url,
         "offers": [_OFFERS[name] for name in sites] or ["nothing is known but its address"],
-        "lacks": [lack for name in sites for lack in _LACKS.get(name, ())],
+        "lacks": list(chain.from_iterable(_LACKS.get(name, ()) for name in sites)),
         "task": task.instruction,
     }
     return _build_chat(_TELL, data)

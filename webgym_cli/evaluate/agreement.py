@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from webgym_cli.evaluate.labels import Label
@@ -46,7 +46,7 @@ def measure_agreement(
     episodes = list(_label_episodes(labels, judged, counts))
     counts["episodes"] = len(episodes)
     groups = {"all": episodes, **_group(episodes, "benchmark"), **_group(episodes, "policy")}
-    sources = dict.fromkeys(source for one in episodes for source in one.verdicts)
+    sources = dict.fromkeys(chain.from_iterable(one.verdicts for one in episodes))
     wanted = [] if precision is None else [precision]
     thresholds = (find_threshold(episodes, source, share) for source in ("votes", "orm") for share in wanted)
     return {
@@ -68,7 +68,7 @@ def _label_episodes(
     """Yield the labelled episodes; what can't be used is counted."""
     by_name: defaultdict[str, list[tuple[Trajectory, list[Judgement]]]] = defaultdict(list)
     groups = _group_labels(labels)
-    wanted = {name for of_one in groups.values() for name in _list_names(of_one[0])}
+    wanted = set(chain.from_iterable(_list_names(of_one[0]) for of_one in groups.values()))
     for trajectory, judgements in judged:
         for name in wanted & {trajectory.id, trajectory.task.id}:
             by_name[name].append((trajectory, judgements))

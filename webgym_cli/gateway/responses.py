@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from webgym_cli.gateway.answers import encode_event
@@ -17,7 +18,7 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
         raise RequestError(400, "input: a text or a list is needed", "invalid_value")
     system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
     chat = {name: item for name, item in value.items() if name not in ("input", "instructions", "text")}
-    chat["messages"] = [*system, *(message for item in items for message in _convert_item(item))]
+    chat["messages"] = [*system, *chain.from_iterable(map(_convert_item, items))]
     if isinstance(value.get("tools"), list):
         chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
     if isinstance(value.get("tool_choice"), dict):

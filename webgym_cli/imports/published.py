@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
     """Return an episode: the last turn has all messages, and each turn the image that was new in it."""
     turns = sorted(turns, key=lambda turn: to_number(turn["metadata"].get("turn_index")))
     last, facts = turns[-1], turns[-1]["metadata"]
-    given = [image for turn in turns for image in turn["metadata"].get("images") or ()]
+    given = list(chain.from_iterable(turn["metadata"].get("images") or () for turn in turns))
     urls = [url if url.startswith("data:") else f"data:image/png;base64,{url}" for url in map(to_text, given)]
     messages = [message for message in facts.get("messages") or () if isinstance(message, dict)]
     texts = [to_text(message.get("content")) for message in messages]

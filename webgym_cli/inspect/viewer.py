@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -208,7 +209,7 @@ class ViewServer(SecretServer):
             RunPages(run, f"{self.root}/{number}" if several else self.root, render_report, several=several)
             for number, run in enumerate(runs)
         ]
-        self.app.add_routes([route for pages in self._pages for route in pages.routes])
+        self.app.add_routes(list(chain.from_iterable(pages.routes for pages in self._pages)))
         if several:
             self.app.add_routes([web.get(f"{self.root}/", self._show_study)])
 

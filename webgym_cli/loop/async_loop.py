@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 
 from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
@@ -72,7 +73,7 @@ class AsyncLoop:
         run, settings, start = self.context.run, self.context.settings, version(self.context.run)
         self._pending = read_async_batches(run, start)
         first, data = min(self._pending, default=start), current_data(run, settings)
-        used = frozenset(name for batch in self._pending.values() for name in batch.used_episodes)
+        used = frozenset(chain.from_iterable(batch.used_episodes for batch in self._pending.values()))
         judged = bool(settings.judge.base_url)
         self.metrics = AsyncMetrics(run)
         slots = SlotPool(default_concurrency(settings.rollout))
@@ -129,7 +130,7 @@ class AsyncLoop:
         async with rollouts.open_collection(context, merged, collector, self._on_outcome, self.shared) as engine:
             self._engine = engine
             self.metrics.monitor = engine.monitor
-            unjudged = (trajectory for plan in plans.values() for trajectory in rollouts.read_unjudged(context, plan))
+            unjudged = chain.from_iterable(rollouts.read_unjudged(context, plan) for plan in plans.values())
             await engine.run_all(self._watch_servers(), unjudged)
 
     async def _update(self, group: asyncio.TaskGroup) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,7 @@ def describe_batch(
         BatchGroup(id=name, trajectories=tuple(row["id"] for row in members))
         for name, members in groupby((row for row in rows if row["reason"] is None), key=lambda row: row["group_id"])
     )
-    ids = [name for group in groups for name in group.trajectories]
+    ids = list(chain.from_iterable(group.trajectories for group in groups))
     ages = index.rows(_STALENESS, {"parent": plan.iteration, "iterations": list(plan.read), "ids": ids})
     counted = {row["episode"] for row in rows if row["reason"] not in REPLACED}
     return TrainingBatch(

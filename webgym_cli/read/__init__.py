@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def _open(runs: Iterable[PathLike]) -> list[RunDir]:
 def _to_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return rows, which may lack some columns, as a table. A column of mixed types is JSON."""
     rows = list(rows)
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(chain.from_iterable(rows))
     return pa.table({name: _to_column([row.get(name) for row in rows]) for name in names})
 
 

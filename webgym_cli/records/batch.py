@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -94,4 +95,4 @@ class TrainingBatch(StoredRecord):
 
 
 def _trajectories(groups: Iterable[BatchGroup]) -> frozenset[str]:
-    return frozenset(name for group in groups for name in group.trajectories)
+    return frozenset(chain.from_iterable(group.trajectories for group in groups))

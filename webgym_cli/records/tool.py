@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -35,5 +36,5 @@ def measure_depth(value: Any) -> int:
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, dict | list)]:
         depth += 1
-        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+        level = list(chain.from_iterable(item.values() if isinstance(item, dict) else item for item in level))
     return depth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import Any, TypedDict
 
 from webgym_cli.records.statistics import mean
@@ -37,7 +38,7 @@ def read_async_facts(run: RunDir) -> AsyncFacts:
     events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
     batches = [event.model_dump() for parent, event in sorted(events_of.items()) if parent in ledger]
     counts, rewards = Counter[str](), dict[str, list[float]]()
-    for group in (group for batch in ledger.values() for group in batch.dropped):
+    for group in chain.from_iterable(batch.dropped for batch in ledger.values()):
         counts[group.reason] += len(group.trajectories)
         rewards.setdefault(group.reason, []).extend(reward for reward in group.rewards if reward is not None)
     dropped = [

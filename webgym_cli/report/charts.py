@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import truncate
@@ -87,7 +88,7 @@ def draw_line_chart(title: str, axes: tuple[str, str], lines: Sequence[ChartSeri
 
     `axes`: labels of x and y. `share`: y is a fraction of 1. The CSS classes of the lines are c0, c1, ... in order.
     """
-    marks = [mark for line in lines for mark in line.marks]
+    marks = list(chain.from_iterable(line.marks for line in lines))
     scale = _Scale.over(marks, share=share)
     show = format_percent if share else format_number
     parts = [_draw_frame(scale, axes, show)]

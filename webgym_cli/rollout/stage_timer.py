@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Literal
 
 from webgym_cli.agent.client.reply import ServerCounters
@@ -179,7 +180,7 @@ def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "stages": {name: latencies.to_json() for name, latencies in stages.items()},
         "running": sum(timing["running"] for timing in timings),
-        "episodes": _oldest([episode for timing in timings for episode in timing["episodes"]]),
+        "episodes": _oldest(list(chain.from_iterable(timing["episodes"] for timing in timings))),
         "servers": servers,
     }
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import httpx
@@ -223,7 +224,7 @@ def known_image() -> str:
     from PIL import Image  # slow to import, and only needed with a server
 
     places = [(x, y) for y in range(IMAGE_SIDE) for x in range(IMAGE_SIDE)]
-    pixels = bytes(value for x, y in places for value in (x * 2, y * 2, (x // 8 + y // 8) % 2 * 255))
+    pixels = bytes(chain.from_iterable((x * 2, y * 2, (x // 8 + y // 8) % 2 * 255) for x, y in places))
     png = io.BytesIO()
     Image.frombytes("RGB", (IMAGE_SIDE, IMAGE_SIDE), pixels).save(png, "PNG")
     return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()

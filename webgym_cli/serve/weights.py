@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from webgym_cli.config.model_families import HUB_ADDRESS, find_model_folder
@@ -138,7 +139,7 @@ def tied_embeddings(model: str) -> bool:
     folder = Path(model)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     values = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
-    names = (name for file in folder.glob("*.safetensors") for name in read_header(file))
+    names = chain.from_iterable(map(read_header, folder.glob("*.safetensors")))
     return True in values or not any("lm_head" in name for name in names)
 
 

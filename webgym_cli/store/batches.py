@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.batch import TrainingBatch
@@ -49,7 +50,7 @@ def read_async_batches(run: RunDir, version: int) -> dict[int, TrainingBatch]:
 def measure_ends(run: RunDir, iterations: Sequence[int]) -> dict[str, int]:
     """Return the size in bytes of each file of training trajectories and judgements, by path relative to the run."""
     folders = (run.part(Split.TRAIN, iteration).parent for iteration in iterations)
-    files = (file for folder in folders for file in sorted(folder.glob("*.jsonl")))
+    files = chain.from_iterable(sorted(folder.glob("*.jsonl")) for folder in folders)
     return {str(file.relative_to(run.root)): file.stat().st_size for file in files}
 
 

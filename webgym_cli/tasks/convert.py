@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
+from itertools import chain
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ def _open_lists(value: Any) -> list[Any]:
     values = value if isinstance(value, list) else [value]
     for name in _LISTS if isinstance(value, dict) else _LISTS[:1]:
         if values and all(isinstance(as_object(one).get(name), list) for one in values):
-            return [record for one in values for record in one[name]]
+            return list(chain.from_iterable(one[name] for one in values))
     return values
 
 

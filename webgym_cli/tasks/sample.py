@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.draw import TaskSampler
@@ -39,7 +40,7 @@ def sample_tasks(
     left.
     """
     left_out = [band for band in BANDS if bands and band not in bands]
-    hidden = {index for band in left_out for index in tasks.indices(band)} | tasks.on_sites(without_sites)
+    hidden = set(chain.from_iterable(map(tasks.indices, left_out))) | tasks.on_sites(without_sites)
     sampler = TaskSampler(tasks, f"{seed}/sample", ratio)
     size = {band: len(tasks.indices(band)) for band in BANDS}
     drawn = sampler.draw(min(count, len(tasks)), hidden=hidden)

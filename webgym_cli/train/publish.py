@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool)
 
 def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False) -> list[Path]:
     """Remove the working folders of trainings, except those to keep. Return what was removed."""
-    folders = [path for kind in ("partial", "start", "start.new") for path in run.checkpoints.glob(f"*.{kind}")]
+    folders = list(chain.from_iterable(run.checkpoints.glob(f"*.{kind}") for kind in ("partial", "start", "start.new")))
     leftovers = [path for path in sorted(folders) if not keep(path)]
     for path in leftovers:
         with disk_errors(path):

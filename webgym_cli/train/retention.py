@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -36,7 +37,7 @@ def drop_old_weights(run: RunDir, keep: int | None) -> None:
     process on this machine are kept until a later call.
     """
     every = checkpoints.checkpoints(run)
-    needed = {name for one in every[-1:] for name in (one.reference, one.adapter.base if one.adapter else "")}
+    needed = set(chain.from_iterable((one.reference, one.adapter.base if one.adapter else "") for one in every[-1:]))
     for checkpoint in every[:-keep] if keep else ():
         folder = checkpoints.folder(run, checkpoint)
         if (
@@ -46,7 +47,7 @@ def drop_old_weights(run: RunDir, keep: int | None) -> None:
         ):
             _write_record(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
             _remove_states(folder)
-            _remove(path for pattern in WEIGHTS for path in folder.glob(pattern))
+            _remove(chain.from_iterable(map(folder.glob, WEIGHTS)))
 
 
 def _write_record(folder: Path, checkpoint: Checkpoint) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
@@ -94,7 +95,7 @@ def add_address_keys(text: str) -> None:
 
 def redact(text: str, secret: str = "") -> str:
     """Return a text without the keys of this process; `secret`: another one, of any length."""
-    for form in (*_list_forms(secret), *(form for forms in _forms.values() for form in forms)):
+    for form in (*_list_forms(secret), *chain.from_iterable(_forms.values())):
         if form in text:
             text = text.replace(form, REDACTED)
     return text
@@ -102,7 +103,7 @@ def redact(text: str, secret: str = "") -> str:
 
 def find_address_keys(text: str) -> list[tuple[str, str]]:
     """Return the keys in the addresses of a text, each with its place; a `$VARIABLE` is none."""
-    return [key for address in _ADDRESS.findall(text) for key in _find_keys(address)]
+    return list(chain.from_iterable(map(_find_keys, _ADDRESS.findall(text))))
 
 
 def expand_variables(address: str) -> str:
@@ -173,7 +174,7 @@ def _find_keys(address: str) -> list[tuple[str, str]]:
             keys.append(("user", login))
     path, *queries = re.split(r"[?#]", tail)
     keys += [("path", part) for part in path.split("/") if _PREFIXED.match(part)]
-    for pair in (pair for query in queries for pair in re.split("[&;]", query)):
+    for pair in chain.from_iterable(re.split("[&;]", query) for query in queries):
         name, equals, value = pair.partition("=") if "=" in pair else ("", "", pair)
         value = unquote(value)
         named = equals and _KEY_NAME.search(name) and not _NO_KEY.fullmatch(value)
@@ -204,7 +205,7 @@ def _list_forms(secret: str) -> tuple[str, ...]:
     for plain in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         forms |= {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
     if not _is_common(secret):
-        forms |= {form for before in range(3) for form in _list_base64(raw, before)}
+        forms.update(*(_list_base64(raw, before) for before in range(3)))
     return tuple(sorted(forms, key=len, reverse=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
         known[id(node)] = 0  # until all its parts are counted
         if isinstance(node, yaml.MappingNode):
             _refuse_repeated_keys(node)
-            parts = [part for pair in node.value for part in pair]
+            parts = list(chain.from_iterable(node.value))
         else:
             parts = node.value
         known[id(node)] = 1 + sum(_count(part, known) for part in parts)

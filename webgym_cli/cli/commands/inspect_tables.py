@@ -26,7 +26,7 @@ def show_overview(output: Output, overview: dict[str, Any]) -> None:
     output.table(title, ("", *_COLUMNS), [("all", *_row(overview))])
     for name in (*_TABLES, *(name for name in _OMITTED_IF_SINGLE if overview["groups"][f"by_{name}"] > 1)):
         _show_groups(output, name, overview)
-    names = sorted({name for means in overview["means"].values() for name in means})
+    names = sorted(set().union(*overview["means"].values()))
     if rows := [(key, *(cell(means.get(name)) for name in names)) for key, means in overview["means"].items()]:
         output.table("means of scored trajectories", ("iteration", *names), rows)
     _show_pass_rates(output, overview["pass_at_k"])

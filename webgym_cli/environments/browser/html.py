@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from webgym_cli.environments.base import RawObservation
@@ -78,7 +78,7 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
         open_.append(node)
         elements.append(node)
     for node in reversed(elements):  # children before their parents
-        node.children = _join_texts(kept for child in node.children for kept in _keep_shown(child))
+        node.children = _join_texts(chain.from_iterable(map(_keep_shown, node.children)))
     return "".join(_write_pieces(root.children)).strip()
 
 

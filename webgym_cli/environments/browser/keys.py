@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 _NAMES = (
     *("Alt", "Control", "Meta", "Shift", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Home", "End", "PageDown"),
@@ -41,7 +42,7 @@ def find_key(name: str) -> str | None:
 
 def combine_keys(names: Sequence[str]) -> str:
     """Return keys that are pressed together, from `["ctrl", "a"]` or `["ctrl+a"]`. Raises `ValueError` for no key."""
-    parts = [part for name in names for part in (_PART.findall(name.strip()) or [name])]
+    parts = list(chain.from_iterable(_PART.findall(name.strip()) or [name] for name in names))
     keys = [find_key(part) for part in parts]
     if unknown := [part for part, key in zip(parts, keys, strict=True) if key is None]:
         raise ValueError(f"there is no key {unknown[0][:40]!r}; keys are called like Enter, Control, ArrowDown, F5, a")

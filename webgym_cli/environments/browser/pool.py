@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
+from itertools import chain
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import advise_on_start, find_chromium, raise_open_files
@@ -98,7 +99,7 @@ class BrowserPool:
     def processes(self) -> list[int]:
         """Return the pids of the drivers and of the browsers' processes that are alive now."""
         running = [place.process for place in self._places if place.process is not None]
-        return [pid for process in (*running, *self._leaving) for pid in process.processes()]
+        return list(chain.from_iterable(process.processes() for process in (*running, *self._leaving)))
 
     async def _live(self, place: _BrowserSlot, broken: BrowserProcess | None = None) -> BrowserProcess:
         """Return the place's browser, started anew when it must be; only the first of several callers starts it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from decimal import Decimal
+from itertools import chain
 
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -22,7 +23,7 @@ def contains_answer(answer: str, expected: str) -> bool:
 
 def find_stray_numbers(answer: str, *allowed: str) -> list[str]:
     """Return the numbers of the answer that occur in no allowed text: listing all candidates is no answer."""
-    known = {token for text in allowed for token in _tokens(text)}
+    known = set(chain.from_iterable(map(_tokens, allowed)))
     numbers = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
     return [number for number in numbers if number not in known]
 

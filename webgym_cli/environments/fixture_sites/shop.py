@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 
 from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.words import load_words, money, people
@@ -182,7 +183,7 @@ def catalogue(seed: int) -> Catalogue:
     nouns = [(noun, category) for category, group in CATEGORIES.items() for noun in group]
     prices = rng.sample(range(490, 19990, 10), len(nouns))
     ratings = {category: iter(rng.sample(range(21, 50), len(group))) for category, group in CATEGORIES.items()}
-    sold_out = {noun for group in CATEGORIES.values() for noun in rng.sample(group, _SOLD_OUT)}
+    sold_out = set(chain.from_iterable(rng.sample(group, _SOLD_OUT) for group in CATEGORIES.values()))
     products = [
         _product(rng, noun, category, cents, next(ratings[category]), noun in sold_out)
         for (noun, category), cents in zip(nouns, prices, strict=True)

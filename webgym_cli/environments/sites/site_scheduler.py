@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -238,7 +239,7 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[Lo
     rejects the login, `UsageError` if two logins conflict.
     """
     states, wanted = LoginStore.of(settings), {login_sites(task) for task in tasks}
-    needed = sorted({login for logins in wanted for login in logins})
+    needed = sorted(set(chain.from_iterable(wanted)))
     if not needed:
         return ()
     async with open_login_manager(settings) as manager:
@@ -250,7 +251,7 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[Lo
 
 def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
     """Return the isolation of the tasks' sites."""
-    sites = sort_sites(site for task in tasks for site in task_sites(task))
+    sites = sort_sites(chain.from_iterable(map(task_sites, tasks)))
     return {site: settings.sites.get(site, _ABSENT).isolation for site in sites}
 
 

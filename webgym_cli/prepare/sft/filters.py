@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from webgym_cli.config.algorithm_config import AlgorithmSettings, FilterSettings
@@ -123,7 +124,7 @@ def build_reason_sql(filters: Sequence[Filter]) -> tuple[str, list[Any]]:
 
 def list_parameters(filters: Sequence[Filter]) -> list[Any]:
     """Return the values of the filters' `?`, in order."""
-    return [value for item in filters for value in item.parameters]
+    return list(chain.from_iterable(item.parameters for item in filters))
 
 
 def find_step_drop(step: Step, settings: Settings) -> DropReason | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.candidates import StepCandidate
@@ -66,7 +66,7 @@ class StepSampler:
                         self._left[share] -= 1
                     else:
                         self._taken[share].append(result)
-        self._drawn.samples = [sample for of_one in self._taken.values() for sample in of_one]
+        self._drawn.samples = list(chain.from_iterable(self._taken.values()))
         return self._drawn
 
     def _compute_quotas(self) -> dict[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -38,7 +39,7 @@ def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -
             chance = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
             order = torch.randperm(len(numbers), generator=chance).tolist()
         for chosen in torch.tensor(order).tensor_split(steps):
-            batches.append(tuple(sorted(row for place in chosen.tolist() for row in rows[numbers[place]])))
+            batches.append(tuple(sorted(chain.from_iterable(rows[numbers[place]] for place in chosen.tolist()))))
     return batches
 
 
