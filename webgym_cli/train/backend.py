@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.dataset import TrainingData
@@ -35,13 +35,6 @@ class PlanInputs:
 # Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without
 # the trainer.
 PlanFn = Callable[[PlanInputs], TrainPlan]
-
-
-class CommandFn(Protocol):
-    """Returns the command that each node runs in the training's folder; `processes`: trainer processes per node."""
-
-    def __call__(self, python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-        """With several nodes torchrun takes the rendezvous from variables (`ray_nodes.build_rendezvous`)."""
 
 
 # Raises `SettingsError` if training data differ from the served prompts; gets run, settings and log folder.
@@ -75,7 +68,6 @@ class TrainingBackend:
     """
 
     plan: PlanFn
-    command: CommandFn
     data: str
     """The kind of training data (`prepare.data.PREPARED_DATA`)."""
     check: Callable[[Settings], None] = lambda settings: None

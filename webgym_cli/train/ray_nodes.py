@@ -24,7 +24,6 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
-from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
@@ -54,8 +53,7 @@ class TrainingActor(NodeActor):
         own = build_rendezvous(NODE_RANK=rank) | {"HF_DATASETS_CACHE": str(plan.folder / f"datasets_cache.{rank}")}
         env = child_environment(plan.launch.env | rendezvous | own, settings, python) | {"WANDB_DIR": str(logs)}
         remove_stale_locks(env)
-        place, command = plan.launch.placement, find_backend(plan.algorithm).command
-        argv = command(python, plan.launch.file, processes=place.local, nodes=place.nodes)
+        argv = (str(python), *plan.launch.argv[1:])  # the interpreter may be elsewhere on this node
         log = logs / f"train.node-{rank}.log"
         self._job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
 

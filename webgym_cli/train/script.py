@@ -27,12 +27,7 @@ def script_backend(script: str | Path, data: str, python: str | Path = sys.execu
     """
     file = Path(script).resolve()
     interpreter = Path(python).absolute()  # not resolved: a venv's python is a symlink out of the venv
-    plan = functools.partial(_plan_script, file=file, python=interpreter)
-
-    def command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-        return (str(interpreter), str(file), launch_file)
-
-    return TrainingBackend(plan, command, data)
+    return TrainingBackend(functools.partial(_plan_script, file=file, python=interpreter), data)
 
 
 def _plan_script(inputs: PlanInputs, *, file: Path, python: Path) -> TrainPlan:

@@ -41,7 +41,8 @@ class TrainerLaunch:
     python: Path
     """The train venv's interpreter."""
     argv: tuple[str, ...]
-    """The command; it runs in the training's folder."""
+    """The command that each node runs in the training's folder, by its own interpreter. With several nodes torchrun
+    takes the rendezvous from variables (`ray_nodes.build_rendezvous`)."""
     config: dict[str, Any]
     """The trainer's configuration, in its own form."""
     file: str

@@ -10,7 +10,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.weights import Tensor
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import optimizer_carryover
-from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
+from webgym_cli.train.llamafactory.plan import plan_sft, without_states
 from webgym_cli.train.memory import TrainingMemory, configured_memory
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
@@ -44,7 +44,6 @@ def estimate_memory(
 
 LLAMAFACTORY = TrainingBackend(
     plan_sft,
-    llamafactory_command,
     "dataset",
     check_data=lazy("webgym_cli.train.llamafactory.rendering:require_same_rendering"),
     build_start=build_start,

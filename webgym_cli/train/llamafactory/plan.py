@@ -67,11 +67,6 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     return replace(plan, disk_bytes=needed, memory=memory)
 
 
-def llamafactory_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-    """Return the command of a node."""
-    return process_env.torchrun_command(python, LAUNCHER, launch_file, processes=processes, nodes=nodes)
-
-
 def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python: Path) -> TrainPlan:
     """Return the plan of a fresh training."""
     run, settings = inputs.run, inputs.settings
@@ -80,7 +75,9 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     env = process_env.trainer_env(settings, placement.device, model, folder)
     argv: tuple[str, ...] = (str(python.parent / CLI), "train", LAUNCH_FILE)
     if deepspeed is not None or placement.world_size > 1:  # LLaMA-Factory runs DeepSpeed under torchrun only
-        argv = llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes)
+        argv = process_env.torchrun_command(
+            python, LAUNCHER, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes
+        )
         if placement.device == "cuda":
             env |= CUDA_ENV
     wandb_env = dataset.read_wandb_env(run)

@@ -275,7 +275,6 @@ def estimate_memory(
 # Serves every advantage estimator.
 POLICY_GRADIENT = TrainingBackend(
     plan_rl,
-    rl_command,
     "batch",
     check=check_settings,
     deepspeed_setting=DEEPSPEED_SETTING,
@@ -286,7 +285,6 @@ POLICY_GRADIENT = TrainingBackend(
 # Its adapter is new in each training and starts from a merged model, so none can be served by name.
 WEBRL = TrainingBackend(
     functools.partial(plan_rl, webrl=True),
-    rl_command,
     "transitions",
     check=refuse_filters,
     deepspeed_setting=DEEPSPEED_SETTING,
