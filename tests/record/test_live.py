@@ -78,9 +78,9 @@ class Person:
 
 
 @asynccontextmanager
-async def record_by(run, chromium, monkeypatch, task, *overrides):
+async def record_by(run, chromium, monkeypatch, task, *overrides, files=()):
     """A person before the page of `webgym record`, and the number of kept demonstrations at the end."""
-    settings = load(overrides=[*HASTY, f"tasks.train={task}", *overrides])
+    settings = load(files, [*HASTY, f"tasks.train={task}", *overrides])
     create_or_open(run, settings)
     started: asyncio.Queue = asyncio.Queue()
     address = asyncio.get_running_loop().create_future()
@@ -96,7 +96,8 @@ async def record_by(run, chromium, monkeypatch, task, *overrides):
         job = asyncio.create_task(recording.record_demonstrations(context, tasks, [], 0, address.set_result))
         view = await chromium.new_page(viewport={"width": 1500, "height": 1100})
         try:
-            await view.goto(await address)
+            await asyncio.wait([job, address], return_when=asyncio.FIRST_COMPLETED)
+            await view.goto(job.result() if job.done() else await address)
             yield Person(view, started), job
         finally:
             job.cancel()

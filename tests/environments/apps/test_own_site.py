@@ -7,13 +7,25 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import forked
 from tests.environments.apps.install import apps_folder
+from tests.own_pages import chromium
+from tests.record.test_live import record_by
 from webgym_cli.config.shipped import shipped_root
+from webgym_cli.environments.sites.site_expert import EXPERTS
+from webgym_cli.environments.sites.site_setup import SETUPS
+from webgym_cli.records.task import Split
+from webgym_cli.scoring.check import CHECKS
+from webgym_cli.store.buffer import scan_stored
+from webgym_cli.store.run import RunDir
+
+__all__ = ["chromium"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(300)]
 
@@ -102,6 +114,65 @@ def test_the_commands_of_the_guide_try_the_site_and_its_first_lesson(site):
     kinds = {one["check"] + one["start_url"]: one for one in tasks}  # one task of each template is enough
     (folder / "some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kinds.values()))
     assert "3 tasks tried" in webgym(folder, "tasks", "check", "some.jsonl", *settings, "--try")
+
+
+RECORDED = {
+    "add": ("box-five", "box-four"),
+    "delete": ("monday-two", "sunday-ten"),
+    "email": ("black-january", "yellow-may"),
+    "dismiss": ("black-april", "red-may"),
+}
+
+
+async def do_as_a_person(person, task: dict) -> None:
+    """Search, open the entry, change it and save, by pointer and keys."""
+    kind = task["todo"]
+    if kind != "add":
+        await person.click("Search")
+        await person.type(task["name"] if kind != "delete" else task["gone"])
+        await person.press("Enter")
+    await person.click("Add group" if kind == "add" else task.get("name") or task["gone"], "link")
+    if kind == "delete":
+        await person.click("Delete", "link")
+        await person.click("Yes, I’m sure", "button")
+        return
+    await person.click(task["label"])
+    if kind == "tick":
+        await person.click("Save", "button")
+        return
+    await person.press("Control+a")
+    await person.type(task.get("value") or task["made"])
+    await person.press("Enter")
+
+
+async def test_what_a_person_records_on_an_application_of_others_replays(site, chromium, monkeypatch):
+    """A smaller version of the 40 recordings that docs/your-site.md tells of: at least 95 % of them are kept."""
+    folder, settings = site
+    monkeypatch.chdir(folder)
+    webgym(folder, "tasks", "expand", "templates.yaml", "-o", "tasks.jsonl")
+    wanted = [f"{kind}-{name}" for kind, names in RECORDED.items() for name in names]
+    tasks = [one for one in read_tasks(folder / "tasks.jsonl") if one["id"] in wanted]
+    (folder / "some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in tasks))
+    given = [value for value in settings if "=" in value]
+    with fresh_registries():
+        run = RunDir(folder / "run")
+        async with record_by(run, chromium, monkeypatch, "some.jsonl", *given, files=["site.yaml"]) as (person, job):
+            for _ in tasks:
+                live = await person.begin()
+                await do_as_a_person(person, live.task.extra)
+                await person.button("Done")
+            assert await job == len(tasks) == 8
+    assert [one.outcome.reward for one in scan_stored(run, Split.TRAIN, 0)] == [1.0] * len(tasks)
+
+
+@contextmanager
+def fresh_registries() -> Iterator[None]:
+    """What the plug-in of the block registers is gone after it."""
+    before = [(one.registered, dict(one.registered)) for one in (CHECKS, SETUPS, EXPERTS)]
+    yield
+    for registered, items in before:
+        registered.clear()
+        registered.update(items)
 
 
 def is_object(line: str) -> bool:
