@@ -158,6 +158,12 @@ CASES = {
         + LISTEN.format("'mouseenter'"),
         [("generic", "More"), ("generic", "Chart")],
     ),
+    "the empty column of a board, and no other box": (
+        "<div><section class=c><h4>To do</h4><p aria-roledescription=sortable tabindex=0>Write</p></section>"
+        "<section class=c><h4>Done</h4><i style='display:block;height:60px'></i></section>"
+        "<section><h4>Help</h4></section></div><div style='height:60px'>Text</div>",
+        [("paragraph", "Write"), ("generic", "Done")],
+    ),
     "cells of a table whose tips show cut texts are not listed": (
         "<table><tr><td id=m>Anna</table><button>Next</button>" + LISTEN.format("'mouseenter'"),
         [("button", "Next")],

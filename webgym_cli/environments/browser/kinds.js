@@ -21,8 +21,8 @@ webgym.kinds = (() => {
   const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
   const MENUS = new Set(["contextmenu"]), menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet();
   const PRESSES = new Set(["mousedown", "pointerdown"]), WHEELS = new Set(["wheel"]);
-  // Minimum share of the viewport of a surface, and what only a page has.
-  const LARGE = 0.25, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
+  // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
+  const COLUMN = 40, LARGE = 0.25, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
   const OWN_ENTRIES = new Set(["mouseenter", "pointerenter"]), hoverable = new WeakSet();
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
@@ -53,8 +53,28 @@ webgym.kinds = (() => {
   // Whether things are dropped on an element, by its listeners or by its own word where a library listens to the whole
   // document: as a target of them it is listed, whatever it contains.
   const DROPPED = /drop-?(target|zone)|droppable/, namesOf = Element.prototype.getAttributeNames;
-  const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name))) &&
-    !roots.has(element) && element !== element.ownerDocument.body);
+  const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name)) ||
+    emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && element !== element.ownerDocument.body);
+
+  // Boxes without anything to drag beside an equal box with such things, as the columns of a board: a library that listens
+  // to the pointer alone gives them no listener.
+  const DRAGGED = "[draggable=true],[aria-roledescription*=drag i],[aria-roledescription=sortable i]";
+  const emptyColumns = memo((root) => {
+    const columns = new Set();
+    for (const dragged of root.querySelectorAll(DRAGGED)) {
+      let equal = [];
+      for (let box = parentOf(dragged), level = 0; box && !equal.length && level < 3; box = parentOf(box), level++) equal = equalTo(box);
+      for (const box of equal) if (!matches(box, DRAGGED) && !box.querySelector(`${NATIVE},${DRAGGED}`)) columns.add(box);
+    }
+    return columns;
+  });
+  const equalTo = memo((box) => {
+    const { width } = box.getBoundingClientRect(), { localName, className } = box;
+    return Array.from(box.parentElement?.children || []).filter((other) => {
+      const size = other.getBoundingClientRect(), isLarge = Math.min(size.width, size.height) >= COLUMN;
+      return other !== box && other.localName === localName && other.className === className && isLarge && Math.abs(size.width - width) < 2;
+    });
+  });
 
   // Whether an element has a click listener; null for a framework's root.
   const listens = (element) => (roots.has(element) ? null :

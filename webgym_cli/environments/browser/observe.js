@@ -28,7 +28,7 @@ webgym.observe = (() => {
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
-  const MOST_OF_SCREEN = 0.25;
+  const MOST_OF_SCREEN = 0.25, MOST_OF_ZONE = 0.5;
   const MOST_FOUND = 2000, THIN = 8, LOW = 60;
   let marks = [], left = 0;
 
@@ -108,7 +108,8 @@ webgym.observe = (() => {
     if (!find) return null;
     const share = area(find) / (innerWidth * innerHeight);
     // A listener on a large element is delegation; the element itself is no target.
-    const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
+    const least = isZone(element) ? MOST_OF_ZONE : MOST_OF_SCREEN; // a board may have two columns
+    const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : least;
     const isLarge = share > most, surface = (isLarge || sure < 2) && sure < 3 && isSurface(element);
     if (sure < 3 && isLarge && !surface) return null;
     // a resize handle between columns or panes, the edge of a cell
