@@ -47,6 +47,14 @@ def rows(agreement, source="judge", group="all"):
     return next(row for row in agreement["rows"] if (row["source"], row["group"]) == (source, group))
 
 
+def test_a_check_that_scored_later_is_the_environment_s_verdict():
+    episode, judgements = judged(0, True)
+    facts = {"trajectory": episode.id, "models": {"verdict": "c"}, "settings_digest": "c", "judged_at": WHEN}
+    later = Judgement(source="check", reward=0.0, success=False, **facts)
+    agreement = measure_agreement([label((episode, []), True)], [(episode, [*judgements, later])], None)
+    assert [(row["source"], row["tp"], row["fn"]) for row in agreement["rows"]] == [("judge", 1, 0), ("check", 0, 1)]
+
+
 def test_a_known_confusion_matrix_comes_out_exactly():
     cells = (
         [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15 + [(None, True)] * 2

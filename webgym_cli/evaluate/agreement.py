@@ -9,7 +9,7 @@ from itertools import chain, combinations
 from typing import Any
 
 from webgym_cli.evaluate.labels import Label
-from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement, with_verdict
 from webgym_cli.records.statistics import cohen_kappa, known_interval, ratio
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.util.optional import when
@@ -114,7 +114,7 @@ def _add_verdicts(episode: LabelledEpisode, trajectory: Trajectory, judgements: 
     if model := newest_judgement(judgements, "orm"):
         episode.verdicts["orm"] = model.success
         episode.scores["orm"] = model.probability or 0.0
-    if (check := environment_verdict(trajectory)) is not None:
+    if (check := environment_verdict(with_verdict(trajectory, newest_judgement(judgements, "check")))) is not None:
         episode.verdicts["check"] = check
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from webgym_cli.errors import MissingStageError
 from webgym_cli.records.events import AgreementFacts, Event
-from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement
+from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement, with_verdict
 from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -192,7 +192,6 @@ class Scorer(Protocol[SummaryT_co]):
 
     def open(self, run: RunDir) -> None:
         """Create the client before the first trajectory; optional. Raises `SettingsError`."""
-        return
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Score a trajectory. A failure of the model is returned as a result, not raised."""
@@ -202,7 +201,6 @@ class Scorer(Protocol[SummaryT_co]):
 
     async def close(self) -> None:
         """Close the connections."""
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +241,8 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
     for trajectory, judgements in iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
         last = newest_judgement(judgements, scorer.source)
+        if scorer.source != "check":  # what a check decided later is the environment's verdict, too
+            trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))
         reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
         if reason is None:
             pending.append(_build_pending(trajectory, last, scorer.settings_digest))
@@ -294,6 +294,6 @@ def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
     if missing := [name for name in query.ids or () if name not in ids]:
         raise refuse_unknown(run, missing)
     if not ids and query.ids is None:
+        named = f"{query.split or ''} trajectories".lstrip()
         of = when(query.iteration is not None, f" of iteration {query.iteration}")
-        split = when(query.split, f"{query.split} ")
-        raise MissingStageError(f"{run.root}: no {split}trajectories{of} to judge", hint=f"webgym rollout {run.root}")
+        raise MissingStageError(f"{run.root}: no {named}{of} to judge", hint=f"webgym rollout {run.root}")

@@ -160,6 +160,8 @@ async def test_verdicts_of_webarena_verified_become_those_of_a_check(webgym, mad
     sql = "SELECT judged_by, judge_model, reward FROM trajectories WHERE judged_by IS NOT NULL ORDER BY id"
     _, rows, _ = await webgym("inspect-buffer", made_run.root, "--sql", sql, "--json")
     assert [tuple(row.values()) for row in rows] == [("check", "webarena-verified 1.2.3", value) for value in (1, 0)]
+    _, (plan,), _ = await webgym("judge", made_run.root, "-s", "judge.base_url=scripted", "-n")
+    assert (plan["owed"], plan["skipped_scored_by_environment"]) == (6, 2)
 
 
 async def test_only_new_verdicts_of_the_same_episodes_are_read(webgym, made_run, verified, tmp_path):
