@@ -192,6 +192,7 @@ class Scorer(Protocol[SummaryT_co]):
 
     def open(self, run: RunDir) -> None:
         """Create the client before the first trajectory; optional. Raises `SettingsError`."""
+        return
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Score a trajectory. A failure of the model is returned as a result, not raised."""
@@ -201,6 +202,7 @@ class Scorer(Protocol[SummaryT_co]):
 
     async def close(self) -> None:
         """Close the connections."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +243,7 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
     for trajectory, judgements in iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
         last = newest_judgement(judgements, scorer.source)
-        if scorer.source != "check":  # what a check decided later is the environment's verdict, too
-            trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))
+        trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))  # it counts as the environment's
         reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
         if reason is None:
             pending.append(_build_pending(trajectory, last, scorer.settings_digest))
