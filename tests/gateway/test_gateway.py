@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import subprocess
+import threading
 from contextlib import suppress
 from pathlib import Path
 from unittest import mock
@@ -349,6 +350,24 @@ async def test_calls_in_flight_are_limited_over_all_sessions(world, monkeypatch)
     assert (await world.chat(keys[2])).status_code == 200 and world.server.in_flight == 0
 
 
+async def test_a_request_that_is_slow_to_read_keeps_no_other_session_waiting(world, monkeypatch):
+    reading, served = asyncio.Event(), threading.Event()
+    parse, loop, waited = server.parse_json, asyncio.get_running_loop(), []
+
+    def parse_slowly(body):
+        if b"slow" in body:
+            loop.call_soon_threadsafe(reading.set)
+            waited.append(served.wait(30))
+        return parse(body)
+
+    monkeypatch.setattr(server, "parse_json", parse_slowly)
+    slow = asyncio.create_task(world.chat((await world.open())["key"], ask("slow")))
+    await reading.wait()
+    assert (await world.chat((await world.open())["key"])).status_code == 200
+    served.set()
+    assert ((await slow).status_code, waited) == (200, [True])
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/sessions"])
 async def test_a_body_that_does_not_arrive_is_refused(world, monkeypatch, path):
     monkeypatch.setattr(server, "BODY_SECONDS", 0.1)
@@ -447,6 +466,24 @@ async def test_a_picture_by_another_name_than_its_content_is_refused_and_never_l
         refused = await world.chat(key, body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_value")
     assert not world.upstream.bodies
+
+
+async def test_parts_and_calls_beyond_the_limit_are_refused_and_never_left_out(world):
+    key, body, call = (await world.open())["key"], ask(), {"function": {"name": "click", "arguments": "{}"}}
+    parts = [{"type": "text", "text": f"{number} "} for number in range(2000)]
+    spoken = {"role": "assistant", "tool_calls": [call]}
+    body["messages"] = [{"role": "user", "content": parts}, spoken, {"role": "tool", "content": "clicked"}]
+    assert (await world.chat(key, body)).status_code == 200
+    assert "1999" in str(world.upstream.bodies[0]["messages"])
+    body["messages"][0]["content"] = [*parts, parts[0]]
+    assert (await world.chat(key, body)).json()["error"]["code"] == "invalid_value"
+    body["messages"] = [
+        *ask()["messages"],
+        {**spoken, "tool_calls": [call] * 2001},
+        {"role": "tool", "content": "clicked"},
+    ]
+    assert (await world.chat(key, body)).json()["error"]["code"] == "invalid_value"
+    assert len(world.upstream.bodies) == 1
 
 
 async def test_an_answer_that_was_cut_off_is_no_action(world):

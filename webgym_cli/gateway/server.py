@@ -124,7 +124,8 @@ class GatewayServer(LocalServer):
         self.in_flight += 1
         try:
             body = await _read(request)
-            chat = parse(parse_json(body))
+            # A hostile body takes seconds, for which other sessions would wait.
+            chat = await asyncio.to_thread(lambda: parse(parse_json(body)))
             header = request.headers.get(HELPER_HEADER)
             helper = self._is_helper(chat.model, header)
             named = request.headers.get("Idempotency-Key", "").encode(errors="replace")

@@ -24,7 +24,7 @@ from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.util.text import replace_surrogates
 
-# Maximum number of messages, of parts of a message, and of tools in a conversation.
+# Maximum number of messages, of parts and of calls of a message, and of tools in a conversation.
 MAX_ITEMS = 2000
 # Characters of a reply that its action shows; the whole text is the step's response.
 _SHOWN = 2000
@@ -55,7 +55,7 @@ class _Content(ChatPart):
 
 # With a discriminator, so that an error is that of the part, not that a list is no text.
 _Contents = Annotated[
-    Annotated[str, Tag("text")] | Annotated[list[_Content], Tag("parts")],
+    Annotated[str, Tag("text")] | Annotated[list[_Content], Field(max_length=MAX_ITEMS), Tag("parts")],
     Discriminator(lambda value: "parts" if isinstance(value, list) else "text"),
 ]
 
@@ -74,7 +74,7 @@ class ChatMessage(ChatPart):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: _Contents | None = None
-    tool_calls: list[_SentCall] | None = None
+    tool_calls: list[_SentCall] | None = Field(default=None, max_length=MAX_ITEMS)
     weight: float | None = None
     """0: the message is context only, as in OpenAI's lines for fine-tuning."""
 
@@ -156,7 +156,7 @@ def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str
         if message.content is None:  # a refusal, or a call in a form that is not known here
             raise NotUnderstood("messages: a message of the assistant has neither content nor tool_calls")
         return text
-    calls = tuple(_read_call(call) for call in message.tool_calls[:MAX_ITEMS])
+    calls = tuple(_read_call(call) for call in message.tool_calls)
     action = Action(name=ActionName.CALL, calls=calls, text=text or None)
     try:
         return call_format.format_action(action, InteractionMode.COORDINATES)
@@ -187,7 +187,7 @@ def convert_parts(
     if not isinstance(content, list):
         yield clean(content or "")
         return
-    for part in content[:MAX_ITEMS]:
+    for part in content:
         if part.text is not None:
             yield clean(part.text)
         if part.image_url is not None:
