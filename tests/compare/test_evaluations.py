@@ -66,6 +66,36 @@ def test_several_comparisons_are_adjusted_by_holm(tmp_path):
     assert (len(tests.rows), tests.columns[-1]) == (4, "p (Holm)")
 
 
+def test_three_records_with_blocked_and_failed_episodes_by_hand(tmp_path):
+    f = "page_timeout"
+    tables = {
+        "one": {
+            "a": [S] * 3,
+            "b": [S, U, B],
+            "c": [f, f, S],
+            "d": [U] * 3,
+            "e": [B] * 3,
+            "f": [S, f, U],
+        },
+        "two": {"a": [U] * 3, "b": [S] * 3, "c": [S] * 3, "d": [S, S, U], "e": [S, B, B], "f": [S] * 3},
+        "three": {"a": [S, S, U], "b": [S] * 3, "c": [U, S, S], "d": [S] * 3, "e": [S] * 3, "f": [B] * 3},
+    }
+    comparison = compare_records([write(tmp_path, *table) for table in tables.items()], across=False)
+    columns = ("pairs", "difference", "p_value", "p_holm")
+    measured = [
+        (*one[rate]["counts"].values(), *(one[rate][column] for column in columns))
+        for one in comparison["others"]
+        for rate in ("overall", "valid_only")
+    ]
+    # gained, lost, kept, failed; p of 1 of 5 and of 0 of 4 changes; Holm: twice the smaller one
+    assert measured == [
+        (4, 1, 0, 1, 6, 0.3333, 0.375, 0.375),
+        (1, 1, 3, 0, 5, 0.1333, 1.0, 1.0),
+        (4, 0, 1, 1, 6, 0.3889, 0.125, 0.25),
+        (1, 0, 3, 0, 4, 0.2083, 1.0, 1.0),
+    ]
+
+
 def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == [1.0, 1.0]

@@ -63,6 +63,23 @@ def test_pass_at_k_is_unbiased_and_of_the_valid_episodes_of_a_task():
     assert record["pass_at_k"]["3"] == {"rate": 1.0, "tasks": 1}
 
 
+def test_uneven_repeats_by_hand():
+    tasks = {"a": (S, S, S), "b": (S, U, B), "c": (F, F, S), "d": (U, U, U), "e": (B, B, B), "f": (S, F, U)}
+    record = build(results(tasks))
+    assert [record[name] for name in ("episodes", "valid", "successes", "blocked", "failed")] == [18, 11, 6, 4, 3]
+    overall, valid = record["overall"], record["valid_only"]
+    # (1 + 1/3 + 1/3 + 0 + 0 + 1/3) / 6, and (1 + 1/2 + 1 + 0 + 1/2) / 5
+    assert (overall["rate"], overall["interval"]) == (0.3333, [0.0968, 0.7])  # Wilson, 2 of 6
+    assert (valid["rate"], valid["interval"]) == (0.6, [0.2307, 0.8824])  # Wilson, 3 of 5
+    assert (overall["by_repeat"], overall["mean"]) == ([0.5, 0.1667, 0.3333], 0.3333)
+    assert (valid["by_repeat"], valid["mean"]) == ([0.75, 0.3333, 0.5], 0.5278)
+    assert {k: tuple(of.values()) for k, of in record["pass_at_k"].items()} == {
+        "1": (0.6, 5),
+        "2": (0.75, 4),  # a 1, b 1, d 0, f 1
+        "3": (0.5, 2),  # a 1, d 0
+    }
+
+
 def test_sites_bands_and_tasks():
     record = build(results())
     assert {site: of["successes"] for site, of in record["by_site"].items()} == {"a.com": 2, "b.com": 1, "c.com": 0}

@@ -35,13 +35,38 @@ def test_a_server_is_not_the_runs_policy(tmp_path):
     rates = {key: point["success_rate"] for key, point in whole(result).items()}
     assert list(rates) == [("test", 0), ("test", 1), (f"test of {served}", 0), (f"train of {served}", 3)]
     assert list(rates.values()) == [0.0, 0.5, 1.0, 1.0]
-    assert {key: of["k"]["1"]["rate"] for key, of in result["pass_at_k"].items()} == {"test 0": 0.0, "test 1": 0.5}
+    chances = {key: of["k"]["1"]["rate"] for key, of in result["pass_at_k"].items()}
+    theirs = {f"test of {served} 0": 1.0, f"train of {served} 3": 1.0}
+    assert chances == {"test 0": 0.0, "test 1": 0.5, **theirs}
+    titles = [figure.title for section in build_sections(result) for figure in section.figures]
+    assert {"pass@k, test", f"pass@k, test of {served}"} <= {*titles}
     assert find_newest_test(result["points"])["success_rate"] == 0.5
     assert {point["key"] for point in result["means"]} == {key for key, _ in rates}
     (figure,) = [
         one for section in build_sections(result) for one in section.figures if one.title == "Success by split"
     ]
     assert figure.legend == ("test", f"test of {served}", f"train of {served}")
+
+
+# Results by task, of three repeats: solved, unsolved, failed.
+REPEATS = {"a": "SSS", "b": "SU-", "c": "--S", "d": "UUU", "e": "---", "f": "S-U"}
+
+
+def test_repeats_of_a_test_task_count_once_as_in_an_evaluation_s_record(tmp_path):
+    def play(split):
+        for task, results in REPEATS.items():
+            for repeat, result in enumerate(results):
+                changes = {"id": f"{split}-{task}{repeat}", "split": split}
+                changes |= {"outcome": CRASHED} if result == "-" else {}
+                yield did(1, task, solved=result == "S").model_copy(update=changes)
+
+    result = facts(fill_run(tmp_path / "run", *play(Split.TEST), *play(Split.TRAIN)))
+    test, train = (whole(result)[split, 0] for split in ("test", "train"))
+    # (1 + 1/2 + 1 + 0 + 1/2) / 5, of five trials
+    assert (test["success_rate"], test["interval"]) == (0.6, [round(bound, 4) for bound in wilson(3, 5)])
+    assert (test["scored"], test["successes"]) == (train["scored"], train["successes"]) == (11, 6)
+    assert (train["success_rate"], train["interval"]) == (0.5455, [round(bound, 4) for bound in wilson(6, 11)])
+    assert result["pass_at_k"]["test 0"]["k"] == {"1": {"rate": 0.6, "tasks": 5}, "2": {"rate": 0.75, "tasks": 4}}
 
 
 def test_points_are_of_series_iteration_and_band(tmp_path):

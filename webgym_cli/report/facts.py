@@ -8,6 +8,7 @@ from typing import Any, TypedDict, cast
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
+from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.async_training import AsyncFacts, read_async_facts
 from webgym_cli.report.charts import format_percent
@@ -34,8 +35,8 @@ from webgym_cli.store.training_logs import read_step_curves
 from webgym_cli.util.files import read_optional_object
 from webgym_cli.util.json_values import as_object
 
-# Excludes experts and other servers, whose success is no evidence about the run's policy.
-_POLICIES = TrajectoryQuery(expression="series = split")
+# Excludes experts, whose success is no evidence about a policy.
+_POLICIES = TrajectoryQuery(expression=f"series <> '{DEMONSTRATIONS}'")
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
     strftime(min(started_at), '%Y-%m-%dT%H:%M:%SZ') AS first_started,

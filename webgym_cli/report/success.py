@@ -23,9 +23,9 @@ class SuccessPoint(TypedDict):
     scored: int
     successes: int
     success_rate: float | None
-    """None without a scored trajectory."""
+    """Mean over the cases; None without a scored trajectory."""
     interval: list[float] | None
-    """Wilson, 95 %."""
+    """Wilson, 95 %, of as many trials as there are cases."""
     failures: int
     mean_steps: float | None
     """Over the trajectories that did not fail."""
@@ -64,13 +64,22 @@ class VerdictFacts(TypedDict):
     same_rate: float | None
 
 
+# A case counts once, with the mean of its episodes: of the test split a task and seed, whose repeats are no independent
+# trials (`rollout.test_repeats`); of the training split an episode.
 _POINTS = f"""
+WITH cases AS (
+    SELECT *, 1 / nullif(count(success) OVER (PARTITION BY series, iteration, task_key, seed,
+        CASE WHEN split = 'train' THEN id END), 0) AS weight
+    FROM trajectories
+)
 SELECT series, iteration, CASE WHEN grouping(band) = 0 THEN band END AS band, count(*) AS trajectories,
     count(success) AS scored, count(*) FILTER (WHERE success) AS successes, count(failure) AS failures,
     round(avg(steps) FILTER (WHERE failure IS NULL), 3) AS mean_steps,
     round(avg(steps) FILTER (WHERE success), 3) AS mean_steps_solved,
-    round(avg(policy_seconds), 3) AS policy_seconds, round(avg(environment_seconds), 3) AS environment_seconds
-FROM trajectories GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
+    round(avg(policy_seconds), 3) AS policy_seconds, round(avg(environment_seconds), 3) AS environment_seconds,
+    coalesce(sum(weight) FILTER (WHERE success), 0) AS solved_cases,
+    coalesce(sum(weight) FILTER (WHERE success IS NOT NULL), 0) AS scored_cases
+FROM cases GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
 ORDER BY nullif(list_position({list(SERIES)}, series), 0) NULLS LAST, series, iteration, grouping(band) DESC,
     list_position(['easy', 'medium', 'hard'], band)
 """
@@ -103,9 +112,9 @@ def read_points(index: Index) -> list[SuccessPoint]:
     """
     points = []
     for row in index.rows(_POINTS):
-        scored, successes = row["scored"], row["successes"]
-        row["success_rate"] = ratio(successes, scored)
-        row["interval"] = known_interval(successes, scored)
+        solved, scored = row.pop("solved_cases"), round(row.pop("scored_cases"))
+        row["success_rate"] = ratio(solved, scored)
+        row["interval"] = known_interval(solved, scored)
         points.append(cast("SuccessPoint", row))
     return points
 

@@ -66,15 +66,17 @@ def _rewards(facts: ReportFacts) -> ReportSection:
 
 
 def _pass_at_k(facts: ReportFacts) -> ReportSection:
-    figures = []
-    for split in SERIES[:2]:
-        lines: dict[str, list[Row]] = {}
-        for key, rates in facts["pass_at_k"].items():
-            of_split, _, iteration = key.partition(" ")
-            for k, chance in rates["k"].items() if of_split == split else ():
-                lines.setdefault(f"pass@{k}", []).append({"iteration": int(iteration), **chance})
-        if lines:
-            figures.append(make_curve(f"pass@k, {split}", "chance", lines, "rate", "{tasks} tasks", share=True))
+    lines: dict[str, dict[str, list[Row]]] = {series: {} for series in SERIES}
+    for key, rates in facts["pass_at_k"].items():
+        series, _, iteration = key.rpartition(" ")
+        for k, chance in rates["k"].items():
+            of_k = lines.setdefault(series, {}).setdefault(f"pass@{k}", [])
+            of_k.append({"iteration": int(iteration), **chance})
+    figures = [
+        make_curve(f"pass@k, {series}", "chance", of_series, "rate", "{tasks} tasks", share=True)
+        for series, of_series in lines.items()
+        if of_series
+    ]
     note = (
         "The chance that one of k attempts at a task succeeds, as the mean over tasks of the unbiased estimator "
         "(Chen et al. 2021). A k is given while half of the tasks have as many scored attempts."
