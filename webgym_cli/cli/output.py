@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.cli.streams import share_one_file, stderr_or_nothing
@@ -262,7 +263,8 @@ def fail(message: str, hint: str = "") -> None:
 
 def _quote_arguments(hint: str) -> str:
     """Quote the arguments of this command within a hint that a shell would split or expand."""
-    typed = {text for word in sys.argv[1:] for text in (word, word.partition("=")[2]) if text[1:]}
+    words = chain.from_iterable((word, word.partition("=")[2]) for word in sys.argv[1:])
+    typed = {text for text in words if text[1:]}
     paths = {os.path.abspath(text) for text in typed}  # noqa: PTH100 - links stay as they are
     special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
     if not special:

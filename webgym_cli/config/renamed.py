@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -35,8 +36,7 @@ RENAMED = {
     "webarena.auth_folder": "browser.auth_folder",
     **{
         f"webarena.{site}.{name}": f"sites.{site}.accounts.user.{name}"
-        for site in _WEBARENA[:4]
-        for name in ("account", "password_env_var")
+        for site, name in product(_WEBARENA[:4], ("account", "password_env_var"))
     },
     **{f"webarena.{site}": f"sites.{site}" for site in _WEBARENA},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
 def name_runs_near(path: Path) -> str:
     """Return text that lists the runs near a path that is not a run, or in `runs`; empty if there are none."""
     folders = dict.fromkeys((path.parent, Path("runs")))
-    names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
+    names = [str(file.parent) for file in chain.from_iterable(sorted(folder.glob("*/run.json")) for folder in folders)]
     if near := difflib.get_close_matches(str(path), names, n=1):
         return f"; did you mean {near[0]}?"
     return when(names, f"; there are {name_first(names, _NAMED)}")

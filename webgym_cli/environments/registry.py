@@ -155,7 +155,7 @@ def count_unscored(settings: Settings, tasks: Iterable[Task]) -> int:
     if settings.judge.base_url:
         return 0
     judged = (own for spec, own in _by_environment(tasks) if spec.is_judged(settings))
-    return sum(not task.check for own in judged for task in own)
+    return sum(not task.check for task in chain.from_iterable(judged))
 
 
 def _require_reward_function(spec: EnvironmentSpec, settings: Settings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 from webgym_cli.evaluate.labels import Label
@@ -48,7 +48,7 @@ def measure_agreement(
     groups = {"all": episodes, **_group(episodes, "benchmark"), **_group(episodes, "policy")}
     sources = dict.fromkeys(chain.from_iterable(one.verdicts for one in episodes))
     wanted = [] if precision is None else [precision]
-    thresholds = (find_threshold(episodes, source, share) for source in ("votes", "orm") for share in wanted)
+    thresholds = (find_threshold(episodes, source, share) for source, share in product(("votes", "orm"), wanted))
     return {
         "event": "agreement",
         **counts,
@@ -73,7 +73,7 @@ def _label_episodes(
         for name in wanted & {trajectory.id, trajectory.task.id}:
             by_name[name].append((trajectory, judgements))
     for (_, policy), of_one in groups.items():
-        named = {one[0].id: one for alias in _list_names(of_one[0]) for one in by_name[alias]}
+        named = {one[0].id: one for one in chain.from_iterable(by_name[alias] for alias in _list_names(of_one[0]))}
         matches = [one for one in named.values() if policy in one[0].policy]
         if len(matches) != 1:
             counts["ambiguous" if matches else "unmatched"] += 1

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -216,7 +217,7 @@ class _Images(dict[str, Picture]):
         if url.startswith(_DIGEST):
             digest = PurePosixPath(url.removeprefix(_DIGEST)).name
             # As files, or as in the store of a run.
-            names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
+            names = [f"{folder}{digest}{end}" for folder, end in product(("", f"{digest[:2]}/"), (".png", ".webp"))]
             files = [self._folder / name for name in names]
             file = next(filter(is_file, files), files[0])
             # A WebP is named by the PNG that it was made from.

@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -59,7 +60,7 @@ def find_picture(name: str, roots: Sequence[Path]) -> Path:
     if ".." in parts[-3:] or not parts:
         raise NotUnderstood(f"the image path {name!r} leaves its folder")
     tails = [Path(*parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]
-    candidates = (root / tail for root in roots for tail in tails)
+    candidates = (root / tail for root, tail in product(roots, tails))
     return next(filter(is_file, candidates), roots[0] / Path(*parts[-3:]))
 
 

@@ -140,7 +140,7 @@ class Outcome(Record):
     @property
     def extras(self) -> dict[str, float]:
         """Additional numbers of all reward sources, by name."""
-        return {name: value for score in self.scores for name, value in score.extras.items()}
+        return dict(chain.from_iterable(score.extras.items() for score in self.scores))
 
     @property
     def success(self) -> bool | None:
@@ -237,7 +237,7 @@ class Trajectory(StoredRecord):
     def count_calls(self) -> Counter[str]:
         """Return the number of the policy's calls of each tool."""
         actions = (step.action for step in self.steps if isinstance(step.action, Action))
-        return Counter(call.name for action in actions for call in action.calls or ())
+        return Counter(call.name for call in chain.from_iterable(action.calls or () for action in actions))
 
 
 def count_tokens(steps: Iterable[Step]) -> TokenUsage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -78,7 +79,7 @@ class Expected(Record):
             raise ValueError("no rule is set, so that every text would do")
         for name, rule in rules.items():
             if name != "exact_match" and not (
-                rule and all(part.strip() for text in rule for part in _SPLIT.split(text))
+                rule and all(part.strip() for part in chain.from_iterable(map(_SPLIT.split, rule)))
             ):
                 raise ValueError(f"{name}: an empty text is in every text")
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from webgym_cli.report.charts import (
@@ -84,7 +85,7 @@ def make_curve(
     )
     svg = draw_line_chart(title, (across, axis), lines, share=share)
     table = Table(("series", across, axis, "95 % interval", "of"), rows)
-    if not any(at.low is not None for line in lines for at in line.marks):
+    if not any(at.low is not None for at in chain.from_iterable(line.marks for line in lines)):
         table = Table(("series", across, axis, "of"), tuple((*row[:3], row[4]) for row in rows))
     return Figure(title, table, svg=svg, legend=tuple(groups), lines=True)
 

@@ -97,8 +97,7 @@ def read_warnings(run: RunDir) -> list[str]:
     trained = [training for training in read_records(run, TrainingEvent) if training.metrics]
     newest = {
         (rate.series, rate.iteration): rate
-        for event in read_events(run, "rollout", "evaluation")
-        for rate in _read(event)
+        for rate in chain.from_iterable(map(_read, read_events(run, "rollout", "evaluation")))
     }
     return [*_judge_trainings(trained), *_judge_success(newest.values(), trained)]
 

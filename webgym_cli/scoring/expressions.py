@@ -7,6 +7,7 @@ the numbers of `5 6`, takes a point for a set and `x+1=5` for 5, rounds to six d
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Any
 
 import sympy
@@ -133,12 +134,9 @@ def _names_value(equation: Any) -> bool:
 
 def _is_same_equation(ours: Any, theirs: Any) -> bool:
     """Whether two equations say the same: their differences of sides are multiples of each other."""
-    sides = [
-        (side.lhs, side.rhs)
-        for equation in (ours, theirs)
-        for side in ([equation] if isinstance(equation, sympy.Eq) else ())
-    ]
-    if len(sides) != 2 or not all(isinstance(part, sympy.Expr) for side in sides for part in side):
+    equations = [one for one in (ours, theirs) if isinstance(one, sympy.Eq)]
+    sides = [(one.lhs, one.rhs) for one in equations]
+    if len(sides) != 2 or not all(isinstance(part, sympy.Expr) for part in chain.from_iterable(sides)):
         return bool(verify(theirs, ours, numeric_precision=_PRECISION, timeout_seconds=None))
     (a, b), (c, d) = sides
     ratio = sympy.simplify((a - b) / (c - d))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 from webgym_cli.scoring.define import reward
@@ -63,7 +64,7 @@ def _is_right(final_response: str, answer: Any) -> bool:
     answers = [str(item) for item in as_list(answer) if item is not None]
     wanted = [extract_reference(item) or item for item in answers]
     given = find_answers(final_response)
-    return any(answers_equal(ours, theirs) for ours in dict.fromkeys(given) for theirs in wanted)
+    return any(answers_equal(ours, theirs) for ours, theirs in product(dict.fromkeys(given), wanted))
 
 
 def _responses(trajectory: Messages) -> list[str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import httpx
@@ -223,7 +223,7 @@ def known_image() -> str:
     """Return a PNG of coloured stripes as a data URL."""
     from PIL import Image  # slow to import, and only needed with a server
 
-    places = [(x, y) for y in range(IMAGE_SIDE) for x in range(IMAGE_SIDE)]
+    places = [(x, y) for y, x in product(range(IMAGE_SIDE), range(IMAGE_SIDE))]
     pixels = bytes(chain.from_iterable((x * 2, y * 2, (x // 8 + y // 8) % 2 * 255) for x, y in places))
     png = io.BytesIO()
     Image.frombytes("RGB", (IMAGE_SIDE, IMAGE_SIDE), pixels).save(png, "PNG")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def _calls() -> list[str]:
         {"action": "navigate", "url": "https://example.com/"},
         {"action": "answer", "text": "yes"},
     )
-    calls += [_call(function, arguments) for arguments in rest for function in (marks, "computer_use")]
+    calls += [_call(function, arguments) for arguments, function in product(rest, (marks, "computer_use"))]
     return [f"<tool_call>\n{call}\n</tool_call>" for call in calls]
 
 

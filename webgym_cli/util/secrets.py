@@ -138,7 +138,7 @@ def require_header_value(variable: str) -> str:
 def find_variables(text: str) -> list[str]:
     """Return the names of the `$VARIABLE`s in the addresses of a text, or of the one that is all of it."""
     parts = _ADDRESS.findall(text) or when(_VARIABLE.fullmatch(text), [text])
-    return [one or other for part in parts for one, other in _VARIABLE.findall(part)]
+    return [one or other for one, other in chain.from_iterable(map(_VARIABLE.findall, parts))]
 
 
 class RedactingStream:

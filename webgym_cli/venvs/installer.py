@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 # pip's options and uv's variables; the separator of several values, where uv's is not pip's blank.
@@ -66,7 +67,7 @@ def read_pip_options(listing: str) -> dict[str, str]:
         section, _, option = key.rpartition(".")
         if section in options:
             options[section][option] = str(ast.literal_eval(quoted))  # pip prints repr()
-    return {option: value for section in _SECTIONS for option, value in options[section].items()}
+    return dict(chain.from_iterable(options[section].items() for section in _SECTIONS))
 
 
 def build_environ(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

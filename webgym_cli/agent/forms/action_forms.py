@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -90,7 +91,7 @@ class WebActions:
 
     def has(self, name: ActionName) -> bool:
         """Whether the set has an action."""
-        return any(form.name is name for forms in self.forms.values() for form in forms.values())
+        return any(form.name is name for form in chain.from_iterable(forms.values() for forms in self.forms.values()))
 
     def build_schema(self, mode: InteractionMode) -> dict[str, Any]:
         """Return the function's JSON schema for the system prompt."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +199,7 @@ class ModelTokens:
     def _in_pieces(self) -> bool:
         """Whether separate encoding gives a text's ids: some tokenizers encode the first piece in another way."""
         frame = [token for token in _FRAME if token in self._added]
-        text = "".join(f"{token}{probe}" for probe in _PROBES for token in frame)
+        text = "".join(f"{token}{probe}" for probe, token in product(_PROBES, frame))
         return bool(frame) and self._join_ids(text) == list(self._encode(text))
 
     def _render(self, messages: list[dict[str, Any]], *, prompt: bool = True) -> str:

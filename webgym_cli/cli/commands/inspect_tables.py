@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from webgym_cli.cli.output import Output
@@ -84,7 +85,7 @@ def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
 
 
 def _show_pass_rates(output: Output, groups: dict[str, Any]) -> None:
-    ks = sorted({int(k) for group in groups.values() for k in group["k"]})
+    ks = sorted({int(k) for k in chain.from_iterable(group["k"] for group in groups.values())})
     if ks in ([], [1]):  # one attempt a task: the success rate has told it
         return
     rows = []

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from urllib.parse import urlsplit
 
 import psutil
@@ -141,4 +142,4 @@ def _binds_any(version: int) -> bool:
 
 def _list_own() -> set[str]:
     interfaces = psutil.net_if_addrs().values()
-    return {address.address.partition("%")[0] for interface in interfaces for address in interface}
+    return {address.address.partition("%")[0] for address in chain.from_iterable(interfaces)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import string
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
@@ -42,7 +43,7 @@ class SiteEpisode:
     def values(self) -> dict[str, str]:
         """Values of the names in the templates of instruction and facts."""
         templates = (self.task.instruction, *self.task.facts)
-        names = {name for text in templates for _, name, _, _ in string.Formatter().parse(text)}
+        names = {name for _, name, _, _ in chain.from_iterable(map(string.Formatter().parse, templates))}
         return {name: str(self._given[name]) for name in names if name}
 
     @property

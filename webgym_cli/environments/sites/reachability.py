@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import chain
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
@@ -32,7 +33,7 @@ def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
 
 async def list_silent(settings: Settings, tasks: Collection[Task]) -> list[str]:
     """Return a note on each site of the tasks that does not answer, unless a reset may start it."""
-    names = dict.fromkeys(name for task in tasks for name in task_sites(task) if name in settings.sites)
+    names = dict.fromkeys(name for name in chain.from_iterable(map(task_sites, tasks)) if name in settings.sites)
     known = {settings.sites[name].url: name for name in names if not settings.sites[name].is_reset}
     checks = (check_address(name, settings.sites[name], _SECONDS) for url, name in known.items() if url)
     return [f"{one.name} ({one.path}): {one.fix}" for one in await gather_or_cancel(*checks) if one.status != "ok"]

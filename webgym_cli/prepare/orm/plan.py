@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from webgym_cli.agent.prompts.orm_prompt import compute_prompt_digest
 from webgym_cli.config.model import Settings
@@ -118,7 +119,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
     # equally many of both classes, selected by the seed: else the model learns which of them is more frequent
     kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
     count, seed = min(map(len, kinds)), f"{resolve_seed(settings)}/orm"
-    kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
+    kept = {one.id for one in chain.from_iterable(shuffle_by_seed(kind, seed)[:count] for kind in kinds)}
     chosen = [one for one in labelled if one.id in kept]
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
     return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage))

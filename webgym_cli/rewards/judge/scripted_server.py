@@ -23,6 +23,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any
 
 from aiohttp import web
@@ -145,7 +146,7 @@ def _fact(data: Mapping[str, Any]) -> bool:
     if data["fact"].startswith(CARRIED_OUT) and _QUOTED.search(data["fact"]):
         shown = data["steps"][-1].get("title", "") if data["steps"] else ""
         return _all_in(_items(data["fact"].removeprefix(CARRIED_OUT)), f"{data['answer']} {shown}")
-    texts = [str(step.get(name, "")) for step in data["steps"] for name in ("title", "action", "note")]
+    texts = [str(step.get(name, "")) for step, name in product(data["steps"], ("title", "action", "note"))]
     text = " ".join([data["answer"], *texts])
     return any(_all_in(_items(part), text) for part in _alternatives(data["fact"]))
 

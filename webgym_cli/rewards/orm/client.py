@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import httpx
@@ -191,7 +192,7 @@ YES, NO = ANSWERS
 _ROUNDING = 0.01
 # Accepted spellings of each answer; the first one is requested.
 SPELLINGS = {
-    answer: tuple(f"{space}{form}" for form in (answer, answer.capitalize(), answer.lower()) for space in ("", " "))
+    answer: tuple(f"{space}{form}" for form, space in product((answer, answer.capitalize(), answer.lower()), ("", " ")))
     for answer in ANSWERS
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.cost import CostSettings, share_amounts, sum_costs
@@ -67,7 +68,7 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
 def _count_trained(run: RunDir, iterations: Collection[int]) -> int:
     """Return the number of trajectories that finished trainings used for the first time."""
     batches = (batch for parent, batch in read_batches(run).items() if parent in iterations)
-    return sum(len(group.trajectories) for batch in batches for group in batch.groups)
+    return sum(len(group.trajectories) for group in chain.from_iterable(batch.groups for batch in batches))
 
 
 def open_budget(run: RunDir, settings: Settings) -> Budget:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def precision(folder: Path | None) -> str:
     """Return the precision of a model's weights as its `config.json` names it; `auto` where it doesn't."""
     config = read_optional_object(folder / "config.json") if folder else {}
     text = config.get("text_config") or {}
-    dtypes = (section.get(key) for section in (config, text) for key in ("dtype", "torch_dtype"))
+    dtypes = (section.get(key) for section, key in product((config, text), ("dtype", "torch_dtype")))
     return next((str(name) for name in dtypes if name in PRECISIONS), "auto")
 
 

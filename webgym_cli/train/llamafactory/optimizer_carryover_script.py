@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def reset(states: dict[str, Any], options: dict[str, Any], source: Path) -> bool
     groups, rate = list(parameter_groups(states)), float(options["learning_rate"])
     one_rate([group.get("initial_lr", group["lr"]) for group in groups], source)
     wanted: list[tuple[dict[str, Any], str, Any]] = [
-        (group, key, rate) for group in groups for key in ("lr", "initial_lr") if key in group
+        (group, key, rate) for group, key in product(groups, ("lr", "initial_lr")) if key in group
     ]
     wanted += adam_options([group for group in groups if "betas" in group], options, source)
     counters = ("global_steps", "global_samples", "skipped_steps", "micro_steps")
