@@ -323,7 +323,7 @@ def test_a_file_of_cuaverifierbench_awaits_the_judge_that_is_compared_with_peopl
     assert [label.success for label in read_labels(folder / "internal-0.parquet")] == [True] * 3
 
 
-def agentrewardbench(folder, agent, actions, reward):
+def agentrewardbench(folder, agent, actions, reward, error=None):
     """Write an episode as AgentRewardBench publishes them, and its annotations beside."""
     shots = Path("screenshots", "webarena", agent, "webarena.7")
     (folder / shots).mkdir(parents=True)
@@ -336,16 +336,19 @@ def agentrewardbench(folder, agent, actions, reward):
     value = {"benchmark": "webarena", "agent": agent, "model": "m", "valid": True, "goal": "Find the price.\n"}
     file = folder / "cleaned" / "webarena" / agent / f"{agent}_on_webarena" / "webarena.7.json"
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps(value | {"summary_info": {"cum_reward": reward}, "steps": steps}))
+    file.write_text(json.dumps(value | {"summary_info": {"cum_reward": reward, "err_msg": error}, "steps": steps}))
 
 
 def test_the_trajectories_of_agentrewardbench_are_compared_with_its_annotations(run, folder):
     agentrewardbench(folder, "agent-a", ["click('a51', button='left')", "send_msg_to_user('12 EUR')", None], 0.0)
     agentrewardbench(folder, "agent-b", ["fill('3', 'lamp')\nclick('4')", "report_infeasible('no shop')"], 1.0)
+    agentrewardbench(folder, "agent-c", ["noop()"], 0.0, "Timeout")
+    agentrewardbench(folder, "agent-d", ["noop()"], None)
     (folder / "cleaned" / "other.json").write_text('{"agent": 1}')
     summary, _ = bring(run, folder, "auto")
-    assert (summary["format"], summary["imported"], summary["skipped"]) == ("agentrewardbench", 2, {})
-    first, second = stored(run)
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("agentrewardbench", 4, {})
+    first, second, *others = stored(run)
+    assert [environment_verdict(one) for one in others] == [None, None]
     assert first.awaits_judgement and environment_verdict(first) is False
     assert (first.task.id, first.policy, first.instruction) == ("webarena.7", "agent-a", "Find the price.")
     assert (first.outcome.answer, second.outcome.answer) == ("12 EUR", "N/A")

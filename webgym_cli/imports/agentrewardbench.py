@@ -12,8 +12,9 @@ from webgym_cli.imports.json_files import read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.pictures import find_picture, is_file
 from webgym_cli.imports.published import build_call, build_tool, image_part, text_part
-from webgym_cli.imports.source import to_fields, to_number, to_text
+from webgym_cli.imports.source import to_fields, to_text
 from webgym_cli.records.action import NOT_FEASIBLE
+from webgym_cli.records.base import is_finite
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list, as_object
 
@@ -59,8 +60,9 @@ def _convert(source: Path) -> ChatRecord:
         "metadata": {"benchmark": to_text(data.get("benchmark"))},
     }
     pages = [(to_text(step.get("url")), to_text(step.get("axtree"))) for step in steps]
-    score = to_number(as_object(data.get("summary_info")).get("cum_reward"))
-    return ChatRecord(value, images, pages, score)
+    summary = as_object(data.get("summary_info"))
+    reward = None if summary.get("err_msg") else summary.get("cum_reward")  # of a crash it is 0
+    return ChatRecord(value, images, pages, reward if is_finite(reward) else None)
 
 
 def _read_action(text: str) -> tuple[str, dict[str, Any]]:

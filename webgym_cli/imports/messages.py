@@ -127,9 +127,12 @@ def build_episode(
         steps = tuple(replace(step, url=url, html=text) for step, (url, text) in pairs)
     task = _build_task(episode)
     content = [[step.response, [message.model_dump() for message in step.sent.messages]] for step in steps if step.sent]
+    identity = [task.key, content, images.digests, episode.reward, episode.failure]
+    if record.pages:
+        identity.append(episode.model)  # people labelled several agents, which may have done the same
     return ImportedEpisode(
         where=where,
-        digest=compute_digest(task.key, content, images.digests, episode.reward, episode.failure),
+        digest=compute_digest(*identity),
         task=task,
         policy=episode.model or "messages",
         prompt=spec,
