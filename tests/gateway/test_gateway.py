@@ -207,7 +207,8 @@ async def test_a_field_that_could_change_the_answer_is_refused_by_name(world):
     fields = {
         **{"logit_bias": {"5": 1}, "functions": [{}], "modalities": ["audio"], "structured_outputs": {"choice": ["a"]}},
         **{"previous_response_id": "r", "conversation": "c", "prompt": {"id": "p"}, "background": True},
-        **{"n": 2, "tool_choice": {"type": "function", "name": "gone", "function": {"name": "gone"}}},
+        **{"n": 2, "stop": ["x"] * 65},
+        **{"tool_choice": {"type": "function", "name": "gone", "function": {"name": "gone"}}},
     }
     for path, prompt in (("/v1/chat/completions", {"messages": messages}), ("/v1/responses", {"input": "Go."})):
         for name, value in fields.items():

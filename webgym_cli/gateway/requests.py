@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -24,7 +24,7 @@ from webgym_cli.records.tool import MAX_DEPTH, measure_depth
 from webgym_cli.records.trajectory import ParseErrorKind, Screenshot
 from webgym_cli.store.screenshots import ScreenshotStore
 
-_MOST_IMAGES, _MAX_MESSAGE = 64, 500
+_MOST_IMAGES, _MOST_STOPS, _MAX_MESSAGE = 64, 64, 500
 _ERROR_TYPES, _SERVER_ERROR = {401: "authentication_error", 429: "rate_limit_error"}, 500
 # Fields of both dialects that are ignored: sampling parameters, which are the run's, and the client's book-keeping.
 _IGNORED = frozenset(
@@ -74,7 +74,7 @@ class ChatRequest(ChatPart):
     tool_choice: Literal["none", "auto", "required"] | ChatTool | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(max_length=_MOST_STOPS)] | None = None
     n: Literal[1] | None = None
     modalities: list[Literal["text"]] | None = None
     stream: bool | None = None
