@@ -144,6 +144,11 @@ CASES = {
         + LISTEN.format("'click'"),
         [("generic", ""), ("image", "")],
     ),
+    "a small chart that the wheel enlarges, not a picture": (
+        "<svg id=m aria-label=Chart width=100 height=60></svg><svg aria-label=Logo width=100 height=60></svg>"
+        + LISTEN.format("'wheel'"),
+        [("image", "Chart")],
+    ),
     "a page that listens as a whole is no surface": (
         SURFACE + "style='height:300px'><p>text</p><button>Go</button></div>" + LISTEN.format("'click', 'mousedown'"),
         [("button", "Go")],

@@ -22,7 +22,7 @@ webgym.kinds = (() => {
   const MENUS = new Set(["contextmenu"]), menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet();
   const PRESSES = new Set(["mousedown", "pointerdown"]), WHEELS = new Set(["wheel"]);
   // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
-  const COLUMN = 40, LARGE = 0.25, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
+  const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
   const OWN_ENTRIES = new Set(["mouseenter", "pointerenter"]), hoverable = new WeakSet();
   const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
@@ -167,7 +167,8 @@ webgym.kinds = (() => {
   const isSurface = memo((element) => {
     if (element.localName === "canvas") return true;
     const { width, height } = element.getBoundingClientRect(), isDrawing = element.localName === "svg";
-    if (width * height < innerWidth * innerHeight * LARGE || roots.has(element) || element === element.ownerDocument.body) return false;
+    const least = isDrawing && (wheeled.has(element) || pressed.has(element)) ? DRAWING : LARGE; // a chart that listens itself
+    if (width * height < innerWidth * innerHeight * least || roots.has(element) || element === element.ownerDocument.body) return false;
     const cursor = cursorOf(element), parent = parentOf(element);
     if (cursor && cursor !== "pointer" && (listens(element) || !(parent && cursorOf(parent) === cursor))) return true;
     const [isPressed, isWheeled] = [pressed.has(element), wheeled.has(element)];
