@@ -80,20 +80,34 @@ async def _count(environment: WebEnvironment, app: App, state: AppState, *, show
     return counts
 
 
-async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> tuple[Counter[str], Row]:
-    """Return the counts of an application's marks, and the row of what a look at each of its states costs."""
-    counts, environment = Counter[str](), pool.new()
+async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> tuple[Counter[str], list[Row]]:
+    """Return the counts of an application's marks, and the rows of its states' labels and of what a look costs."""
+    counts, environment, rows = Counter[str](), pool.new(), list[Row]()
     costs = list[tuple[float, float]]()
     try:
         for state in app.states:
             await _show_state(environment, url, state)
-            counts += await _count(environment, app, state, show=show)
+            result = await _count(environment, app, state, show=show)
+            rows.append(_row_of_labels(app.name, state, result))
+            counts += result
             counts["states"] += 1
             costs.append(await measure_cost(environment.session))
     finally:
         await environment.close()
     looks, passes = (Series(times) for times in zip(*costs, strict=True))
-    return counts, Row(app.name, "look_cpu_ms", looks, "plain pass over boxes and styles", passes, target=_CHEAP)
+    rows.append(Row(app.name, "look_cpu_ms", looks, "plain pass over boxes and styles", passes, target=_CHEAP))
+    return counts, rows
+
+
+def _row_of_labels(name: str, state: AppState, counts: Counter[str]) -> Row:
+    """Return the share of a state's labels that lie over another label, element or text; those not drawn beside it."""
+    steps = (state.path.lstrip("/"), *state.clicks, *state.keys, state.menu)
+    faults, labels = counts["covering"] + counts["hiding"], max(1, counts["labels"])
+    inputs = {word: counts[word] for word in ("labels", "undrawn", "covering", "hiding", "unread")}
+    case = " ".join(filter(None, (name, *steps)))
+    return Row(
+        case, "labels in the way", Series((faults / labels,)), target=_TARGETS["labels over text"], inputs=inputs
+    )
 
 
 async def _measure_by_hand(pool: WebPool, url: str, states: tuple[HandState, ...], *, show: bool) -> Counter[str]:
@@ -162,8 +176,8 @@ async def _measure(folder: Path, only: list[str], *, show: bool) -> list[Row]:
         for app in (app for app in (*APPS, *LIBRARIES) if not only or app.name in only):
             say(app.name)
             with serve(app, folder) as url:
-                counts, cost = await _measure_app(pool, app, url, show=show)
-            rows += [*_rows(app.name, counts), cost]
+                counts, more = await _measure_app(pool, app, url, show=show)
+            rows += [*_rows(app.name, counts), *more]
             totals[app.is_aside] += counts
         by_hand = Counter[str]()
         for name in (name for name in PAGES if not only or name in only):
