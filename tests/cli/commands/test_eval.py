@@ -30,7 +30,7 @@ from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.editions import EDITIONS
 from webgym_cli.tools.workers import Workers
-from webgym_cli.util.files import write_lines
+from webgym_cli.util.files import read_json, write_lines
 
 QUESTIONS = ("eval", "oracle", "-b", "arithmetic:test", "-c", "arithmetic")
 
@@ -132,6 +132,28 @@ def test_a_judge_that_judged_nothing_is_told_from_one_that_did(tmp_path):
     webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", *judge, "-o", "own", cwd=tmp_path)
     record = json.loads(read(tmp_path / "own"))
     assert (record["judged"], record["valid"]) == (0, 2)  # arithmetic is scored by its reward function
+
+
+def test_a_mended_check_leads_to_a_second_record(tmp_path):
+    def define(text):
+        check = "from webgym_cli.scoring import check\n\n\n@check('mine')\ndef mine(context):\n    return "
+        (tmp_path / "mine.py").write_text(f"{check}{text} in context.answer\n")
+
+    facts = {"environment": "tools", "instruction": "5 + 6?", "reference_answer": "11", "expression": "5+6"}
+    write_lines(tmp_path / "tasks.jsonl", [{"id": "q", "check": "mine", **facts}])
+    define("'7'")
+    given = ("-c", "arithmetic", "-s", "plugins=[mine.py]", "--repeats", "1", "-o", "own")
+    webgym("eval", "oracle", "-b", "tasks.jsonl", *given, cwd=tmp_path)
+    before = read(tmp_path / "own")
+    define("'1'")
+    scored = webgym("score", "own", "--check", cwd=tmp_path)
+    after = f"webgym eval oracle -b {tmp_path}/tasks.jsonl -o own"
+    assert f"next: {after}\n" in scored.stderr
+    assert read(tmp_path / "own") == before
+    webgym(*after.split()[1:], cwd=tmp_path)
+    records = sorted((tmp_path / "own").glob("evaluation-*.json"))
+    assert records.pop().read_bytes() == before
+    assert [json.loads(before)["successes"], *(read_json(record)["successes"] for record in records)] == [0, 1]
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe1"])

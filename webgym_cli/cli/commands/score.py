@@ -67,6 +67,7 @@ def score(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop import scoring
+    from webgym_cli.records.series import VLLM
     from webgym_cli.rewards.check_scorer import CheckScorer
     from webgym_cli.rewards.official_scorer import OfficialScorer
     from webgym_cli.rewards.orm.scorer import OrmScorer
@@ -94,8 +95,12 @@ def score(
     with stage("score", directory, settings, output, own_options) as at:
         work = scoring.check if isinstance(scorer, CheckScorer) else scoring.score
         summary = at.execute(lambda context: work(context, plan))
-    again = summary.get("unreadable")
-    output.next_step(f"webgym score {run}" if again else f"webgym inspect-buffer {run}")
+    after = f"webgym score {run}" if summary.get("unreadable") else f"webgym inspect-buffer {run}"
+    if orm is None and directory.conditions.is_file():  # an evaluation gets a second record
+        policy = settings.rollout.policy
+        subject = settings.policy_config.base_model if policy == VLLM else policy
+        after = f"webgym eval {subject} -b {settings.tasks.test} -o {run}"
+    output.next_step(after)
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:
