@@ -20,6 +20,13 @@ def test_a_lap_counts_running_and_ended_children_once():
     assert meter.take_lap()["cpu_seconds"] < 0.3
 
 
+def test_a_slow_measurement_is_not_repeated_at_once():
+    meter = MachineMeter(1, _took=1.0)
+    assert set(meter.take_lap().values()) == {0.0}
+    meter = MachineMeter(1, _took=1.0, _clock=time.monotonic() - 51)
+    assert meter.take_lap()["gpu_seconds"] >= 51
+
+
 def test_gpus_count_by_the_clock():
     meter = MachineMeter(4, _clock=time.monotonic() - 2)
     assert 8 <= meter.take_lap()["gpu_seconds"] < 20

@@ -10,6 +10,8 @@ from webgym_cli.jobs.guard import descendants, read_stat
 
 # User and system time of a process and of its ended children, among the fields of /proc/PID/stat from the state on.
 _TIMES = slice(11, 15)
+# A meter measures for at most one part in so many of its time; what is left out is in the next lap.
+_PAUSE = 50
 
 
 def measure_cpu() -> float:
@@ -32,6 +34,8 @@ class MachineMeter:
     """Number of GPUs that serve the work."""
     _cpu: float = field(default_factory=measure_cpu)
     _clock: float = field(default_factory=time.monotonic)
+    _took: float = 0.0
+    """Seconds of the last measurement."""
 
     @property
     def seconds(self) -> float:
@@ -40,7 +44,11 @@ class MachineMeter:
 
     def take_lap(self) -> dict[str, float]:
         """Return `cpu_seconds` and `gpu_seconds` since the last call, or since the start."""
-        cpu, clock = measure_cpu(), time.monotonic()
+        clock = time.monotonic()
+        if clock - self._clock < _PAUSE * self._took:  # thousands of processes take tens of milliseconds
+            return {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
+        cpu = measure_cpu()
+        self._took = time.monotonic() - clock
         lap = {"cpu_seconds": max(0.0, cpu - self._cpu), "gpu_seconds": self.gpus * (clock - self._clock)}
         self._cpu, self._clock = max(cpu, self._cpu), clock
         return {name: round(seconds, 3) for name, seconds in lap.items()}
