@@ -74,10 +74,10 @@ _DENIED = re.compile(
     r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
     re.IGNORECASE,
 )
-# The end of what stands before a verb that denies it: `it can't be 42`, `it might be 42`; `anything but 42`.
+# The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.
 _DENIED_VERB = re.compile(
-    r"(?:n['’]t|\b(?:not|never|cannot|could|might|may|any(?:thing|where)|everything|nothing|all)"
-    r"|\bdoubt(?:\s+\w+){1,3})\s+$",
+    r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+\S+$"
+    r"|\b(?:could|might|may)\s+be$",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
@@ -138,7 +138,8 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str | None]]:
             if is_near and content and content != other:
                 closed[number] = (first, end, f"{other}, {content}")
         yield closed[number]
-    yield from ((box[0], len(text), None) for box in opened if box)
+    last = max((end for _, end, _ in closed), default=0)
+    yield from ((box[0], len(text), None) for box in opened if box and box[0] >= last)
 
 
 def _last_statement(text: str) -> tuple[str, int, bool] | None:
@@ -202,7 +203,7 @@ def _read_last(text: str) -> list[str]:
     link = text[items[-2][1] if len(items) > 1 else 0 : start]
     stated = list(_STATED.finditer(link))
     near = link[stated[-1].end() :] if stated else link
-    if stated and _DENIED_VERB.search(link[: stated[-1].start()]):
+    if stated and _DENIED_VERB.search(link[: stated[-1].end()]):
         return []
     if re.search(r"\b(?:or|and)\b", link if len(items) > 1 else near) or _DENIED.search(near):
         return []
