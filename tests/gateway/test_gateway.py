@@ -351,6 +351,23 @@ async def test_calls_in_flight_are_limited_over_all_sessions(world, monkeypatch)
     assert (await world.chat(keys[2])).status_code == 200 and world.server.in_flight == 0
 
 
+async def test_requests_of_a_session_are_limited_before_their_bodies_are_read(world, monkeypatch):
+    """Also equal ones, which are one call: each body is held in memory."""
+    monkeypatch.setattr(server, "MAX_REQUESTS", 2)
+    session, other = await world.open(), await world.open()
+    world.upstream.may_answer.clear()
+    asking = [asyncio.create_task(world.chat(session["key"])) for _ in range(2)]
+    async with asyncio.timeout(10):
+        while world.server.in_flight < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    reply = await world.chat(session["key"], {"no": "request"})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "too_many_calls")
+    world.upstream.may_answer.set()
+    assert (await world.chat(other["key"])).status_code == 200
+    assert {(await one).status_code for one in asking} == {200}
+    assert (await world.chat(session["key"])).status_code == 200
+
+
 async def test_a_request_that_is_slow_to_read_keeps_no_other_session_waiting(world, monkeypatch):
     reading, served = asyncio.Event(), threading.Event()
     parse, loop, waited = server.parse_json, asyncio.get_running_loop(), []

@@ -33,8 +33,9 @@ HELPER, HELPER_HEADER = "helper", "X-Webgym-Helper"
 SESSION_HEADER = "X-Webgym-Session"
 # Maximum bytes of a request, with its pictures; and of one that opens, rewards or ends a session.
 MAX_BODY, _MAX_FORM = 30 * 2**20, 2**20
-# Maximum number of rewards of a session, of its refused calls, and of calls in flight of all sessions.
-MAX_REWARDS, MAX_REFUSED, MAX_IN_FLIGHT = 1000, 1000, 1024
+# Maximum number of rewards of a session, of its refused calls, and of its requests in flight, equal ones included; and
+# of those of all sessions.
+MAX_REWARDS, MAX_REFUSED, MAX_REQUESTS, MAX_IN_FLIGHT = 1000, 1000, 32, 1024
 # Seconds that a client has to send a body.
 BODY_SECONDS = 120.0
 _MAX_REWARD = 1e6
@@ -118,10 +119,12 @@ class GatewayServer(LocalServer):
         limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
         if self.in_flight >= limit:
             raise RequestError(429, f"{limit} calls of all sessions are in flight", "too_many_calls")
+        if session.in_flight >= MAX_REQUESTS:
+            raise RequestError(429, f"{MAX_REQUESTS} requests of the session are in flight", "too_many_calls")
         # Refusals, as while vLLM restarts, are no steps of an episode.
         if session.refused >= MAX_REFUSED:
             raise RequestError(400, f"{MAX_REFUSED} calls of the session were refused", "step_limit")
-        self.in_flight += 1
+        self.in_flight, session.in_flight = self.in_flight + 1, session.in_flight + 1
         try:
             body = await _read(request)
             # A hostile body takes seconds, for which other sessions would wait.
@@ -133,7 +136,7 @@ class GatewayServer(LocalServer):
             digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body, *own))).hexdigest()
             return chat, await self._recorder.call(session, chat, digest, helper=helper)
         finally:
-            self.in_flight -= 1
+            self.in_flight, session.in_flight = self.in_flight - 1, session.in_flight - 1
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""

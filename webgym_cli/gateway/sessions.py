@@ -75,6 +75,8 @@ class Session:
     calls: list[GatewayCall] = field(default_factory=list)
     running: dict[str, asyncio.Task[GatewayCall]] = field(default_factory=dict)
     """Calls in flight by their request."""
+    in_flight: int = 0
+    """Number of requests that are read or answered; equal ones are one call."""
     abandoned: set[int] = field(default_factory=set)
     """Numbers of the calls whose answer the agent did not wait for, and did not ask for again."""
     delivered: set[int] = field(default_factory=set)
