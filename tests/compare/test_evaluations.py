@@ -130,6 +130,15 @@ def test_two_known_checks_that_differ_are_refused(tmp_path):
         compare_records([one, two], across=False)
 
 
+@pytest.mark.parametrize("added", [{"checks": {"webarena-verified": "d1"}}, {"reward_digest": "d1"}])
+def test_a_record_with_a_prompt_digest_has_all_its_checks(tmp_path, added):
+    known = {"prompt": {"digest": "p"}}
+    one, two = write(tmp_path, "one", {"a": [S]}, **known), write(tmp_path, "two", {"a": [U]}, scoring=added, **known)
+    for sides in ([one, two], [two, one]):
+        with pytest.raises(UsageError, match=r"scoring\.(checks\.webarena-verified|reward_digest)"):
+            compare_records(sides, across=False)
+
+
 @pytest.mark.parametrize(
     "changed",
     [

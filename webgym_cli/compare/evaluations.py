@@ -25,6 +25,7 @@ from webgym_cli.store.index.paired import (
 )
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json
+from webgym_cli.util.optional import when
 
 # Conditions whose difference alone changes the numbers; another policy, its prompt and versions are what is compared.
 # The number of repeats decides whether "at least half of them" is easier than one.
@@ -33,7 +34,9 @@ _DECISIVE = (
     *("limits", "browser", "sites", "decoding", "scoring", "judge"),
 )
 # Beginnings of conditions that older records lack; other ones that are left out have the default.
-_ADDED = ("tasks.edition", "prompt.digest", "scoring.checks.", "scoring.reward_digest", "versions.playwright")
+_ADDED = ("tasks.edition", "prompt.digest")
+# Those that came with `prompt.digest`: a record with the digest and without one of them has no such check or function.
+_ADDED_WITH_DIGEST = ("scoring.checks.", "scoring.reward_digest", "versions.playwright")
 # Significance level.
 _LEVEL = 0.05
 # The two denominators of a record.
@@ -113,7 +116,11 @@ def list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> lis
 
 
 def _list_unknown(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
-    return [key for key in one.keys() ^ two.keys() if key.startswith(_ADDED)]
+    unknown: list[str] = []
+    for lacking, other in ((one, two), (two, one)):
+        added = (*_ADDED, *when("prompt.digest" not in lacking, _ADDED_WITH_DIGEST))
+        unknown += [key for key in other.keys() - lacking.keys() if key.startswith(added)]
+    return unknown
 
 
 def compare_records(paths: Sequence[Path], *, across: bool) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> Ep
         seconds=trajectory.seconds,
         policy_seconds=sum(step.policy_seconds for step in trajectory.steps),
         environment_seconds=sum(step.environment_seconds for step in trajectory.steps),
-        judge_seconds=sum(one.seconds for one in judgements),
+        judge_seconds=sum(one.seconds for one in judgements if one.source == "judge"),
         cpu_seconds=trajectory.cpu_seconds,
         gpu_seconds=trajectory.gpu_seconds,
         judge_calls=sum(one.calls for one in judgements),

@@ -5,6 +5,7 @@ import json
 import signal
 import time
 from importlib.metadata import version
+from itertools import chain
 
 import pytest
 from aiohttp import web
@@ -26,7 +27,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rewards.check_scorer import CheckScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.scoring.check import CHECKS, CheckContext, TaskCheck, find_check
-from webgym_cli.store.buffer import append
+from webgym_cli.store.buffer import append, read_judgements
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.editions import EDITIONS
 from webgym_cli.tools.workers import Workers
@@ -306,7 +307,7 @@ async def test_a_changed_check_writes_a_second_record_of_the_same_episodes(tmp_p
     assert (first.stem, record["successes"]) == ("evaluation-environment", 1)
     assert record["conditions"]["scoring"]["checks"] == {"mine": "d1"}
 
-    define("d2", lambda context: bool(context.answer))
+    define("d2", lambda context: time.sleep(0.01) or bool(context.answer))
     if again:
         settings = world.settings(None)
         async with StageContext(world.run, settings, world.run.logs, lambda event: None) as context:
@@ -314,6 +315,9 @@ async def test_a_changed_check_writes_a_second_record_of_the_same_episodes(tmp_p
         define("d3", lambda context: False)  # the newest judgement is of no interest to the record of `d2`
     record = await world.evaluate(None)
     assert (record["successes"], record["valid"]) == (0 if again else 2, 2)
+    judgements = chain.from_iterable(read_judgements(world.run, Split.TEST, 0).values())
+    assert sum(one.seconds for one in judgements) >= 0.02
+    assert record["spent"]["judge_seconds"] == 0
     assert len(list(world.run.root.glob("evaluation-*.json"))) == 2
     define("d2", lambda context: bool(context.answer))
     assert (await world.evaluate(None))["successes"] == 2

@@ -163,6 +163,7 @@ async def test_agenttrek_is_one_request_with_the_actions_and_the_last_screenshot
 
 async def test_agentrewardbench_sees_actions_with_texts_and_the_last_page_and_answers_four_questions(judge, server):
     text = "<success>Successful</success><side>No</side><optimal>3. Somewhat Optimal</optimal><loop>Yes</loop>"
+    text = f"<reasoning>{'It looked. ' * 500}</reasoning>{text}"
     server.script(text, job="agentrewardbench")
     judgement = await judge(answered(steps=STEPS), protocol="agentrewardbench")
     (question,) = server.requests

@@ -161,8 +161,15 @@ async def judge_agentrewardbench(session: JudgeSession) -> bool:
         "answer": trajectory.outcome.answer or "",
         "elements": listed or last.html,
     }
-    passed = await _decide(session, _ask("agentrewardbench", trajectory, read_tags, shots[-1:], **data))
-    session.fields["extras"] = read_annotations(session.fields["facts"][0].reason)
+    annotations: list[tuple[bool, dict[str, float]]] = []
+
+    def read(text: str) -> JudgeReply:  # the whole text: the reason that is kept may be cut before the tags
+        reply = read_tags(text)
+        annotations.append((reply.yes, read_annotations(text)))
+        return reply
+
+    passed = await _decide(session, _ask("agentrewardbench", trajectory, read, shots[-1:], **data))
+    session.fields["extras"] = next(known for yes, known in annotations if yes is passed)
     return passed
 
 
