@@ -1,12 +1,17 @@
 """Samples of prompts with few images, and of models that think."""
 
+from dataclasses import replace
+from unittest.mock import Mock
+
 import pytest
 
 from tests.prepare.buffer import WordTokens, settings
 from tests.records.builders import digested, shot, step, store_images, trajectory
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.prepare.sft import convert
 from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
 from webgym_cli.prepare.sft.filters import DropReason
-from webgym_cli.records.sample import IMAGE, Sample
+from webgym_cli.records.sample import IMAGE, Message, Sample
 from webgym_cli.records.trajectory import Generation, PromptSpec, PromptVersion
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -81,6 +86,17 @@ def test_a_shortened_window_keeps_the_newest_images(tmp_path):
     assert sample.images == whole.images == (shot(4).sha256, shot(5).sha256)
     assert len(sample.messages) < len(whole.messages)
     assert converter.shortened == 1
+
+
+def test_a_set_that_renders_its_prompts_itself_has_no_smaller_window(tmp_path, monkeypatch):
+    words = (Message(role="user", content="word " * 20),)
+    own = replace(ACTION_SETS.find("vanilla"), template=None, render=lambda *_: (words, ()))
+    monkeypatch.setitem(ACTION_SETS.registered, "own", own)
+    render = Mock(side_effect=convert.render_step)
+    monkeypatch.setattr(convert, "render_step", render)
+    episode = digested(trajectory(steps=6, prompt=PromptSpec(version="own")))
+    result, converter = converted(tmp_path, episode, 5, cutoff_len=16)
+    assert (result, render.call_count, converter.over_long) == (DropReason.TOO_LONG, 1, 1)
 
 
 THINKING = PromptSpec(thinking=True)
