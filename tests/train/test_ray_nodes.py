@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +110,20 @@ async def test_a_stopped_training_ends_the_trainers_of_all_nodes(scene, monkeypa
 async def test_the_error_of_the_node_that_failed_first_is_raised(scene, monkeypatch, rank, where):
     monkeypatch.setenv("BEHAVE", f"{rank}:raise")
     with pytest.raises(JobError, match=rf"^{where}the trainer failed \(exit status 1\): ValueError: bad luck"):
+        await scene.train()
+
+
+async def test_a_node_s_trainer_runs_by_the_interpreter_of_its_node(scene, monkeypatch):
+    spawn = ray_nodes.Job.spawn
+
+    def refuse(argv, **options):
+        if argv[0] != "/node/bin/python":
+            return spawn(argv, **options)
+        raise JobError(f"not started: {argv[-1]}")
+
+    monkeypatch.setattr(ray_nodes, "role_python", lambda settings, role: Path("/node/bin/python"))
+    monkeypatch.setattr(ray_nodes.Job, "spawn", refuse)
+    with pytest.raises(JobError, match=r"node 1 .*not started: .*\.(json|yaml)"):
         await scene.train()
 
 

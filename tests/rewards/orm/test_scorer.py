@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.records.builders import CRASHED
+from tests.records.builders import CRASHED, step
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL
 from webgym_cli.config.judge import OrmSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
@@ -65,6 +66,15 @@ async def test_each_probability_is_stored_beside_the_decision_and_counted(run, s
         ("scored", number, 3) for number in (1, 2, 3)
     ]
     assert "scored 3: 2 solved from 0.5 on" in format_score_summary(summary)
+
+
+@pytest.mark.parametrize(("version", "line"), [("webrl", "# Seen. do(it)"), ("vanilla", "click")])
+async def test_the_model_reads_the_steps_as_the_action_set_describes_them(run, server, score, version, line):
+    """WebRL's reward models were trained on responses, others read actions."""
+    taken = step(0, response="# Seen. do(it)")
+    fill(run, answered(0, steps=(taken,)).model_copy(update={"prompt": PromptSpec(version=version)}))
+    await score()
+    assert server.prompts[0].partition("Action History:\n")[2].startswith(line)
 
 
 async def test_what_the_model_has_scored_is_not_asked_again(run, server, score):
