@@ -135,13 +135,13 @@ def _refuse_canary(value: Mapping[str, Any]) -> None:
         return
     texts = (value.get("instruction"), value.get("reference_answer"))
     try:  # runs and exports repeat their tasks' texts
-        if not value.get("start_url") or value.get("check") or value.get("rubric"):
-            raise ValueError("only a judge gets the decrypted answer, on the web")
         for text in texts if texts[1] else texts[:1]:
             decrypt(str(text), str(fields[CANARY]))
     except ValueError:
-        reason = "canary: the authors of such a benchmark ask that no file has its tasks in plain text"
-        raise BadTaskError(reason, "webgym tasks convert FILE --format browsecomp keeps them encrypted") from None
+        reason = "canary: the task is not encrypted with it, and its authors ask that no file has it in plain text"
+        raise BadTaskError(reason, "webgym tasks convert FILE --format browsecomp keeps tasks encrypted") from None
+    if not value.get("start_url") or value.get("check") or value.get("rubric"):  # a judge gets the decrypted answer
+        raise BadTaskError("canary: an encrypted task needs a start_url, and has neither check nor rubric")
 
 
 def _refuse_userinfo(record: TaskFields) -> None:
