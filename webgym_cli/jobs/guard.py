@@ -35,13 +35,13 @@ GRACE = 5.0
 POLL_SECONDS = 0.1
 
 
-def read_stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; empty for a process that is gone or a zombie."""
+def read_stat(pid: int, *, zombies: bool = False) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; empty for a process that is gone, and for a zombie."""
     # The process can end while its entry is read.
     with contextlib.suppress(OSError, IndexError):
         # Split after the command name, which may contain spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
-        return [] if fields[0] == "Z" else fields
+        return [] if fields[0] == "Z" and not zombies else fields
     return []
 
 
@@ -51,11 +51,11 @@ def start_time(pid: int) -> str | None:
     return fields[19] if fields else None
 
 
-def children_by_parent() -> dict[int, list[int]]:
-    """Return the ids of this machine's living processes by parent id."""
+def children_by_parent(*, zombies: bool = False) -> dict[int, list[int]]:
+    """Return the ids of this machine's living processes by parent id. `zombies`: those that wait for a parent, too."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (fields := read_stat(int(entry.name))):
+        if entry.name.isdigit() and (fields := read_stat(int(entry.name), zombies=zombies)):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
     return children
 

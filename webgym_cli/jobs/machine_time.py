@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from webgym_cli.jobs.guard import descendants, read_stat
+from webgym_cli.jobs.guard import children_by_parent, descendants, read_stat
 
 # User and system time of a process and of its ended children, among the fields of /proc/PID/stat from the state on.
 _TIMES = slice(11, 15)
@@ -15,19 +15,23 @@ _PAUSE = 50
 
 
 def measure_cpu() -> float:
-    """Return the seconds of processor time of this process and its descendants so far."""
+    """Return the seconds of processor time of this process and its descendants so far.
+
+    A descendant that leaves without its parent waiting for it takes its time along.
+    """
     try:
-        family = [os.getpid(), *descendants(os.getpid())]
+        family = [os.getpid(), *descendants(os.getpid(), children_by_parent(zombies=True))]
     except OSError:  # without /proc what still runs below this process is not counted
         return sum(os.times()[:4])
-    return sum(sum(map(int, read_stat(pid)[_TIMES])) for pid in family) / os.sysconf("SC_CLK_TCK")
+    return sum(sum(map(int, read_stat(pid, zombies=True)[_TIMES])) for pid in family) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
 class MachineMeter:
     """Meter of the work that runs side by side in this process: an episode gets what passed since the last one ended.
 
-    The times of single episodes are thus rough; their sum is right.
+    The times of single episodes are thus rough. Their sum is a lower bound: it lacks what came after the last lap, and
+    what a process that left without being waited for took along.
     """
 
     gpus: int = 0
@@ -48,7 +52,9 @@ class MachineMeter:
         if clock - self._clock < _PAUSE * self._took:  # thousands of processes take tens of milliseconds
             return {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
         cpu = measure_cpu()
+        if cpu < self._cpu:  # a child that ended between the reading of its parent and its own is in the next one
+            cpu = measure_cpu()
         self._took = time.monotonic() - clock
         lap = {"cpu_seconds": max(0.0, cpu - self._cpu), "gpu_seconds": self.gpus * (clock - self._clock)}
-        self._cpu, self._clock = max(cpu, self._cpu), clock
+        self._cpu, self._clock = cpu, clock
         return {name: round(seconds, 3) for name, seconds in lap.items()}
