@@ -189,7 +189,7 @@ def test_files_that_cant_be_read_do_not_stop_the_others(run, logs):
 def test_an_import_of_nothing_is_an_error_that_says_why(run, tmp_path):
     plan = plan_import(run, "webgym", webgym_file(tmp_path / "x", [webgym_episode()]))
     summary = Importer(plan, run, lambda event: None).execute()
-    with pytest.raises(UsageError, match=r"1 .*screenshot_missing") as refused:
+    with pytest.raises(UsageError, match=r"nothing .*: 1 x screenshot_missing") as refused:
         require_imported(summary, plan)
     assert "--images" in refused.value.hint
 

@@ -29,7 +29,7 @@ class Nodes:
 
 @pytest.mark.parametrize("policy", ["http://0.0.0.0:81/v1", "http://policy/v1, http://[::1]:81/v1"])
 def test_an_address_that_other_machines_would_take_for_their_own_is_refused(policy):
-    with pytest.raises(UsageError, match=r"rollout.policy: .*host-10.0.0.2"):
+    with pytest.raises(UsageError, match=r"rollout\.policy: .*host-10\.0\.0\.2"):
         require_reachable(Nodes(HERE, "10.0.0.2"), load(), policy)
     require_reachable(Nodes(HERE, HERE), load(), policy)
 
