@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Literal, Self
 
 from pydantic import Field
@@ -38,6 +40,16 @@ class EndpointSettings(RequestSettings):
         """Return the settings with the model that answers: that of a model server that `base_url` names."""
         server = find_model_server(self.base_url)
         return self.model_copy(update={"model": server.model}) if server else self
+
+    @asynccontextmanager
+    async def reach(self) -> AsyncIterator[Self]:
+        """Yield the settings with their server's address; a server that is named runs for the time of the block."""
+        server = find_model_server(self.base_url)
+        if server is None:
+            yield self
+            return
+        async with server.start() as address:
+            yield self.as_answered().model_copy(update={"base_url": address})
 
 
 class ChatEndpointSettings(EndpointSettings):

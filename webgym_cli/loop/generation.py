@@ -22,7 +22,6 @@ from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import GenerationSummary, make_event
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.model_server import open_model_server
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.metrics import append_event
@@ -69,7 +68,7 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
     for note in plan.notes:
         sink({"event": "note", "message": note})
     needed = plan.critic == "orm"
-    async with open_model_server(context.settings.generate) as how, reachable_orm(context, needed=needed) as orm:
+    async with context.settings.generate.reach() as how, reachable_orm(context, needed=needed) as orm:
         values = partial(_values, context) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values, store)
         summary = await work.execute() | {"out": str(out)}
@@ -95,7 +94,7 @@ async def paraphrase(
     Raises `SettingsError` without a model, and the errors of `Paraphrasing`.
     """
     require_generator(settings)
-    async with open_model_server(settings.generate) as how:
+    async with settings.generate.reach() as how:
         work = Paraphrasing(templates, count, how, AnswerJournal(sibling_path(out, "asked")))
         return await work.execute(), work.dropped
 

@@ -22,7 +22,6 @@ from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split, Task
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.model_server import open_model_server
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
 from webgym_cli.rollout.resources import policy_urls
@@ -117,7 +116,7 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
     if not settings.judge.base_url:
         yield None
         return
-    async with open_model_server(settings.judge) as reachable:
+    async with settings.judge.reach() as reachable:
         judge = Judge.of_run(reachable, run)
         try:
             yield judge.judge

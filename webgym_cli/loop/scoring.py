@@ -15,7 +15,6 @@ from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.check_scorer import CheckScorer, format_check_summary
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
-from webgym_cli.rewards.model_server import open_model_server
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import Scorer, ScoringPlan
@@ -35,7 +34,7 @@ async def judge(context: StageContext, plan: ScoringPlan) -> JudgeSummary:
 
 @asynccontextmanager
 async def _open_judge(settings: JudgeSettings) -> AsyncIterator[JudgeScorer]:
-    async with open_model_server(settings) as reachable:
+    async with settings.reach() as reachable:
         yield JudgeScorer(reachable)
 
 

@@ -13,7 +13,6 @@ from webgym_cli.rewards.judge.judge import compute_settings_digest, name_models
 from webgym_cli.rewards.judge.scripted import SCRIPTED
 from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, decide
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
-from webgym_cli.rewards.model_server import open_model_server
 
 
 def verdict(job, **data):
@@ -105,7 +104,7 @@ async def test_it_speaks_the_protocol():
 async def test_a_plan_names_the_digest_that_the_scripted_judge_stores(own):
     """Otherwise the same command judged everything again, and an evaluation found none of its verdicts."""
     planned = JudgeSettings.model_validate({"base_url": "scripted", **own})
-    async with open_model_server(planned) as answering:
+    async with planned.reach() as answering:
         assert compute_settings_digest(planned) == compute_settings_digest(answering)
 
 
@@ -118,7 +117,7 @@ async def test_a_plugin_brings_a_model_server_of_its_own(monkeypatch):
     monkeypatch.setitem(MODEL_SERVERS.registered, "mine", ModelServer("my-model", SCRIPTED.start))
     require_judge(planned)
     assert not select_executed({"judge.base_url": "mine"})
-    async with open_model_server(planned) as answering:
+    async with planned.reach() as answering:
         assert (answering.model, answering.base_url[:17]) == ("my-model", "http://127.0.0.1:")
         async with httpx.AsyncClient() as http:
             assert (await http.get(f"{answering.base_url}/models")).status_code == 200
