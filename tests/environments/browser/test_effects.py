@@ -272,6 +272,9 @@ async def test_a_masked_field_gets_the_digits_of_its_parts(
     await show(session, tmp_path, MASKED.replace("MASK", mask))
     assert await act(session, MARKS, ActionName.TYPE, "Day", text=text) is None
     assert await session.evaluate("() => i.value") == value
+    await show(session, tmp_path, f"<input id=i aria-label=Day placeholder={mask} value={mask}>")  # it has no mask
+    assert await act(session, MARKS, ActionName.TYPE, "Day", text=text) is None
+    assert await session.evaluate("() => i.value") == text
     await show(session, tmp_path, MASKED.replace("MASK", mask))
     assert "did not take that" in str(await act(session, MARKS, ActionName.TYPE, "Day", text="some day"))
 

@@ -4,7 +4,7 @@ webgym.act = (() => {
   const { bare, inside, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
   const { until } = webgym.waits;
   const { hasChanged, settled, watch, wheelAt } = webgym.scrolls;
-  const { digitsOf, groupOf, holds, kindOf, partsOf, sectionsOf } = webgym.sections;
+  const { groupOf, holds, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
   const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20;
@@ -183,11 +183,11 @@ webgym.act = (() => {
       return { typing: true, empty: true };
     }
     target = field;
-    const masked = isField && !append && digitsOf(text, field);
+    const masked = isField && !append && maskedBy(text, field);
     if (masked) {
       planned = masked;
       field.setSelectionRange(0, 0);
-      return { typing: true, digits: masked, mask: field.value };
+      return { typing: true, digits: masked.replace(/\D/g, ""), mask: field.value };
     }
     before = append ? "" : bare(held(field));
     if (editor) return { typing: true, editor: true, empty: append };
@@ -247,6 +247,13 @@ webgym.act = (() => {
     return result.error || !idle || idle !== focused() || (await hasChanged()).changed ? result : { error: "nothing changed: what is there takes no text" };
   };
 
+  // Select the text of a field whose mask was a text of its own.
+  const unmask = () => {
+    [planned, before] = [null, ""];
+    target.select();
+    return {};
+  };
+
   const check = (text) => {
     const focus = focused();
     if (!prepared) return {}; // the page was replaced
@@ -254,10 +261,9 @@ webgym.act = (() => {
       const nowhere = !focus || focus === focus.ownerDocument.body || focus === focus.ownerDocument.documentElement;
       return nowhere ? { error: "no field has the focus: the keys went to the page" } : {};
     }
-    if (typeof planned === "string" && held(target).replace(/\D/g, "") === planned) return {};
-    if (planned && sections.length) {
-      return planned.every((part, at) => holds(sections[at], part)) ? {} :
-        { error: `the field did not take that: it now holds ${JSON.stringify(shown(target.innerText))}` };
+    if (planned) {
+      const isDone = sections.length ? planned.every((part, at) => holds(sections[at], part)) : held(target) === planned;
+      return isDone ? {} : { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
     }
     if (!target.isConnected || focus !== target) return {};
     const has = bare(held(target)), wanted = bare(text);
@@ -273,6 +279,6 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  return Object.freeze({ prepare, towards, focusAt, paste, typed, select, options, typing, hearCopy, copied, settled, watch, hasChanged, wheelAt,
+  return Object.freeze({ prepare, towards, focusAt, paste, typed, unmask, select, options, typing, hearCopy, copied, settled, watch, hasChanged, wheelAt,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

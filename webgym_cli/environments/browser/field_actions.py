@@ -53,6 +53,11 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
         if ready.get("editor") and text:  # typed text would be indented and its brackets closed a second time
             await _paste(session, script, {"text/plain": text})
     error = (await script.call("typed", text)).get("error") if is_typed else None
+    if error and "digits" in ready:
+        await script.call("unmask")
+        async with session.guard("typing", may_close=True):
+            await session.page.keyboard.type(text)
+        error = (await script.call("typed", text)).get("error")
     if enter:
         async with session.guard("typing", may_close=True):
             await session.page.keyboard.press("Enter")

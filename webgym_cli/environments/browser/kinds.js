@@ -69,8 +69,10 @@ webgym.kinds = (() => {
     return columns;
   });
   const equalTo = memo((box) => {
+    const parent = parentOf(box); // a form's fields can shadow its properties
+    if (!parent || [box, parent].some((one) => matches(one, "form"))) return [];
     const { width } = box.getBoundingClientRect(), { localName, className } = box;
-    return Array.from(box.parentElement?.children || []).filter((other) => {
+    return Array.from(parent.children).filter((other) => {
       const size = other.getBoundingClientRect(), isLarge = Math.min(size.width, size.height) >= COLUMN;
       return other !== box && other.localName === localName && other.className === className && isLarge && Math.abs(size.width - width) < 2;
     });

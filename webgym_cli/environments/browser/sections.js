@@ -31,11 +31,12 @@ webgym.sections = (() => {
     return parts.length === kinds.length ? parts : null;
   };
 
-  // The digits of a text for a field that shows its mask; null for any other field.
-  const digitsOf = (text, { value, placeholder }) => {
+  // What a field that shows its mask will show with a text; null for any other field.
+  const maskedBy = (text, { value, placeholder }) => {
     const letters = value && value === placeholder && MASK.test(value) ? value.match(/\p{L}+/gu) : [];
     const parts = letters.length ? partsOf(text, letters.map(([letter]) => LETTERS[letter])) : null;
-    return parts?.every((part) => /^\d+$/.test(part)) ? parts.map((part, at) => part.padStart(letters[at].length, "0")).join("") : null;
+    if (!parts?.every((part) => /^\d+$/.test(part))) return null;
+    return value.replace(/\p{L}+/gu, (part) => parts.shift().padStart(part.length, "0"));
   };
 
   const holds = (section, part) => {
@@ -57,5 +58,5 @@ webgym.sections = (() => {
     return {};
   };
 
-  return Object.freeze({ isSection, groupOf, sectionsOf, kindOf, partsOf, digitsOf, holds, focus, textOf });
+  return Object.freeze({ isSection, groupOf, sectionsOf, kindOf, partsOf, maskedBy, holds, focus, textOf });
 })();
