@@ -52,6 +52,8 @@ class SessionLine(Record):
     episode: Episode | None = None
     key: str | None = None
     """SHA-256 of the session's key; the key itself is never stored."""
+    notes_deliveries: bool = False
+    """In `open`: each answer that was sent has its `delivered`; without it only one that was `abandoned` before."""
     call: GatewayCall | None = None
     number: int | None = None
     """Number of the call that was abandoned, or whose answer was delivered."""
@@ -142,8 +144,10 @@ class Session:
         """Record whether an agent got the answer to a call, unless it got it before."""
         if call.number in self.delivered or (not delivered and call.number in self.abandoned):
             return
+        line = SessionLine(event="delivered" if delivered else "abandoned", at=now(), number=call.number)
+        self._apply(line)
         with suppress(StoreError):  # the answer is sent; the next call is refused because of the disk
-            self.record("delivered" if delivered else "abandoned", number=call.number)
+            append_lines(self.path, line.model_dump_json(exclude_defaults=True))
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
@@ -172,14 +176,15 @@ def recover_sessions(folder: Path) -> Iterator[Session]:
     """Yield the sessions that are not stored yet. A torn line is of a call that was never answered."""
     for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
         session: Session | None = None
+        notes_deliveries = False
         for line in read_valid_lines(path, SessionLine.model_validate_json):
             if line.episode is not None and line.key is not None:
-                session = Session(line.episode, line.key, path, line.at)
+                session, notes_deliveries = Session(line.episode, line.key, path, line.at), line.notes_deliveries
             elif session is not None:
                 session._apply(line)
         if session is not None:
-            # A gateway that was killed between the line of a call and its answer has not delivered it.
-            session.abandoned.update({call.number for call in session.calls} - session.delivered)
+            if notes_deliveries:  # a gateway that was killed after the line of a call has not delivered the others
+                session.abandoned.update({call.number for call in session.calls} - session.delivered)
             yield session
 
 
