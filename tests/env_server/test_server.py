@@ -283,9 +283,22 @@ async def test_a_token_is_needed_where_others_reach_the_server(host, monkeypatch
             "a-secret-token-of-mine",
             "Bearer ü",
         ):
-            async with httpx.AsyncClient(trust_env=False) as client:
-                answer = await client.get(f"{url}/health", headers={b"Authorization": given.encode()})
-            assert answer.status_code == 401
+            assert await fetch_health(url, given.encode()) == 401
+
+
+@pytest.mark.parametrize("token", ["geheim-für-über-alles", "secret-\udcff\udcfe"])
+async def test_a_token_of_any_bytes_is_taken(host, monkeypatch, token):
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    async with serve_host(host, "0.0.0.0", 0, 1, 600) as url:
+        given = b"Bearer " + token.encode(errors="surrogateescape")
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        assert [await fetch_health(url, one) for one in (given, given[:-1])] == [200, 401]
+
+
+async def fetch_health(url, authorization):
+    """Return the status of an answer."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return (await client.get(f"{url}/health", headers={b"Authorization": authorization})).status_code
 
 
 async def test_a_port_that_is_taken_is_named(host, address):

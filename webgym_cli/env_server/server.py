@@ -92,8 +92,9 @@ class _Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if b"origin" in headers:  # the user's own browser, sent here by a page: loopback is no protection from it
             return 403, "requests of web pages are refused"
-        given = read_bearer(headers.get(b"authorization", b"").decode("latin-1"))
-        if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
+        given = read_bearer(headers.get(b"authorization", b"").decode(errors="surrogateescape"))
+        same = hmac.compare_digest(*(token.encode(errors="surrogateescape") for token in (given, self._token)))
+        if self._token and not same:
             return 401, f"the token of {TOKEN_VARIABLE} is needed: Authorization: Bearer TOKEN"
         length = headers.get(b"content-length", b"0")
         if b"transfer-encoding" in headers or not length.isdigit() or int(length) > MAX_BODY:
