@@ -1,9 +1,16 @@
 """The slots that training and evaluation share."""
 
 import asyncio
+from dataclasses import replace
 
+from webgym_cli.agent.client.gate import PolicyGate
+from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.slots import SlotPool
+from webgym_cli.rollout.queue import ResourceClaims
+from webgym_cli.rollout.resources import PolicyEndpoint
+from webgym_cli.rollout.runner import open_runner
+from webgym_cli.rollout.slots import SharedRollouts, SlotPool
+from webgym_cli.store.run import RunDir
 
 
 async def test_evaluation_episodes_come_first_and_no_slot_is_held_twice():
@@ -48,3 +55,15 @@ async def test_a_slot_that_is_handed_to_a_cancelled_episode_is_not_lost():
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
     assert slots.free == 1
+
+
+async def test_training_and_the_evaluation_beside_it_count_the_machine_s_time_once(tmp_path):
+    shared = SharedRollouts(PolicyGate(), SlotPool(1), ResourceClaims())
+    run, settings, beside = RunDir(tmp_path), load(), replace(shared, gate=PolicyGate())
+    async with (
+        open_runner(run, settings, PolicyEndpoint(gpus=4), "", shared) as training,
+        open_runner(run, settings, PolicyEndpoint(), "", beside) as evaluation,  # no episode is pending
+        open_runner(run, settings, PolicyEndpoint(gpus=2), "") as alone,
+    ):
+        assert training.meter is evaluation.meter
+        assert (training.meter.gpus, alone.meter.gpus) == (4, 2)

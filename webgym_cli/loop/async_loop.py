@@ -108,6 +108,7 @@ class AsyncLoop:
     async def _execute(self) -> None:
         async with self.shared.gate.closed():
             await self._serve()
+        self.shared.meter.take_lap()  # what passed before is of no episode
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self.metrics.watch(self.collector, self.shared.gate, self.context.sink))
             collecting = group.create_task(self._collect())

@@ -165,5 +165,6 @@ async def open_runner(
     gate = shared.gate if shared else PolicyGate(endpoint.served)
     opened = find_environment(environment).make_pool(settings) if environment else nullcontext()
     async with open_agent(run, settings, endpoint, gate) as agent, opened as pool:
-        slots, meter = shared.slots if shared else None, MachineMeter(endpoint.gpus)
+        slots, meter = (shared.slots, shared.meter) if shared else (None, MachineMeter())
+        meter.gpus = max(meter.gpus, endpoint.gpus)
         yield LocalRunner(run, settings, agent, pool, gate, meter=meter, shared_slots=slots)

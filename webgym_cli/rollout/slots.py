@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from webgym_cli.agent.client.gate import PolicyGate
+from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.queue import ResourceClaims
 
@@ -63,3 +64,5 @@ class SharedRollouts:
     """Gate of the training policy; holds requests while the weights change."""
     slots: SlotPool
     claims: ResourceClaims
+    meter: MachineMeter = field(default_factory=MachineMeter)
+    """One for all of them: they use the same processes and GPUs."""
