@@ -51,6 +51,8 @@ class ScoringSkip(StrEnum):
     """The check, as it is now, already scored it."""
     NO_STEPS = "no_steps"
     """It has no steps."""
+    ENCRYPTED = "encrypted_task"
+    """The texts of its task are encrypted, and only the judge gets them decrypted."""
     SAME_MODEL = "scored_with_this_model"
     """The model already scored it with the same prompt and threshold."""
     OTHER_MODEL = "scored_otherwise"
@@ -236,10 +238,9 @@ class ScoringPlan:
 
 def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> ScoringPlan:
     """Return the plan. Raises `UsageError` for an unknown id, `MissingStageError` without trajectories."""
-    corrupt = list[str]()
+    corrupt, ids = list[str](), set[str]()
     pending: list[PendingTrajectory] = []
     skipped: Counter[ScoringSkip] = Counter()
-    ids: set[str] = set()
     for trajectory, judgements in iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
         last = newest_judgement(judgements, scorer.source)
@@ -254,8 +255,7 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
 
 
 def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[tuple[PendingTrajectory, Trajectory]]:
-    """Yield each pending trajectory with its record."""
-    # Read one by one, since they might not fit into memory together.
+    """Yield each pending trajectory with its record, read one by one: they might not fit into memory together."""
     parts: dict[tuple[Split, int], dict[str, PendingTrajectory]] = {}
     for one in pending:
         parts.setdefault((one.split, one.iteration), {})[one.id] = one

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 from tests.records.builders import UNSOLVED, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
+from tests.tasks.test_encryption import CANARY, encrypt
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
@@ -21,6 +22,8 @@ from webgym_cli.rewards.judge.client import require_judge, settings_for
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest
 from webgym_cli.rewards.judge.protocol import PROTOCOLS, JudgeProtocol
 from webgym_cli.rewards.judge.webgym import CLAIMS_QUESTION, select_distinct, select_evenly
+from webgym_cli.tasks.encryption import CANARY as CANARY_FIELD
+from webgym_cli.tasks.encryption import ENCRYPTED
 
 
 def jobs(server):
@@ -256,6 +259,32 @@ async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(jud
     judgement = await judge(answered(), retries=1)
     assert (judgement.failure, judgement.unavailable, judgement.calls) == (FailureKind.JUDGE_FAILED, True, 2)
     assert "the provider is overloaded" in judgement.failure_detail
+
+
+@pytest.mark.parametrize(
+    ("replies", "success"),
+    [
+        ({"reference": json.dumps({"reason": "REMBRANDT HARMENS, no doubt", "verdict": "yes"})}, True),
+        ({"reference": f"{'x' * 30} Rembrandt Harmens"}, None),
+        ({"blocking": json.dumps({"reason": "It hides who painted in Leiden", "verdict": "yes"})}, None),
+        ({"reference": ScriptedReply(status=400, body=b"can't compare rembrandt harmenszoon")}, None),
+    ],
+)
+@pytest.mark.parametrize("expected", ["Rembrandt Harmenszoon", "no"])
+async def test_no_word_of_the_judge_about_an_encrypted_task_is_stored(judge, server, replies, success, expected):
+    known = {"instruction": "Who painted in Leiden?", "reference_answer": expected}
+    encrypted = {name: f"{ENCRYPTED}{encrypt(text)}" for name, text in known.items()}
+    trajectory = answered(
+        task=web_task(extra={CANARY_FIELD: CANARY}, **encrypted), instruction=encrypted["instruction"]
+    )
+    for job, reply in replies.items():
+        server.script(reply, job=job)
+    judgement = await judge(trajectory, check_claims=False)
+    assert {question.data.get("task", known["instruction"]) for question in server.requests} == {known["instruction"]}
+    assert judgement.success is success
+    assert judgement.failure_detail == ("" if success else "not stored, as the task is encrypted")
+    reasons = [verdict.reason for verdict in (*judgement.facts, judgement.reference) if verdict]
+    assert {judgement.blocked_reason, *reasons} == {""}
 
 
 async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, server):

@@ -6,6 +6,7 @@ from tests.records.builders import CRASHED, step
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL
+from tests.tasks.test_encryption import record
 from webgym_cli.config.judge import OrmSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.task import Split
@@ -14,6 +15,7 @@ from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
+from webgym_cli.tasks.format import read_task
 
 FIRST, SECOND, THIRD = (f"train-0000-0000{number}" for number in range(3))
 YES, NO, NOISE = {"YES": 0.6, "NO": 0.2}, {"YES": 0.1, "NO": 0.3}, {"The": 0.9}
@@ -118,10 +120,11 @@ async def test_another_model_scores_only_what_is_asked_for(run, server, score):
     assert {name: len(result) for name, result in stored_scores(run).items()} == {FIRST: 2, SECOND: 1}
 
 
-async def test_a_failure_and_an_empty_episode_are_not_scored(run, score, server):
-    fill(run, answered(0, outcome=CRASHED), answered(1, steps=()))
+async def test_a_failure_an_empty_episode_and_an_encrypted_task_are_not_scored(run, score, server):
+    encrypted = read_task({"task_name": "comp", **record()})
+    fill(run, answered(0, outcome=CRASHED), answered(1, steps=()), answered(2, task=encrypted))
     plan = plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery())
-    assert plan.skipped == {"infrastructure_failure": 1, "no_steps": 1}
+    assert plan.skipped == {"infrastructure_failure": 1, "no_steps": 1, "encrypted_task": 1}
     assert (await score())["scored"] == 0
     assert server.tokenized == 0
 

@@ -17,7 +17,7 @@ from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.client import ImageLoader, JudgeClient, JudgeContext, settings_for
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
@@ -26,8 +26,12 @@ from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.util.json_values import digest_json
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import map_known, when
+
+# Detail of a failure whose own words are left out.
+_NOT_STORED = "not stored, as the task is encrypted"
 
 
 class Judge:
@@ -88,10 +92,11 @@ class Judge:
             "judged_at": now(),
         }
         try:
-            return Judgement.model_validate({**facts, **session.fields})
+            judgement = Judgement.model_validate({**facts, **session.fields})
         except (ValidationError, TypeError) as error:  # a user's protocol may return or store anything
             reason = describe_invalid(error)
-            return Judgement.model_validate({**facts, **_make_failure(f"the protocol's result: {reason}")})
+            judgement = Judgement.model_validate({**facts, **_make_failure(f"the protocol's result: {reason}")})
+        return _remove_texts(judgement) if is_encrypted(session.trajectory.task) else judgement
 
     async def _run(self, session: JudgeSession) -> dict[str, Any]:
         """Return the protocol's verdict, or its failure."""
@@ -117,6 +122,22 @@ def _make_failure(detail: str, *, unavailable: bool = False) -> dict[str, Any]:
     """Return the fields of a judgement without a verdict."""
     failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": detail, "unavailable": unavailable}
     return {"success": None, **failed}
+
+
+def _remove_texts(judgement: Judgement) -> Judgement:
+    """Return a judgement without the texts that may quote the judge: of an encrypted task, they may hold its answer."""
+
+    def without_reason(verdict: Verdict) -> Verdict:
+        return verdict.model_copy(update={"reason": ""})
+
+    removed = {
+        "blocked_reason": "",
+        "failure_detail": when(judgement.failure, _NOT_STORED),
+        "claims": map_known(without_reason, judgement.claims),
+        "facts": tuple(map(without_reason, judgement.facts)),
+        "reference": map_known(without_reason, judgement.reference),
+    }
+    return judgement.model_copy(update=removed)
 
 
 def name_models(settings: JudgeSettings) -> dict[str, str]:

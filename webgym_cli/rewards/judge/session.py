@@ -33,16 +33,13 @@ class JudgeSession:
         return self.settings.max_images
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
-        """Return the judge's reply to one question. Raises `ChatError` and `StoreError`."""
-        if not (secrets := list_secrets(self.trajectory.task)):
-            return await self.client.ask(question, self.context)
-        revealed = replace(question, data=replace_texts(question.data, secrets))
-        encrypted = {plain: text for text, plain in secrets.items()}
-        try:
-            reply = await self.client.ask(revealed, self.context)
-        except ChatError as error:  # its text may quote the answer
-            raise ChatError(replace_texts(str(error), encrypted), unavailable=error.unavailable) from None
-        return reply.model_copy(update={"reason": replace_texts(reply.reason, encrypted)})
+        """Return the judge's reply to one question. Raises `ChatError` and `StoreError`.
+
+        The reply to a question about an encrypted task may quote its plain text: `Judge` stores no word of it.
+        """
+        if secrets := list_secrets(self.trajectory.task):
+            question = replace(question, data=replace_texts(question.data, secrets))
+        return await self.client.ask(question, self.context)
 
     async def vote(self, question: JudgeQuestion, text: str) -> Verdict:
         """Return the majority verdict of `votes` replies. Raises `ChatError` if failed replies could change it."""

@@ -25,6 +25,7 @@ from webgym_cli.rewards.selection import (
     ScoringSkip,
 )
 from webgym_cli.store.run import now
+from webgym_cli.tasks.encryption import is_encrypted
 
 
 class OrmScorer(Scorer[ScoreSummary]):
@@ -39,6 +40,7 @@ class OrmScorer(Scorer[ScoreSummary]):
     skip_reasons = (
         ScoringSkip.INFRASTRUCTURE,
         ScoringSkip.NO_STEPS,
+        ScoringSkip.ENCRYPTED,
         ScoringSkip.SAME_MODEL,
         ScoringSkip.OTHER_MODEL,
     )
@@ -59,6 +61,8 @@ class OrmScorer(Scorer[ScoreSummary]):
             return ScoringSkip.INFRASTRUCTURE
         if not trajectory.steps:
             return ScoringSkip.NO_STEPS
+        if is_encrypted(trajectory.task):
+            return ScoringSkip.ENCRYPTED
         if last is None:
             return None
         if last.probability is not None and last.settings_digest == self.settings_digest:
