@@ -9,8 +9,9 @@ from webgym_cli.environments.browser.observe import MAX_ELEMENTS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.worlds import PAGE_JS
 
-# With the scroll extents, which an observation measures once beside its two looks.
-_LOOK = f"(limit) => {OBSERVE_JS}.look({{ limit }}).length + {PAGE_JS}.scrolls.extent().outside"
+_LOOK = f"(limit) => {OBSERVE_JS}.look({{ limit }}).length"
+# The scroll extents, which an observation measures once beside its two looks.
+_EXTENT = f"() => {PAGE_JS}.scrolls.extent().outside"
 _PLAIN = """() => {
   let sum = 0;
   const read = (root) => {
@@ -27,17 +28,18 @@ _PLAIN = """() => {
 _REPEATS = 10
 
 
-async def measure_cost(session: BrowserSession) -> tuple[float, float]:
-    """Return the CPU milliseconds of a look and of a plain pass: each the median of repeats that take turns.
+async def measure_cost(session: BrowserSession) -> tuple[float, float, float]:
+    """Return the CPU milliseconds of a look, of the extents and of a plain pass: medians of repeats that take turns.
 
     CPU time, not wall time: on a busy machine a look is preempted many times, a plain pass hardly ever.
     """
     await (await session.connection()).channel.send("Performance.enable", {"timeDomain": "threadTicks"})
-    looks, passes = [], []
+    looks, extents, passes = [], [], []
     for _ in range(_REPEATS):
         passes.append(await _time(session, _PLAIN))
         looks.append(await _time(session, _LOOK, MAX_ELEMENTS))
-    return statistics.median(looks), statistics.median(passes)
+        extents.append(await _time(session, _EXTENT))
+    return statistics.median(looks), statistics.median(extents), statistics.median(passes)
 
 
 async def _time(session: BrowserSession, function: str, argument: object = None) -> float:

@@ -39,7 +39,7 @@ def test_a_drag_within_an_element_needs_positions():
     assert write("drag", *onto, to_coordinate=(0, 0)) == {"element_id": 5, "to_element_id": 6}
 
 
-def test_a_drag_within_an_element_keeps_its_way_where_the_set_has_paths():
+def test_a_drag_keeps_its_way_where_the_set_has_paths_and_with_marks_within_an_element():
     ends, way = ((MAP, (200, 150)), (MAP, (500, 450))), [(200, 450), (600, 0)]
     fields = {"to_coordinate": (0, 0), "way": way}
     assert write("drag", *ends, **fields)["path"] == ((250, 1000), (1000, 0))
@@ -47,6 +47,8 @@ def test_a_drag_within_an_element_keeps_its_way_where_the_set_has_paths():
     assert write("drag", *ends, settings=(MORE, points), **fields)["path"] == ((200, 900), (600, 0))
     assert "path" not in write("drag", *ends, settings=(points,), **fields)
     assert "path" not in write("drag", ends[0], (BUTTON, (610, 55)), **fields)
+    for place in ((BUTTON, (610, 55)), (None, (610, 55))):
+        assert write("drag", place, (None, (9, 9)), settings=(MORE, points), **fields)["path"] == ((200, 900), (600, 0))
 
 
 def test_points_stay_points_in_coordinates():

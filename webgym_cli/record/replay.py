@@ -57,7 +57,7 @@ class ActionWriter:
     ) -> Action:
         """Return the action at the places of its target and of the end of a drag. Raises `LookupError`.
 
-        `way`: points that a drag passes in CSS pixels. They matter within one element, such as a drawing.
+        `way`: points that a drag passes in CSS pixels. With marks they are kept within one element, such as a drawing.
         """
         changes: dict[str, object] = {}
         for place, prefix in zip(places, ("", "to_"), strict=False):
@@ -67,7 +67,8 @@ class ActionWriter:
         is_within = len(known) == 2 and known[0].id == known[1].id
         if not is_within and not any(min(element.box[2:]) >= _LARGE for element in known):
             changes |= _NO_POSITIONS
-        changes["path"] = tuple(self._write_point(point, known[0], size) for point in way if is_within) or None
+        is_kept = is_within or not self.needs_element
+        changes["path"] = tuple(self._write_point(point, known, size) for point in way if is_kept) or None
         return self._express(action.model_copy(update=changes), needs_positions=is_within and self.needs_element)
 
     def _write_place(self, place: Place, prefix: str, size: tuple[int, int]) -> dict[str, object]:
@@ -76,14 +77,14 @@ class ActionWriter:
             return {f"{prefix}element_id": None, f"{prefix}coordinate": normalise_point(point, size)}
         if element is None:
             raise LookupError("nothing is marked there: a policy could not act on it either")
-        position = self._write_point(point, element, size)
+        position = self._write_point(point, [element], size)
         return {f"{prefix}element_id": element.id, f"{prefix}coordinate": None, f"{prefix}position": position}
 
-    def _write_point(self, point: Point, element: Element, size: tuple[float, float]) -> Point:
-        """Return a point in thousandths, of an element's box where the policy has marks."""
-        left, top, width, height = element.box
+    def _write_point(self, point: Point, known: Sequence[Element], size: tuple[float, float]) -> Point:
+        """Return a point in thousandths, of the first element's box where the policy has marks."""
         if not self.needs_element:
             return normalise_point(point, size)
+        left, top, width, height = known[0].box
         return normalise_point((point[0] - left, point[1] - top), (width, height))
 
     def format(self, action: Action) -> str:

@@ -244,13 +244,13 @@ async def test_a_line_feed_alone_only_presses_enter(session: BrowserSession, tmp
 # A field that shows its mask once it has the focus, begins where it is clicked, and draws a digit a moment later.
 MASKED = """<input id=i aria-label=Day placeholder=MASK><script>
 let parts, at;
-i.onfocus = () => { [parts, at] = [i.placeholder.split(/\\W+/), 2]; i.value = i.placeholder; };
+i.onfocus = () => { [parts, at] = [i.placeholder.split(/\\W+/), 1]; i.value = i.placeholder; };
 i.onkeydown = (event) => {
   event.preventDefault();
   if (event.key === "ArrowLeft") at = Math.max(0, at - 1);
   if (/\\d/.test(event.key)) setTimeout(() => {
     parts[at] = (parts[at] + event.key).replace(/\\D/g, "");
-    if (parts[at].length === i.placeholder.split(/\\W+/)[at].length) at = Math.min(2, at + 1);
+    if (parts[at].length === i.placeholder.split(/\\W+/)[at].length) at = Math.min(parts.length - 1, at + 1);
     i.value = parts.join(i.placeholder.match(/\\W/)[0]);
   }, 10);
 };
@@ -264,6 +264,12 @@ i.onkeydown = (event) => {
         ("dd.MM.yyyy", "3.5.2026", "03.05.2026"),
         ("yyyy-MM-dd", "2026-05-03", "2026-05-03"),
         ("HH:mm:ss", "7:05:30", "07:05:30"),
+        ("mm/dd/yyyy", "2026-05-03", "05/03/2026"),
+        ("dd.mm.yyyy", "2026-05-03", "03.05.2026"),
+        ("DD/MM/HH/MM", "3-5-7-05", "03/05/07/05"),
+        ("YYYY/MM/DD/HH/MM", "2026-05-03 7:20", "2026/05/03/07/20"),
+        ("MM/YY", "05/2026", "05/26"),
+        ("mm/yyyy", "05/2026", "05/2026"),
     ],
 )
 async def test_a_masked_field_gets_the_digits_of_its_parts(
@@ -277,6 +283,12 @@ async def test_a_masked_field_gets_the_digits_of_its_parts(
     assert await session.evaluate("() => i.value") == text
     await show(session, tmp_path, MASKED.replace("MASK", mask))
     assert "did not take that" in str(await act(session, MARKS, ActionName.TYPE, "Day", text="some day"))
+
+
+@pytest.mark.parametrize("mask", ["HH:mm:ss", "dd/yyyy/hh"])
+async def test_a_date_is_not_typed_into_a_mask_of_other_parts(session: BrowserSession, tmp_path: Path, mask: str):
+    await show(session, tmp_path, MASKED.replace("MASK", mask))
+    assert f"the field takes {mask}" in str(await act(session, MARKS, ActionName.TYPE, "Day", text="2026-05-03"))
 
 
 LATE_TEXT = {

@@ -438,6 +438,19 @@ async def test_a_drag_passes_the_points_of_its_path(session: BrowserSession, is_
         assert near == sorted(near) and len(passed) > 20
 
 
+async def test_a_long_path_takes_few_moves_and_passes_each_point(session: BrowserSession):
+    await session.page.set_content(CANVAS.replace('"wheel"]', '"mousemove"]'))
+    path = tuple((20.0 * number, 1000.0 * (number % 2)) for number in range(50))
+    canvas = next(one.element for one in await list_elements(session) if one.element.role == "canvas")
+    ends = {"element_id": canvas.id, "to_element_id": canvas.id, "position": (0, 0), "to_position": (500, 500)}
+    assert await perform(session, Action(name="drag", path=path, **ends)) is None
+    log = [(x, y) for _, x, y in await session.page.evaluate("() => log")]
+    assert len(log) < 120
+    width, height = canvas.box[2:]
+    near = [min(math.dist(one, (x * width / 1000, y * height / 1000)) for one in log) for x, y in path]
+    assert max(near) <= 2
+
+
 async def test_a_covered_position_is_refused(session: BrowserSession):
     cover = '<div style="position: absolute; left: 50px; top: 40px; width: 20px; height: 20px"></div>'
     await session.page.set_content(f"{CANVAS}{cover}")

@@ -225,6 +225,13 @@ async def test_what_is_listed(session: BrowserSession, tmp_path: Path, case: str
     assert [(seen.element.role, seen.element.name) for seen in await list_elements(session)] == expected
 
 
+async def test_a_thousand_sortable_rows_are_compared_at_once(session: BrowserSession, tmp_path: Path):
+    row = "<li style='height:50px'><button aria-roledescription=sortable>Row</button>"
+    await show(session, tmp_path, f"<ul>{row * 1000}<li style='height:50px'></ul>")
+    async with asyncio.timeout(10):  # one by one it took longer than a look may
+        assert len(await list_elements(session)) == 6
+
+
 async def test_a_frame_that_the_page_cannot_read_is_listed_and_clicked(session: BrowserSession, tmp_path: Path):
     inner = "<button onclick=this.textContent=1>Inside</button>"
     framed = f"<iframe sandbox=allow-scripts srcdoc='{inner}' width=200 height=60></iframe>"

@@ -7,7 +7,7 @@ import pytest
 from webgym_cli.environments.browser.observe import look_at, measure_extent, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.tree import MAX_CHARACTERS, format_state, read_tree, write_tree
-from webgym_cli.records.trajectory import Element
+from webgym_cli.records.trajectory import Element, PageState
 
 PAGE = """<!doctype html><title>Orders</title><body style="margin: 0">
 <nav aria-label="Main"><a href="#a">Home</a></nav>
@@ -25,7 +25,8 @@ async def read(browsers, limit):
     await session.page.set_content(PAGE)
     shown = await look_at(session, limit)
     elements = tuple(one.element for one in parse_elements(shown["listed"]))
-    tree, state = await read_tree(session, elements), await measure_extent(session)
+    tree, state = await read_tree(session, elements), await measure_extent(session, shown["url"])
+    assert await measure_extent(session, "about:replaced") == PageState()
     await session.close()
     return [format_state(state), *tree.splitlines()], state
 

@@ -184,6 +184,7 @@ webgym.act = (() => {
     }
     target = field;
     const masked = isField && !append && maskedBy(text, field);
+    if (masked === "") return { error: `the field takes ${field.value}` };
     if (masked) {
       planned = masked;
       field.setSelectionRange(0, 0);

@@ -59,24 +59,32 @@ webgym.kinds = (() => {
   // Boxes without anything to drag beside an equal box with such things, as the columns of a board: a library that listens
   // to the pointer alone gives them no listener.
   const DRAGGED = "[draggable=true],[aria-roledescription*=drag i],[aria-roledescription=sortable i]";
+  // A form's fields may be called like its methods.
+  const measure = Element.prototype.getBoundingClientRect, rectOf = (element) => Reflect.apply(measure, element, []);
   const emptyColumns = memo((root) => {
-    const columns = new Set();
+    const columns = new Set(), known = new Set(); // boxes that have equal ones, all visited
     for (const dragged of root.querySelectorAll(DRAGGED)) {
-      let equal = [];
-      for (let box = parentOf(dragged), level = 0; box && !equal.length && level < 3; box = parentOf(box), level++) equal = equalTo(box);
-      for (const box of equal) if (!matches(box, DRAGGED) && !box.querySelector(`${NATIVE},${DRAGGED}`)) columns.add(box);
+      for (let box = parentOf(dragged), level = 0; box && !known.has(box) && level < 3; box = parentOf(box), level++) {
+        const { width } = rectOf(box);
+        const equal = largeLike(box).filter((other) => Math.abs(other.width - width) < 2);
+        if (!equal.some((other) => other.box !== box)) continue;
+        for (const other of equal) {
+          if (other.box !== box && holdsNothing(other.box)) columns.add(other.box);
+          if (other.width === width) known.add(other.box);
+        }
+        break;
+      }
     }
     return columns;
   });
-  const equalTo = memo((box) => {
-    const parent = parentOf(box); // a form's fields can shadow its properties
-    if (!parent || [box, parent].some((one) => matches(one, "form"))) return [];
-    const { width } = box.getBoundingClientRect(), { localName, className } = box;
-    return Array.from(parent.children).filter((other) => {
-      const size = other.getBoundingClientRect(), isLarge = Math.min(size.width, size.height) >= COLUMN;
-      return other !== box && other.localName === localName && other.className === className && isLarge && Math.abs(size.width - width) < 2;
-    });
+  const holdsNothing = memo((box) => !matches(box, DRAGGED) && !inside(box, `${NATIVE},${DRAGGED}`).length);
+  // The large children of a parent with their widths, by class and by name.
+  const largeOf = memo((parent) => {
+    const sized = Array.from(parent.children, (box) => ({ box, ...rectOf(box).toJSON() }));
+    return Map.groupBy(sized.filter(({ width, height }) => Math.min(width, height) >= COLUMN), ({ box }) => box.className);
   });
+  const largeLike = ({ parentElement, className, localName }) => (parentElement ? largeOf(parentElement).get(className) || [] : [])
+    .filter(({ box }) => box.localName === localName);
 
   // Whether an element has a click listener; null for a framework's root.
   const listens = (element) => (roots.has(element) ? null :

@@ -13,8 +13,9 @@ Point = tuple[float, float]
 MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 # Seconds between the clicks of a double click: pages that measure it don't believe in 0 ms.
 _BETWEEN = 0.05
-# Number of intermediate mouse moves of a drag, since pages track the path.
-_DRAG_MOVES = 8
+# Number of mouse moves to each point of a drag, since pages track the path. A long one has `_PATH_MOVES` in all,
+# but 2 to each point: more may not end before the deadline.
+_DRAG_MOVES, _PATH_MOVES = 8, 64
 # Seconds for which a thing is held before it is moved: boards tell a drag from a scroll by it.
 _HOLD = 0.3
 # Seconds for which it rests at the end: some look where it is at intervals.
@@ -50,7 +51,7 @@ async def drag(session: BrowserSession, start: Point, *way: Point, hold: float =
         await mouse.down()
         await asyncio.sleep(hold)
         for point in way:
-            await mouse.move(*point, steps=_DRAG_MOVES)
+            await mouse.move(*point, steps=max(2, min(_DRAG_MOVES, _PATH_MOVES // len(way))))
         if way:
             await mouse.move(*way[-1])
             await asyncio.sleep(_REST)

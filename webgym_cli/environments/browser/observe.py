@@ -23,6 +23,7 @@ _LOOK = f"""(options) => ({{
   listed: options.limit ? {OBSERVE_JS}.look(options) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
 }})"""
+_EXTENT = f"(url) => (location.href === url ? {PAGE_JS}.scrolls.extent() : {{}})"
 # Maximum number of listed elements; overlays and the elements most likely to be interactive take precedence.
 MAX_ELEMENTS = 200
 
@@ -91,9 +92,9 @@ async def list_elements(session: BrowserSession, *, limit: int = MAX_ELEMENTS) -
     return parse_elements((await look_at(session, limit))["listed"])
 
 
-async def measure_extent(session: BrowserSession) -> PageState:
-    """Return how far the page can be scrolled, and how many controls are outside the view.
+async def measure_extent(session: BrowserSession, url: str) -> PageState:
+    """Return how far the page can be scrolled, and how many controls are outside the view; nothing of another URL.
 
     Measured once an observation, after its picture: on long pages it costs a quarter of a look.
     """
-    return PageState.model_validate(await session.evaluate(f"() => {PAGE_JS}.scrolls.extent()"))
+    return PageState.model_validate(await session.evaluate(_EXTENT, url))

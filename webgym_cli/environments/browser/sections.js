@@ -23,20 +23,28 @@ webgym.sections = (() => {
   const kindOf = (section) => (section.getAttribute("aria-label") || "").match(KINDS)?.[0].toLowerCase() ||
     LETTERS[section.textContent.trim()[0]];
 
-  // The text of each section: of an ISO date by the sections' kinds, else in the text's own order; null if they don't fit.
+  // Masks write months and minutes with an m of either case: it is a minute behind hours or before seconds.
+  const meantBy = (kinds, at) => (!/^(month|minute)$/.test(kinds[at]) ? kinds[at] :
+    kinds[at - 1] === "hour" || kinds[at + 1] === "second" ? "minute" : "month");
+
+  // The text of each section: of an ISO date by the sections' kinds where one is known, else in the text's own order; null
+  // if they don't fit.
   const partsOf = (text, kinds) => {
     const iso = text.trim().match(ISO), parts = text.match(/[\p{L}\p{N}]+/gu) || [];
-    const ordered = iso ? kinds.map((kind) => iso[ORDER.indexOf(kind) + 1]) : [];
-    if (iso && ordered.every((part, at) => part && kinds[at])) return ordered;
+    const ordered = iso && kinds.some(Boolean) ? kinds.map((_, at) => iso[ORDER.indexOf(meantBy(kinds, at)) + 1]) : null;
+    if (ordered) return ordered.every((part, at) => part && kinds[at]) ? ordered : null;
     return parts.length === kinds.length ? parts : null;
   };
 
-  // What a field that shows its mask will show with a text; null for any other field.
+  const fit = (part, { length }, kind) => part.padStart(length, "0").slice(kind === "year" && length === 2 ? -2 : 0);
+
+  // What a field that shows its mask will show with a text, "" for an ISO date that doesn't fit; null for any other field.
   const maskedBy = (text, { value, placeholder }) => {
     const letters = value && value === placeholder && MASK.test(value) ? value.match(/\p{L}+/gu) : [];
-    const parts = letters.length ? partsOf(text, letters.map(([letter]) => LETTERS[letter])) : null;
+    const kinds = letters.map(([letter]) => LETTERS[letter]), parts = letters.length ? partsOf(text, kinds) : null;
+    if (letters.length && !parts && ISO.test(text.trim())) return "";
     if (!parts?.every((part) => /^\d+$/.test(part))) return null;
-    return value.replace(/\p{L}+/gu, (part) => parts.shift().padStart(part.length, "0"));
+    return value.replace(/\p{L}+/gu, (part) => fit(parts.shift(), part, kinds.shift()));
   };
 
   const holds = (section, part) => {

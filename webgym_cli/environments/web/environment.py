@@ -214,7 +214,7 @@ class WebEnvironment(Environment):
         state = PageState()
         if not pool.as_text:
             with reading_page():
-                state = await measure_extent(session)
+                state = await measure_extent(session, view.url)
             view = replace(view, tree=when(pool.has_tree, f"{format_state(state)}\n{view.tree}"))
         self._titles[session.page] = view.title
         notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)
