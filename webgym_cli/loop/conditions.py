@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
+from webgym_cli.agent.actions.action_sets import find_action_set, list_user_functions
 from webgym_cli.agent.prompt import render
 from webgym_cli.config.model import Settings
 from webgym_cli.config.section import ConfigSection
@@ -120,11 +121,18 @@ def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
 
 
 def _digest_prompts(settings: Settings, environments: Environments) -> str:
-    """Return the digest of a prompt without a page: of the system message, the actions and how a task is told."""
-    digests = []
+    """Return the digest of a prompt without a page: of the system message, the actions and how a task is told.
+
+    Of an action set or a call format of the user's, whose prompt may hold the date, it is that of its source.
+    """
+    digests: list[Any] = []
     for has_pages in sorted({bool(spec.observations) for spec in environments.values()}):
         tools = None if has_pages else tuple(tool.schema for tool in find_tools(settings.agent.tools))
-        digests.append(render(build_prompt_spec(settings, tools), "", "", (), Observation(url="")).digest)
+        spec = build_prompt_spec(settings, tools)
+        if functions := list_user_functions(find_action_set(spec)):
+            digests.append([tools, sorted({digest_source(function) for function in functions})])
+        else:
+            digests.append(render(spec, "", "", (), Observation(url="")).digest)
     return digest_json(digests)[:16]
 
 

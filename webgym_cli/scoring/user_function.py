@@ -23,8 +23,14 @@ _REASON = 300
 
 
 def digest_source(function: Callable[..., Any]) -> str:
-    """Return the SHA-256 of the file that defines a function, of its code if there is none."""
-    code = inspect.unwrap(function).__code__
+    """Return the SHA-256 of the file that defines a function, of its code if there is none; of another object's name.
+
+    A partial function is the one that it calls, an object that can be called its class's.
+    """
+    given = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    code = getattr(given, "__code__", None) or getattr(type(given).__call__, "__code__", None)
+    if code is None:  # written in C
+        return hashlib.sha256(getattr(given, "__qualname__", type(given).__qualname__).encode()).hexdigest()
     path = Path(code.co_filename)
     return hashlib.sha256(path.read_bytes() if path.is_file() else code.co_code).hexdigest()
 

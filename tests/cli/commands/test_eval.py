@@ -383,6 +383,26 @@ def test_prompt_and_playwright_are_in_the_conditions_and_unknown_in_older_ones(t
     assert list_differences(older, usual) == list_differences(usual, older) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'OWN = make_action_set(f"{time.time_ns()}", lambda response: None, str)',
+        'OWN = replace(make_action_set("", str, str), template=None, render=lambda *given: 1 / 0)',
+        'OWN = replace(make_action_set("", str, str), template=None, render=partial(lambda *given: 1 / 0))',
+    ],
+)
+def test_an_action_set_of_ones_own_is_in_the_conditions_by_its_source(tmp_path, text):
+    def describe(name, more=""):
+        file = tmp_path / f"{name}.py"
+        imports = "import time\nfrom dataclasses import replace\nfrom functools import partial\n"
+        own = "from webgym_cli.agent.actions.action_sets import make_action_set\n"
+        file.write_text(f"{imports}{own}{text}{more}\n")
+        return conditions(tmp_path, f"context_config.prompt_version={file}:OWN")["prompt"]["digest"]
+
+    one, again, other = describe("one"), describe("again"), describe("other", more="  # changed")
+    assert one == again != other
+
+
 def test_a_reward_function_of_ones_own_is_in_the_conditions_by_its_source(tmp_path):
     def describe(text):
         (tmp_path / "mine.py").write_text(f"from webgym_cli.scoring import reward\n{text}\n")

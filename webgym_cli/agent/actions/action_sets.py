@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Literal, Protocol
 
 from webgym_cli.agent.actions.parse import ParseError
@@ -21,6 +22,7 @@ from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.util.registry import Registry, list_constants
+from webgym_cli.util.user_code import is_own
 
 # A screenshot, or the page as text.
 ObservationKind = Literal["picture", "text"]
@@ -111,6 +113,20 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
     return ACTION_SETS.find_stored(str(spec.version)).choose_variant(dialogs=spec.dialogs, more=spec.more_actions)
 
 
+def list_user_functions(actions: ActionSet) -> list[Callable[..., Any]]:
+    """Return those functions of an action set or a call format that are no code of webgym's."""
+    functions: list[Callable[..., Any] | None] = [
+        actions.parse,
+        actions.format_action,
+        actions.render,
+        actions.describe,
+        actions.write_result,
+    ]
+    if (template := actions.template) is not None:
+        functions += [template.system, template.head, template.turn]
+    return [function for function in functions if function is not None and not is_own(function)]
+
+
 def is_text(spec: PromptSpec) -> bool:
     """Whether a prompt shows pages as text. Raises `UsageError` for an unknown action set."""
     return find_action_set(spec).observes == "text"
@@ -134,6 +150,7 @@ def make_action_set(
     own.
     """
 
+    @wraps(parse, updated=())  # so it counts as the user's
     def read(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         try:
             return parse(strip_reasoning(response, thinking=spec.thinking))
