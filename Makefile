@@ -42,6 +42,7 @@ demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episod
 test: setup  ## Run all tests, those of the real stack too
 	$(BIN)/webgym setup --role train -s algorithm_config.deepspeed_config_filename=ds_config_h200_zero2_offload.json 2>&1
 	$(BIN)/python -m tests.environments.apps.install
+	$(BIN)/python -m tests.peers
 	$(BIN)/python -m pytest --reruns 1 -n 4
 
 test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory

@@ -15,6 +15,7 @@ import websockets
 from PIL import Image
 
 from benchmarks.peers import OPENENV
+from tests.peers import require
 from webgym_cli.config.load import load
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.errors import SettingsError, UsageError
@@ -102,7 +103,7 @@ async def test_no_more_sessions_than_allowed_and_a_closed_connection_frees_its_o
 
 
 async def test_openenv_s_validation_passes(address):
-    OPENENV.install()
+    require(OPENENV)
     command = [OPENENV.python.with_name("openenv"), "validate", "--json", "--url", address]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=300)
     report = json.loads(done.stdout)

@@ -18,12 +18,13 @@ import pytest
 
 from benchmarks.peers import OPENENV
 from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
+from tests.peers import require
 from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
-from webgym_cli.errors import JobError, SettingsError, StoreError
+from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.gateway import recorder, server, sessions
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
@@ -709,10 +710,7 @@ for line in sys.stdin:
 
 def validate_with(reader, lines):
     """Return which lines the real package accepts, in the environment that it is installed in."""
-    try:
-        OPENENV.install()
-    except JobError as error:
-        pytest.skip(str(error))
+    require(OPENENV)
     command, text = [OPENENV.python, "-c", reader + VALIDATE], "\n".join(lines)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=True)
     return [json.loads(line) for line in done.stdout.split()]

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.peers import OPENENV
 from tests.forked import webgym
-from webgym_cli.errors import JobError
+from tests.peers import require
 
 TESTS = Path(__file__).parents[2] / "env_server" / "test_server.py"
 # Behind our own packages: a client's other versions of them don't matter.
@@ -26,10 +26,7 @@ def test_without_openenv_the_extra_is_named(tmp_path):
 @pytest.mark.browser
 def test_openenv_s_own_clients_and_its_validation_are_served():
     """Runs the tests of the server, which are skipped in an environment without the package."""
-    try:
-        OPENENV.install()
-    except JobError as error:
-        pytest.skip(str(error))
+    require(OPENENV)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-c", RUN, OPENENV.packages_folder, "-q", "-p", "no:cacheprovider", TESTS]
     done = subprocess.run(

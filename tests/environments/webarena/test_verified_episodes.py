@@ -8,12 +8,13 @@ from aiohttp import web
 
 from benchmarks.peers import VERIFIED
 from tests.environments.visits import HASTY
+from tests.peers import require
 from tests.prepare.exported import exported
 from tests.records.builders import step, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.environments.webarena.tasks import convert_webarena
-from webgym_cli.errors import JobError, UsageError
+from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
@@ -60,10 +61,7 @@ EPISODES = [
 
 
 def run_scorer(*arguments):
-    try:
-        VERIFIED.install()
-    except JobError as error:
-        pytest.skip(str(error))
+    require(VERIFIED)
     program = str(VERIFIED.python.with_name("webarena-verified"))
     subprocess.run([program, *map(str, arguments)], check=True, capture_output=True, timeout=300)
 

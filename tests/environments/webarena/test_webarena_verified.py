@@ -16,10 +16,10 @@ from benchmarks.peers import VERIFIED
 from tests.environments.webarena.verified_addresses import addresses, all_sought
 from tests.environments.webarena.verified_answers import all_asked, answers, format_values
 from tests.environments.webarena.webarena_pages import FakePages, url
+from tests.peers import require
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.tasks import convert_webarena, evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
-from webgym_cli.errors import JobError
 from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite
 
 pytestmark = pytest.mark.stack
@@ -138,10 +138,7 @@ def run(*arguments, job=None):
 @pytest.fixture(scope="module")
 def tasks():
     """Their tasks, and WebArena's own ones."""
-    try:
-        VERIFIED.install()
-    except JobError as error:
-        pytest.skip(str(error))
+    require(VERIFIED)
     return run("tasks")
 
 
