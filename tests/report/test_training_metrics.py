@@ -29,7 +29,7 @@ def trained(*metrics):
 
 def success(*counts, scored=10):
     return [
-        {"series": "train", "band": None, "iteration": number, "scored": scored, "successes": count}
+        {"series": "train", "band": None, "iteration": number, "scored_cases": scored, "solved_cases": count}
         for number, count in enumerate(counts)
     ]
 

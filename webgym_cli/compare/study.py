@@ -24,7 +24,10 @@ ComparedRun = tuple[RunDir, Index]
 # Settings in which repeats of one experiment differ.
 _SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
 # Columns of a run's row, besides its settings.
-COLUMNS = ("run", "group", "seed", "policy_version", "split", "iteration", "scored", "success_rate", "mean_steps")
+COLUMNS = (
+    *("run", "group", "seed", "policy_version", "split", "iteration"),
+    *("scored", "scored_cases", "success_rate", "mean_steps"),
+)
 
 
 class StudyCurves(TypedDict):
@@ -58,7 +61,8 @@ def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPo
                 "seed": of.seed,
                 "policy_version": identity["policy_version"],
                 "split": newest and newest["series"],
-                **{name: newest and newest[name] for name in ("iteration", "scored", "success_rate", "mean_steps")},
+                "iteration": newest and newest["iteration"],
+                **{name: newest and newest[name] for name in ("scored", "scored_cases", "success_rate", "mean_steps")},
                 "settings": own,
             }
         )

@@ -84,7 +84,9 @@ def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def _rate(side: Mapping[str, Any] | None) -> str:
-    return f"{format_percent(side['success_rate'])} of {side['scored']}" if side and side["scored"] else NONE
+    return (
+        f"{format_percent(side['success_rate'])} of {side['scored_cases']}" if side and side["scored_cases"] else NONE
+    )
 
 
 def format_points(of: float | None) -> str:

@@ -64,7 +64,7 @@ def deviation(values: Sequence[float]) -> float | None:
     return round(stdev(values), 4) if len(values) > 1 else None
 
 
-def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float, float]:
+def difference(first: tuple[float, int], second: tuple[float, int]) -> tuple[float, float, float]:
     """Return second minus first of two independent proportions (successes, trials), with its interval.
 
     Newcombe's hybrid score interval (Newcombe 1998, method 10). Both need at least one trial.

@@ -92,7 +92,9 @@ def make_curve(
 
 def make_success_curve(title: str, groups: Mapping[str, Sequence[Row]]) -> Figure:
     """Return a figure of success rates with confidence intervals; every row has scored trajectories."""
-    return make_curve(title, "success", groups, "success_rate", "{successes} of {scored} solved", share=True)
+    return make_curve(
+        title, "success", groups, "success_rate", "{solved_cases:.10g} of {scored_cases} solved", share=True
+    )
 
 
 def _make_point(row: Row, x: str, y: str, of: str) -> ChartPoint:

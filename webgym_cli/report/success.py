@@ -22,8 +22,12 @@ class SuccessPoint(TypedDict):
     trajectories: int
     scored: int
     successes: int
+    scored_cases: int
+    """Cases with a scored trajectory: of the test split tasks with their seed, else trajectories."""
+    solved_cases: float
+    """Sum over these of the share of their scored trajectories that succeeded."""
     success_rate: float | None
-    """Mean over the cases; None without a scored trajectory."""
+    """`solved_cases` of `scored_cases`; None without a scored trajectory."""
     interval: list[float] | None
     """Wilson, 95 %, of as many trials as there are cases."""
     failures: int
@@ -112,9 +116,9 @@ def read_points(index: Index) -> list[SuccessPoint]:
     """
     points = []
     for row in index.rows(_POINTS):
-        solved, scored = row.pop("solved_cases"), round(row.pop("scored_cases"))
-        row["success_rate"] = ratio(solved, scored)
-        row["interval"] = known_interval(solved, scored)
+        solved, scored = round(row["solved_cases"], 4), round(row["scored_cases"])
+        row |= {"scored_cases": scored, "solved_cases": solved}
+        row |= {"success_rate": ratio(solved, scored), "interval": known_interval(solved, scored)}
         points.append(cast("SuccessPoint", row))
     return points
 

@@ -51,7 +51,7 @@ class _Success(NamedTuple):
     series: str
     iteration: int
     scored: int
-    successes: int
+    successes: float
 
     @property
     def rate(self) -> float:
@@ -85,7 +85,7 @@ def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPo
     """Return warnings of a policy collapse, from entropy, rewards, gradient norm, mismatch and success rate."""
     trained = [training for training in trainings if training.metrics]
     rates = [
-        _Success(point["series"], point["iteration"], point["scored"], point["successes"])
+        _Success(point["series"], point["iteration"], point["scored_cases"], point["solved_cases"])
         for point in points
         if point["band"] is None
     ]
@@ -150,8 +150,8 @@ def _judge_success(rates: Iterable[_Success], trained: Sequence[TrainingEvent]) 
         _, _, high = difference((best.successes, best.scored), (newest.successes, newest.scored))
         if newest.rate <= _SUCCESS_LEFT * best.rate and (high < 0 or newest.successes == 0 < best.successes):
             yield (
-                f"The success rate of the {split} episodes fell from {best.rate:.2f} ({best.successes} of "
-                f"{best.scored}, iteration {best.iteration}) to {newest.rate:.2f} ({newest.successes} of "
+                f"The success rate of the {split} episodes fell from {best.rate:.2f} ({best.successes:.10g} of "
+                f"{best.scored}, iteration {best.iteration}) to {newest.rate:.2f} ({newest.successes:.10g} of "
                 f"{newest.scored}, iteration {newest.iteration}){_describe_entropy(trained, best.iteration)}"
             )
 

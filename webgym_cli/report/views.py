@@ -47,8 +47,9 @@ def _success(facts: ReportFacts) -> ReportSection:
             bands = {band.value: rows[band] for band in DifficultyBand if band in rows}
             figures.append(make_success_curve(f"Success by difficulty, {series}", bands))
     note = (
-        "Share of the scored episodes that were solved, with Wilson's 95 % interval. What failed for reasons of "
-        "infrastructure is not among them; nor is what nobody has judged yet."
+        "Share of the scored episodes that were solved, with Wilson's 95 % interval. Repeats of a test task with one "
+        "seed count once, with their mean. What failed for reasons of infrastructure is not among them; nor is what "
+        "nobody has judged yet."
     )
     return ReportSection("success", "Success", tuple(figures), note)
 
