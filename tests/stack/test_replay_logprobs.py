@@ -39,7 +39,7 @@ async def policy(policy_server):
     images = EncodedImages(lambda sha256: b"")
     name = settings.serve.served_model_name
     limits = settings.rollout
-    endpoint = limits.endpoint(policy_server.base_url, name)
+    endpoint = limits.build_endpoint(policy_server.base_url, name)
     chat = ChatPolicy(endpoint, settings.policy_config, images, logprobs="processed")
     yield chat
     await chat.close()

@@ -98,7 +98,7 @@ async def test_its_server_opens_the_thought_and_its_response_is_whole(settings, 
         await fleet.serve(str(folder))
         images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)
         (url,) = fleet.base_urls
-        policy = ChatPolicy(settings.rollout.endpoint(url, "policy"), settings.policy_config, images)
+        policy = ChatPolicy(settings.rollout.build_endpoint(url, "policy"), settings.policy_config, images)
         reply = await policy.reply(PROMPT)
         await policy.close()
     finally:
