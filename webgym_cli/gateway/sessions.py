@@ -136,7 +136,7 @@ class Session:
 
     def record(self, event: str, **facts: Any) -> None:
         """Append a line durably, and apply it. Raises `StoreError`."""
-        line = SessionLine.model_validate({"event": event, "at": now(), **facts})
+        line = _make_line(event, **facts)
         append_lines(self.path, line.model_dump_json(exclude_defaults=True))
         self._apply(line)
 
@@ -144,7 +144,7 @@ class Session:
         """Record whether an agent got the answer to a call, unless it got it before."""
         if call.number in self.delivered or (not delivered and call.number in self.abandoned):
             return
-        line = SessionLine(event="delivered" if delivered else "abandoned", at=now(), number=call.number)
+        line = _make_line("delivered" if delivered else "abandoned", number=call.number)
         self._apply(line)
         with suppress(StoreError):  # the answer is sent; the next call is refused because of the disk
             append_lines(self.path, line.model_dump_json(exclude_defaults=True))
@@ -170,6 +170,10 @@ class Session:
             self.reward, self.rewards = line.reward, self.rewards + 1
         if line.end is not None:
             self.end = line.end
+
+
+def _make_line(event: str, **facts: Any) -> SessionLine:
+    return SessionLine.model_validate({"event": event, "at": now(), **facts})
 
 
 def recover_sessions(folder: Path) -> Iterator[Session]:
