@@ -153,7 +153,7 @@ def _sum_spent(results: Sequence[EpisodeResult], cost: CostSettings, policy_mode
     judge_tokens = sum(judged.values(), TokenUsage())
     amounts = {
         "judge_calls": spent.judge_calls,
-        "tokens": sum(one.prompt + one.completion for one in (spent.policy_tokens, judge_tokens)),
+        "tokens": (spent.policy_tokens + judge_tokens).total,
         "cpu_seconds": spent.cpu_seconds,
         "gpu_seconds": spent.gpu_seconds,
     }

@@ -42,7 +42,7 @@ def build_completion(call: GatewayCall, session: str, model: str, *, thinking: b
         "usage": {
             "prompt_tokens": tokens.prompt,
             "completion_tokens": tokens.completion,
-            "total_tokens": tokens.prompt + tokens.completion,
+            "total_tokens": tokens.total,
             "prompt_tokens_details": {"cached_tokens": tokens.cached},
         },
     }

@@ -176,11 +176,13 @@ class PromptSpec(Record):
     @classmethod
     def _move_options(cls, value: Any) -> Any:
         """Read the options of `webrl` where older runs have them, beside the others."""
-        if not isinstance(value, dict) or not {"explained", "lenient", "max_characters"} & value.keys():
+        own = {"explained", "lenient", "max_characters"}
+        if not isinstance(value, dict) or not own & value.keys():
             return value
         values = dict(value)
-        names = [*WebRLOptions.model_fields] if values.get("tools") is None else [*WebRLOptions.model_fields][1:]
-        old = WebRLOptions.model_validate({name: values.pop(name) for name in names if name in values})
+        if values.get("tools") is None:  # else the text before the tools has this name
+            own.add("system_prompt")
+        old = WebRLOptions.model_validate({name: values.pop(name) for name in own & values.keys()})
         return values | {"options": old.model_dump(exclude_defaults=True)}
 
 

@@ -21,6 +21,11 @@ class TokenUsage(Record):
     completion: int = Field(default=0, ge=0)
     """Tokens of the answers, reasoning included."""
 
+    @property
+    def total(self) -> int:
+        """Tokens of prompts and answers together."""
+        return self.prompt + self.completion
+
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
             prompt=self.prompt + other.prompt,

@@ -177,8 +177,8 @@ def add_actions(actions: WebActions) -> WebActions:
 
     Marked elements take a position within, drags a path, hovers and scrolls a target.
     """
-    shared = {name: _FULL_ARGUMENTS[name] for name in ("to_coordinate", "to_element_id", "keys")}
-    arguments = {**actions.arguments, **shared, **actions.arguments, **_PLACES_WITHIN}
+    own, names = actions.arguments, ("to_coordinate", "to_element_id", "keys")
+    arguments = {**own, **{name: _FULL_ARGUMENTS[name] for name in names if name not in own}, **_PLACES_WITHIN}
     if not actions.has(ActionName.UPLOAD_FILE):
         words = "What to type or to wait for, the names of files, a line each, or the answer to the task."
         arguments["text"] = make_argument("text", words, type="string")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.commands.judge import IterationOpt, build_query
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import RunArg, StageOptions, refuse_both
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
 
 OrmOpt = Annotated[
     str | None,
@@ -67,7 +70,6 @@ def score(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop import scoring
-    from webgym_cli.records.series import VLLM
     from webgym_cli.rewards.check_scorer import CheckScorer
     from webgym_cli.rewards.official_scorer import OfficialScorer
     from webgym_cli.rewards.orm.scorer import OrmScorer
@@ -95,12 +97,19 @@ def score(
     with stage("score", directory, settings, output, own_options) as at:
         work = scoring.check if isinstance(scorer, CheckScorer) else scoring.score
         summary = at.execute(lambda context: work(context, plan))
-    after = f"webgym score {run}" if summary.get("unreadable") else f"webgym inspect-buffer {run}"
-    if orm is None and directory.conditions.is_file():  # an evaluation gets a second record
-        policy = settings.rollout.policy
-        subject = settings.policy_config.base_model if policy == VLLM else policy
-        after = f"webgym eval {subject} -b {settings.tasks.test} -o {run}"
-    output.next_step(after)
+    if isinstance(scorer, CheckScorer) and directory.conditions.is_file():
+        output.next_step(_evaluate_again(run, settings))
+        return
+    output.next_step(f"webgym score {run}" if summary.get("unreadable") else f"webgym inspect-buffer {run}")
+
+
+def _evaluate_again(run: Path, settings: Settings) -> str:
+    """Return the command that gives an evaluation its second record, with the new scores."""
+    from webgym_cli.records.series import VLLM
+
+    policy = settings.rollout.policy
+    subject = settings.policy_config.base_model if policy == VLLM else policy
+    return f"webgym eval {subject} -b {settings.tasks.test} -o {run}"
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:

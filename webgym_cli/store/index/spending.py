@@ -53,7 +53,7 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
     tokens = {"policy": _sum_tokens(by_policy), "judge": _sum_tokens(by_judge), "generator": _sum_tokens(generated)}
     amounts = {
         "judge_calls": judge["calls"],
-        "tokens": sum(one.prompt + one.completion for one in tokens.values()),
+        "tokens": sum(one.total for one in tokens.values()),
         "cpu_seconds": sum(row["cpu_seconds"] for row in acted) + sum(one.cpu_seconds for one in trainings),
         "gpu_seconds": sum(row["gpu_seconds"] for row in acted) + sum(one.gpu_seconds for one in trainings),
     }
