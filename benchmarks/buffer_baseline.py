@@ -89,12 +89,7 @@ def draw(folder: Path, wanted: int, out: Path) -> dict[str, Any]:
     keys = [random.random() ** (1 / (position + 1) ** POWER) for position in range(len(samples))]
     newest = sorted(range(len(samples)), key=keys.__getitem__, reverse=True)[:wanted]
     out.write_text(json.dumps([samples[position] for position in newest], indent=2), encoding="utf-8")
-    return {
-        "seconds": time.monotonic() - begun,
-        "peak_mb": peak_mb(),
-        "samples": len(newest),
-        "eligible": len(samples),
-    }
+    return {"seconds": time.monotonic() - begun, "peak_mb": peak_mb(), "samples": len(newest), "eligible": len(samples)}
 
 
 def sample(step: dict[str, Any]) -> dict[str, Any]:

@@ -211,13 +211,7 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 
 def throughput(
-    case: str,
-    results: dict[str, list[Result]],
-    sizes: Sizes,
-    config: dict[str, Any],
-    device: Device,
-    *,
-    adapter: bool,
+    case: str, results: dict[str, list[Result]], sizes: Sizes, config: dict[str, Any], device: Device, *, adapter: bool
 ) -> list[Row]:
     """Return tokens a second, peak memory, and the share of the bf16 peak where the device's is known (MFU)."""
     drawn = rows(sizes.batch)

@@ -67,10 +67,7 @@ PAGES = {
             ),
         ),
         HandState(("#city",), ("ui5-option",)),
-        HandState(
-            ("#day .inputIcon",),
-            ("[role=gridcell]", ".ui5-calheader-arrowbtn", ".ui5-calheader-middlebtn"),
-        ),
+        HandState(("#day .inputIcon",), ("[role=gridcell]", ".ui5-calheader-arrowbtn", ".ui5-calheader-middlebtn")),
         HandState(
             (_MORE,),
             (

@@ -167,11 +167,7 @@ def _inputs(sizes: Sizes, batch: Conversations, shape: dict[str, Any], *, budget
     return {"batch": batch.to_json(), "model": shape, "tokens_at_once": budget, "steps": sizes.steps}
 
 
-PARTS: dict[str, Callable[[Bench, Sizes], list[Row]]] = {
-    "packing": packing,
-    "logits": logits,
-    "trl": against_trl,
-}
+PARTS: dict[str, Callable[[Bench, Sizes], list[Row]]] = {"packing": packing, "logits": logits, "trl": against_trl}
 
 
 def measured(folder: Path, sizes: Sizes, only: Sequence[str] = ()) -> list[Row]:

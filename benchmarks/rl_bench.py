@@ -110,11 +110,7 @@ def options(
         "model": {"path": str(model), "use_remove_padding": packed, "lora_rank": lora, "logprob_chunk": chunk},
         # nobody sampled these batches: their log-probs are made up
         "algorithm": {"adv_estimator": "grpo", "rollout_correction": {"rollout_is": "none"}},
-        "actor": {
-            "optim": {"lr": RATE},
-            "grad_clip": CLIP,
-            "ppo_max_token_len_per_gpu": budget,
-        },
+        "actor": {"optim": {"lr": RATE}, "grad_clip": CLIP, "ppo_max_token_len_per_gpu": budget},
     }
 
 

@@ -49,11 +49,7 @@ ALONE = [
     "train/llamafactory/optimizer_carryover_script.py",
 ]
 """Files that run where webgym is not installed."""
-STANDARD_ONLY = [
-    "jobs/guard.py",
-    "tools/sandbox.py",
-    "tools/sandbox_script.py",
-]
+STANDARD_ONLY = ["jobs/guard.py", "tools/sandbox.py", "tools/sandbox_script.py"]
 
 
 def name(file: Path) -> str:

@@ -2,23 +2,10 @@ import pytest
 
 from tests.agent.golden import DIGESTS, digests
 from tests.records.builders import digested, shot, step, trajectory
-from webgym_cli.agent.prompt import (
-    NO_IMAGE,
-    render,
-    render_step,
-    render_system_prompt,
-    split_at_images,
-)
+from webgym_cli.agent.prompt import NO_IMAGE, render, render_step, render_system_prompt, split_at_images
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.trajectory import (
-    Element,
-    Observation,
-    ParseErrorKind,
-    PromptSpec,
-    PromptVersion,
-    Trajectory,
-)
+from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, PromptSpec, PromptVersion, Trajectory
 
 SPEC = PromptSpec()
 MARKS = PromptSpec(interaction_mode=InteractionMode.SET_OF_MARKS)
@@ -142,8 +129,7 @@ def test_the_system_prompt_shows_how_to_call_and_nothing_foreign(mode, version):
     assert (
         text.count("<tools>") == text.count("</tools>") == text.count("<tool_call>") == text.count("</tool_call>") == 1
     )
-    assert IMAGE not in text
-    assert "<|" not in text
+    assert IMAGE not in text and "<|" not in text
 
 
 @pytest.mark.parametrize("window", [0, 1, 4])

@@ -34,8 +34,7 @@ def test_each_command_is_timed_once_a_turn(tmp_path, monkeypatch):
         "webgym train --dry-run",
     ]
     assert len(called) == 19  # the first prepares a training
-    assert rows[0].values.values == (8.0, 14.0)
-    assert rows[0].baseline_values.values == (9.0, 15.0)
+    assert (rows[0].values.values, rows[0].baseline_values.values) == ((8.0, 14.0), (9.0, 15.0))
 
 
 def test_a_run_gives_rows_of_json(capsys, monkeypatch):

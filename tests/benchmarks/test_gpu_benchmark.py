@@ -94,10 +94,7 @@ def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
     assert [config["model"]["lora_rank"] for config in result.configs] == [16, 16, 0, 0, 16, 16, 16, 16] + [
         0,
         0,
-    ] * 2 + [
-        16,
-        16,
-    ]
+    ] * 2 + [16, 16]
     assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in result.requests if job.get("what") == "update")
     assert [job["gpu"] for module, job, _ in result.requests if module == "rl_trl"] == [True]
     assert rows["tiny packed update", "update_s"].baseline == "TRL"

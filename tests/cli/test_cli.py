@@ -40,8 +40,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(run):
         append(run, trajectory(number, steps=0, id=f"{number}" + "x" * 1000))
     command = f"{' '.join(WEBGYM)} inspect-buffer {run.root} -q | head -1; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert result.stdout == "train-0000-00000\n0\n"
-    assert result.stderr == ""
+    assert (result.stdout, result.stderr) == ("train-0000-00000\n0\n", "")
 
 
 @pytest.mark.parametrize("text", ['{"id": ', "{}", "nosuch"], ids=repr)

@@ -200,8 +200,7 @@ def test_a_run_made_here_keeps_its_plugins_until_an_archive_replaces_it(code, tm
 def test_a_strangers_command_that_names_files_is_not_resumed(stranger, tmp_path):
     note = {"command": "generate", "options": {"out": str(tmp_path / "bashrc")}, "since": "2026-01-01T00:00:00+00:00"}
     stranger.state.write_text(json.dumps(note))
-    done = webgym("resume", stranger.root, cwd=tmp_path, code=2)
-    assert "--trust" in done.stderr
+    assert "--trust" in webgym("resume", stranger.root, cwd=tmp_path, code=2).stderr
 
 
 def test_a_strangers_training_configuration_is_written_anew_or_refused(stranger, tmp_path, code):

@@ -134,11 +134,7 @@ REFUSED = {
 }
 TELLS_FIRST = {("tasks", "check")}
 """Commands that tell what they would do, or have found, before they refuse it."""
-MISSING = [
-    (*JUDGE, "--iteration", "9"),
-    (*JUDGE, "--split", "test"),
-    ("tasks", "generate", "none", "-o", "new.jsonl"),
-]
+MISSING = [(*JUDGE, "--iteration", "9"), (*JUDGE, "--split", "test"), ("tasks", "generate", "none", "-o", "new.jsonl")]
 CASES = [((*command, *more), 2, word) for command, rows in REFUSED.items() for more, word in rows]
 CASES += [(words, 3, "next: webgym rollout") for words in MISSING]
 

@@ -69,14 +69,7 @@ def test_several_comparisons_are_adjusted_by_holm(tmp_path):
 def test_three_records_with_blocked_and_failed_episodes_by_hand(tmp_path):
     f = "page_timeout"
     tables = {
-        "one": {
-            "a": [S] * 3,
-            "b": [S, U, B],
-            "c": [f, f, S],
-            "d": [U] * 3,
-            "e": [B] * 3,
-            "f": [S, f, U],
-        },
+        "one": {"a": [S] * 3, "b": [S, U, B], "c": [f, f, S], "d": [U] * 3, "e": [B] * 3, "f": [S, f, U]},
         "two": {"a": [U] * 3, "b": [S] * 3, "c": [S] * 3, "d": [S, S, U], "e": [S, B, B], "f": [S] * 3},
         "three": {"a": [S, S, U], "b": [S] * 3, "c": [U, S, S], "d": [S] * 3, "e": [S] * 3, "f": [B] * 3},
     }

@@ -76,8 +76,7 @@ def test_overrides_are_json_or_text():
         ]
     )
     assert settings.algorithm_config.deepspeed_config_filename is None
-    assert settings.browser.args == ("--a", "--b")
-    assert settings.log_config.run_name == "a=b"
+    assert (settings.browser.args, settings.log_config.run_name) == (("--a", "--b"), "a=b")
     assert settings.algorithm_config.bf16 is False
     assert settings.train.extra == {"freeze_vision_tower": False, "flash_attn": "fa2"}
 
@@ -489,8 +488,7 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
 
 def test_a_number_in_scientific_notation_is_one_in_free_settings_too(written):
     extra = "adam_epsilon: 1e-6, note: '1e-6', name: e5, day: 2024-01-02, time: 1:30"
-    file = written("a.yaml", f"train: {{extra: {{{extra}}}}}\nloop: {{iterations: 1e1}}")
-    settings = load([file])
+    settings = load([written("a.yaml", f"train: {{extra: {{{extra}}}}}\nloop: {{iterations: 1e1}}")])
     texts = {"note": "1e-6", "name": "e5", "day": "2024-01-02", "time": "1:30"}
     assert settings.train.extra == {"adam_epsilon": 1e-6, **texts}
     assert settings.loop.iterations == 10

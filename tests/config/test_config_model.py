@@ -70,12 +70,7 @@ def test_the_rest_of_the_page_holds_too():
     assert loaded_settings.algorithm_config.min_trajectory_steps == 2
     assert loaded_settings.log_config.model_dump(
         exclude={"run_id", "tracking", "sample_trajectories", "wait_seconds"}
-    ) == {
-        "run_name": "webgym-",
-        "wandb_key_env_var": "WANDB_API_KEY",
-        "entity_name": "",
-        "project_name": "rl",
-    }
+    ) == {"run_name": "webgym-", "wandb_key_env_var": "WANDB_API_KEY", "entity_name": "", "project_name": "rl"}
 
 
 @pytest.mark.parametrize("file", sorted(shipped_root().glob("*.yaml")), ids=lambda file: file.stem)

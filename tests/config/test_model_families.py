@@ -280,9 +280,4 @@ def test_the_documentation_has_every_family():
     rows = {tuple(cell.strip().strip("`") for cell in row.split("|")[1:-1]) for row in page.splitlines() if "|" in row}
     for family in FAMILIES:
         same = "the same" if family.reasoning_parser else "-"
-        assert (
-            family.name,
-            family.template,
-            family.thinking_template or same,
-            family.reasoning_parser or "-",
-        ) in rows
+        assert (family.name, family.template, family.thinking_template or same, family.reasoning_parser or "-") in rows

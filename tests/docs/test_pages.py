@@ -7,17 +7,7 @@ import pytest
 import typer.main
 
 from tests.app import app
-from tests.docs.pages import (
-    PAGES,
-    ROOT,
-    anchors,
-    inline_code,
-    links,
-    name,
-    prose,
-    shell_lines,
-    webgym_commands,
-)
+from tests.docs.pages import PAGES, ROOT, anchors, inline_code, links, name, prose, shell_lines, webgym_commands
 from webgym_cli.config.load import known_keys, load
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED
@@ -59,10 +49,7 @@ def test_there_are_commands_in_blocks():
         ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
         ("A=1 .venv/bin/webgym config schema > x.md && ls", [["config", "schema"]]),
         ("webgym inspect-buffer r -q | webgym judge r -", [["inspect-buffer", "r", "-q"], ["judge", "r", "-"]]),
-        (
-            "webgym rollout r -s 'tasks.x=[\"easy\"]'",
-            [["rollout", "r", "-s", 'tasks.x=["easy"]']],
-        ),
+        ("webgym rollout r -s 'tasks.x=[\"easy\"]'", [["rollout", "r", "-s", 'tasks.x=["easy"]']]),
         ("echo webgym", []),
     ],
 )

@@ -109,11 +109,7 @@ def test_what_is_no_file_is_skipped_at_once(kind, tmp_path):
     picture = tmp_path / "picture.png"
     for place in (of_webgym, trace, actions, picture):
         SPECIAL[kind](place)
-    for read, source in (
-        (webgym.read, of_webgym),
-        (visualagentbench.read, trace),
-        (visualagentbench.read, actions),
-    ):
+    for read, source in ((webgym.read, of_webgym), (visualagentbench.read, trace), (visualagentbench.read, actions)):
         with contextlib.suppress(UsageError):
             assert ImportedEpisode not in outcome(read, source)
     for load in (load_png, load_size):

@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.imports.foreign import (
-    REFUTED,
-    SUCCEEDED,
-    webgym_episode,
-    webgym_file,
-    webgym_pictures,
-    webrl_episode,
-)
+from tests.imports.foreign import REFUTED, SUCCEEDED, webgym_episode, webgym_file, webgym_pictures, webrl_episode
 from tests.imports.test_webgym_import import sent, with_prompts
 from tests.records.builders import png
 from webgym_cli.agent.prompt import render_step

@@ -53,8 +53,7 @@ def test_an_episode_becomes_ours(tmp_path):
     assert (first.response, first.action) == (CALL, Action(name=ActionName.CLICK, coordinate=(500, 250)))
     assert (first.page_changed, last.page_changed) == (False, None)
     assert (trajectory.outcome.reward, trajectory.outcome.stop) == (None, Stop.ANSWERED)
-    assert trajectory.outcome.answer == "1632"
-    assert trajectory.prompt.version == "webgym_vanilla"
+    assert (trajectory.outcome.answer, trajectory.prompt.version) == ("1632", "webgym_vanilla")
     assert trajectory.prompt.interaction_mode is InteractionMode.COORDINATES
 
 
@@ -91,8 +90,7 @@ def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, reward, failure):
 
 def test_an_unanswered_task_is_no_success_and_no_failure(tmp_path):
     reward = {**IN_PROGRESS, "evaluation": "Task incomplete - no answer provided"}
-    steps = [webgym_step(ONE, 0, CALL, reward)]
-    trajectory = only(tmp_path, steps)
+    trajectory = only(tmp_path, [webgym_step(ONE, 0, CALL, reward)])
     assert (trajectory.verdict.success, trajectory.outcome.failure) == (False, None)
     assert trajectory.outcome.stop == Stop.STEP_LIMIT
 

@@ -25,8 +25,7 @@ def test_an_element_is_its_box_in_picture_pixels():
 
 
 def test_a_box_is_cut_at_the_pictures_edge():
-    wide = Element(id=0, role="link", box=(-5, 60, 500, 50))
-    seen = SEEN.model_copy(update={"elements": (wide,)})
+    seen = SEEN.model_copy(update={"elements": (Element(id=0, role="link", box=(-5, 60, 500, 50)),)})
     action_marker = locate_marker(step(observation=seen, action=Action(name=ActionName.CLICK, element_id=0)))
     assert action_marker == ActionMarker(0, 60, 80, 4)
 

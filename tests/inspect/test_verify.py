@@ -303,10 +303,7 @@ def test_lines_that_the_metrics_know_of_are_missed_after_the_index_followed(run)
     update(run)
     assert [
         (finding["kind"], finding["file"]) for finding in checked(run)["findings"] if "recorded" in finding["detail"]
-    ] == [
-        ("lines_missing", str(run.part(Split.TEST, 0).parent)),
-        ("lines_missing", str(part.parent)),
-    ]
+    ] == [("lines_missing", str(run.part(Split.TEST, 0).parent)), ("lines_missing", str(part.parent))]
 
 
 def test_damaged_records_beside_the_trajectories_are_named(run):

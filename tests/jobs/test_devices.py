@@ -29,8 +29,7 @@ def test_without_the_variable_every_gpu_counts():
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"),
-    [("", 0), ("-1", 0), ("3,1", 2), ("GPU-1a,GPU-2b", 2), ("MIG-1a", 1), ("MIG-1a,MIG-2b", 1)],
+    ("value", "wanted"), [("", 0), ("-1", 0), ("3,1", 2), ("GPU-1a,GPU-2b", 2), ("MIG-1a", 1), ("MIG-1a,MIG-2b", 1)]
 )
 def test_how_many_can_be_used(value, wanted):
     assert devices.usable({"CUDA_VISIBLE_DEVICES": value}, 4) == wanted

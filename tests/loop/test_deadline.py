@@ -76,8 +76,7 @@ async def test_no_stage_starts_that_can_not_end_and_the_next_job_goes_on(looped,
 
 
 @pytest.mark.parametrize(
-    ("wait", "calls"),
-    [(0.0, ["prepare", "train", "prepare", "train"]), (20.0, ["prepare", "train", "prepare"])],
+    ("wait", "calls"), [(0.0, ["prepare", "train", "prepare", "train"]), (20.0, ["prepare", "train", "prepare"])]
 )
 async def test_an_asynchronous_loop_starts_no_update_that_can_not_end(tmp_path, monkeypatch, wait, calls):
     run, settings = RunDir(tmp_path / "run"), load(["demo"], [*SETTINGS, "loop.mode=async"])

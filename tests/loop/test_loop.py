@@ -199,8 +199,7 @@ async def test_going_on_after_a_failed_training_collects_as_much_again(run):
         ("train", 1, "vllm", 8),
     ]
     assert [(lost["stage"], lost["iteration"], lost["code"]) for lost in loop.failures] == [("update", 0, 4)] * 2
-    assert stages.shown == loop.failures
-    assert stages.stops == 2
+    assert (stages.shown, stages.stops) == (loop.failures, 2)
 
 
 async def test_going_on_ends_with_the_last_error_if_the_run_did_not_get_there(run):
@@ -234,10 +233,7 @@ async def test_imported_demonstrations_are_imitated_and_no_expert_acts(run):
 async def test_what_is_imported_later_stands_in_for_no_episode_of_the_policy(run):
     append(run, trajectory(0, iteration=1))
     stages, _, _ = await ran(run, iterations=2, eval_every=0)
-    assert [call for call in stages.calls if len(call) == 4] == [
-        ("train", 0, "oracle", 4),
-        ("train", 1, "vllm", 8),
-    ]
+    assert [call for call in stages.calls if len(call) == 4] == [("train", 0, "oracle", 4), ("train", 1, "vllm", 8)]
 
 
 @pytest.mark.parametrize("wrong", ["tasks.train=nowhere.jsonl", "rollout.policy=nobody"])

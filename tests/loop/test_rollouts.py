@@ -31,8 +31,7 @@ async def test_a_training_that_a_crash_left_unnoted_is_noted_once(trained):
     for _ in range(2):
         async with StageContext(run, settings, run.logs, seen.append):
             pass
-    noted = list(read_events(run, "train"))
-    assert [event["name"] for event in noted] == ["model_20250115_143022"]
+    assert [event["name"] for event in list(read_events(run, "train"))] == ["model_20250115_143022"]
     assert [event["event"] for event in seen] == ["train"]
 
 

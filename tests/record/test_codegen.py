@@ -43,10 +43,7 @@ def test_codegen_s_recording_is_replayed_and_trained(folder):
 @pytest.mark.parametrize(
     ("line", "action"),
     [
-        (
-            {"name": "click", "clickCount": 2, "button": "right", "modifiers": 10},
-            RIGHT,
-        ),
+        ({"name": "click", "clickCount": 2, "button": "right", "modifiers": 10}, RIGHT),
         ({"name": "check"}, {"name": "click"}),
         ({"name": "press", "key": "a", "modifiers": 2}, {"name": "key", "keys": ["Control", "a"]}),
         ({"name": "select", "options": ["2"]}, {"name": "select_option", "text": "2"}),

@@ -25,8 +25,7 @@ def test_where_a_large_element_is_clicked_is_kept_and_a_small_one_is_clicked_as_
     assert write("click", (MAP, (200, 150)), None) == {"element_id": 4, "position": (250, 250)}
     assert write("click", (BUTTON, (610, 55)), None) == {"element_id": 5}
     assert write("click", (MAP, (200, 150)), None, settings=()) == {"element_id": 4}
-    typed = {"element_id": 4, "text": "x"}
-    assert write("type", (MAP, (200, 150)), None, text="x") == typed
+    assert write("type", (MAP, (200, 150)), None, text="x") == {"element_id": 4, "text": "x"}
 
 
 def test_a_drag_within_an_element_needs_positions():

@@ -12,15 +12,7 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import (
-    Generation,
-    Observation,
-    Outcome,
-    PromptSpec,
-    Screenshot,
-    Step,
-    Trajectory,
-)
+from webgym_cli.records.trajectory import Generation, Observation, Outcome, PromptSpec, Screenshot, Step, Trajectory
 from webgym_cli.store.checkpoints import publish
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore

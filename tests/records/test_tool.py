@@ -21,8 +21,7 @@ def test_a_call_comes_back_from_its_line():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"a": float("nan")}, {"a": float("inf")}, {"a": "\ud83d"}, {"\ud83d": 1}, nested(MAX_DEPTH + 1), [1]],
+    "arguments", [{"a": float("nan")}, {"a": float("inf")}, {"a": "\ud83d"}, {"\ud83d": 1}, nested(MAX_DEPTH + 1), [1]]
 )
 def test_what_cannot_be_stored_is_refused(arguments):
     with pytest.raises(ValidationError):

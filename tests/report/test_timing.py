@@ -58,8 +58,7 @@ def test_idle_is_what_no_stage_covers():
 
 
 def test_stages_at_the_same_time_are_covered_once():
-    judge = {"event": "judge", "seconds": 30, "at": at(35)}
-    result = measure_timing([EVALUATION, judge, ROLLOUT])
+    result = measure_timing([EVALUATION, {"event": "judge", "seconds": 30, "at": at(35)}, ROLLOUT])
     assert result["idle_seconds"] == 0  # 0-10, 5-35, 20-40
     assert result["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20}}
 

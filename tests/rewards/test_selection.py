@@ -111,10 +111,8 @@ def test_what_was_said_before_is_known(run):
         pending_trajectory.id: (pending_trajectory.known, pending_trajectory.previous, pending_trajectory.environment)
         for pending_trajectory in plan.pending
     }
-    assert facts["new"] == (False, None, None)
-    assert facts["other"] == (True, True, None)
-    assert facts["failed"] == (True, None, None)
-    assert facts["scored"] == (False, None, False)
+    assert (facts["new"], facts["other"]) == ((False, None, None), (True, True, None))
+    assert (facts["failed"], facts["scored"]) == ((True, None, None), (False, None, False))
 
 
 def test_an_unknown_id_is_named(run):

@@ -255,8 +255,7 @@ async def test_failures_in_a_row_end_the_rollout(world):
 async def test_scattered_failures_do_not(world):
     world.load("rollout.concurrency=1")
     summary = await world.roll(40, on_reset=failing(tasks="t1"))
-    assert summary["episodes"] == 30
-    assert summary["failures"] == {"browser_crashed": 30}
+    assert (summary["episodes"], summary["failures"]) == (30, {"browser_crashed": 30})
 
 
 async def test_what_all_episodes_need_may_die(world):
@@ -406,8 +405,7 @@ async def test_an_answer_ends_the_episode_without_an_action(world):
 async def test_the_reward_is_the_score_and_the_score_is_kept(world, raw):
     await world.roll(1, score=Score(source="environment", value=raw))
     (stored,) = world.stored
-    assert stored.outcome.reward == raw
-    assert stored.outcome.scores[0].value == raw
+    assert (stored.outcome.reward, stored.outcome.scores[0].value) == (raw, raw)
 
 
 @pytest.mark.parametrize("raw", [float("nan"), float("inf"), float("-inf")])

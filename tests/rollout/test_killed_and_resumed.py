@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executable import (
-    Command,
-    content,
-    failures,
-    finished,
-    stored,
-    trajectories,
-)
+from tests.executable import Command, content, failures, finished, stored, trajectories
 from tests.forked import webgym
 
 pytestmark = pytest.mark.browser

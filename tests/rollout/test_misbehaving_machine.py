@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executable import (
-    Command,
-    failures,
-    file_system,
-    fill,
-    finished,
-    stored,
-    trajectories,
-)
+from tests.executable import Command, failures, file_system, fill, finished, stored, trajectories
 from tests.forked import begin, read_refusal, refused, webgym
 
 pytestmark = pytest.mark.browser
@@ -61,8 +53,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     before = stored(run)
     assert command.finish() == 1
     message, hint = read_refusal(command.err.read_text())
-    assert str(run) in message
-    assert "No space left on device" in message
+    assert str(run) in message and "No space left on device" in message
     assert hint.startswith("free disk space")
     assert stored(run).startswith(before)
     assert all(trajectory["id"] for trajectory in trajectories(run)), "each line is whole"
@@ -95,8 +86,7 @@ def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path
         assert json.loads(reader.readline())["event"] == "plan"
     writer.join(60)
     text = (tmp_path / "err").read_text()
-    assert "Traceback" not in text
-    assert "BrokenPipe" not in text
+    assert "Traceback" not in text and "BrokenPipe" not in text
     assert set(failures(run)) <= {"cancelled"}
     assert len(finished(run)) < 16
     webgym("resume", run, cwd=tmp_path)

@@ -203,8 +203,7 @@ def test_outcomes_are_counted(monitor, clock):
     assert (event["done"], event["total"], event["bar"]) == (3, 10, "train 0")
     assert (snapshot["done"], snapshot["known"], snapshot["successes"], snapshot["unjudged"]) == (3, 2, 1, 1)
     assert (snapshot["success_rate"], snapshot["interval"]) == (0.5, [round(bound, 4) for bound in wilson(1, 2)])
-    assert snapshot["failures"] == {"browser_crashed": 1}
-    assert snapshot["episodes"] == []
+    assert (snapshot["failures"], snapshot["episodes"]) == ({"browser_crashed": 1}, [])
     assert snapshot["eta"] == 7 / (3 / 60)
     summary = monitor.summary()
     assert (summary["collected"], summary["steps"], summary["steps_per_second"]) == (3, 11, round(11 / 60, 2))

@@ -61,16 +61,14 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
     plan = planned()
     argv = plan.argv()
     assert argv[:3] == [str(PYTHON), cpu_server.__file__, "--model"]
-    assert "--enforce-eager" in argv
-    assert "--no-enable-chunked-prefill" in argv
+    assert "--enforce-eager" in argv and "--no-enable-chunked-prefill" in argv
     assert int(value(plan, "--max-num-batched-tokens")) >= int(value(plan, "--max-model-len"))
     assert value(plan, "--dtype") == "float32"
     assert "--gpu-memory-utilization" not in argv
     assert plan.env["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
     assert value(plan, "--kv-cache-memory-bytes") == str(1 << 30)
     assert value(planned("serve.cpu_kvcache_gb=0.125"), "--kv-cache-memory-bytes") == str(1 << 27)
-    assert plan.env["OMP_NUM_THREADS"] == "4"
-    assert plan.env["TORCHDYNAMO_DISABLE"] == "1"
+    assert (plan.env["OMP_NUM_THREADS"], plan.env["TORCHDYNAMO_DISABLE"]) == ("4", "1")
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "inf", "nan"])

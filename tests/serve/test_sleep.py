@@ -105,11 +105,7 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     assert (await look(one.base_urls[0]))["pid"] == pid
     assert (
         list_events(one, "sleep", "wake", "stop", "sleep_failed", "wake_failed")
-        == [
-            {"event": "sleep", "level": 2},
-            {"event": "wake", "how": "in_place"},
-        ]
-        * 2
+        == [{"event": "sleep", "level": 2}, {"event": "wake", "how": "in_place"}] * 2
     )
 
 

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executable import (
-    Command,
-    failures,
-    finished,
-    stored,
-)
+from tests.executable import Command, failures, finished, stored
 from tests.forked import refused
 from tests.stack_fixtures import needs
 

@@ -37,9 +37,7 @@ async def policy(policy_server):
     plain = ("temperature=1", "top_k=-1", "top_p=1", "min_p=0", "max_new_tokens=40")
     settings = load(overrides=[f"policy_config.{one}" for one in plain])
     images = EncodedImages(lambda sha256: b"")
-    name = settings.serve.served_model_name
-    limits = settings.rollout
-    endpoint = limits.build_endpoint(policy_server.base_url, name)
+    endpoint = settings.rollout.build_endpoint(policy_server.base_url, settings.serve.served_model_name)
     chat = ChatPolicy(endpoint, settings.policy_config, images, logprobs="processed")
     yield chat
     await chat.close()

@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
-from tests.executable import (
-    Command,
-    events,
-    finished,
-    stored,
-    webgym,
-)
+from tests.executable import Command, events, finished, stored, webgym
 
 pytestmark = pytest.mark.stack
 

@@ -48,8 +48,7 @@ async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
             create_or_open(run, settings)
             async with StageContext(run, settings, run.logs, lambda event: None) as context:
                 await rollouts.rollout(context, Split.TRAIN, policy_server.base_url, 6)
-            tokens = ModelTokens(str(weights))
-            converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
+            converter = Converter(settings, ModelTokens(str(weights)), ScreenshotStore(run.screenshots))
             steps, samples = [], []
             for trajectory in scan(run, Split.TRAIN, 0):
                 for step in trajectory.steps:

@@ -232,10 +232,7 @@ def test_what_a_tool_returns_becomes_its_output(value, output):
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [
-        ({"image": b"GIF89a"}, "no PNG"),
-        ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image"),
-    ],
+    [({"image": b"GIF89a"}, "no PNG"), ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image")],
 )
 def test_what_is_no_output_is_refused(value, reason):
     with pytest.raises((TypeError, ValueError), match=reason):

@@ -81,8 +81,7 @@ def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin
     assert plan["argv"] == [sys.executable, str(tmp_path / "toy_train.py"), "launch.json"]
     died = webgym("train", run.root, *given, **env, DIE="1")
     assert died.returncode == 4, died.stderr
-    status = webgym("status", run.root, "--json")
-    assert "train" in status.stdout
+    assert "train" in webgym("status", run.root, "--json").stdout
     resumed = webgym("resume", run.root, **env)
     assert resumed.returncode == 0, resumed.stderr
     checkpoint = checkpoints.current(run)

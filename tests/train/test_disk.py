@@ -86,8 +86,7 @@ def model_of(folder, tensors):
 def test_measures_the_model_that_is_trained(tmp_path):
     model = model_of(tmp_path / "model", MODEL)
     config = FULL | {"model_name_or_path": str(model), "save_steps": 99, "save_total_limit": 1}
-    states = 1920 + 860 * 12
-    assert disk.needed_for_sft(config, 1, 50, carried=False) == 1920 + states + 1920
+    assert disk.needed_for_sft(config, 1, 50, carried=False) == 1920 + (1920 + 860 * 12) + 1920
     assert disk.needed_for_sft(config | {"model_name_or_path": str(tmp_path / "none")}, 1, 50, carried=False) is None
     (model / "model-0.safetensors").write_bytes(b"torn")
     assert disk.needed_for_sft(config, 1, 50, carried=False) is None

@@ -59,8 +59,7 @@ def test_nan_never_reaches_an_event(tmp_path):
 def test_evaluation_lines_are_told_apart(tmp_path):
     path = tmp_path / "log"
     path.write_text(line(1, loss=1.0) + line(1, eval_loss=3.0))
-    events = TrainerLogTail(path).new_events()
-    assert events[1]["eval_loss"] == 3.0
+    assert TrainerLogTail(path).new_events()[1]["eval_loss"] == 3.0
     assert mean_loss(read_log(path)) == 1.0
 
 

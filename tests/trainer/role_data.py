@@ -45,8 +45,7 @@ def test_tokens_are_in_the_order_of_trajectory_and_step():
         rows = some_rows(4)
         for row, (number, step) in zip(rows, [(1, 4), (0, 0), (1, 2), (0, 9)], strict=True):
             row |= {"number": number, "step": step}
-        folder = write_batch(place / "data", rows, rewards=[1.0, 0.0], groups=[0, 0])
-        result = read_batch(folder)
+        result = read_batch(write_batch(place / "data", rows, rewards=[1.0, 0.0], groups=[0, 0]))
         assert [(row.trajectory, row.step) for row in result.rows] == [(0, 0), (0, 9), (1, 2), (1, 4)]
         counts = [sum(rows[place]["mask"]) for place in (1, 3, 2, 0)]
         assert result.offsets.tolist() == [0, *torch.tensor(counts).cumsum(0).tolist()]
@@ -78,8 +77,7 @@ def test_what_contradicts_itself_is_refused_with_its_line():
 def test_first_tokens_and_numbers_that_are_none():
     with scratch() as place:
         folder = batch(place)
-        lines = (folder / "rows.jsonl").read_text().splitlines()
-        value = json.loads(lines[0])
+        value = json.loads((folder / "rows.jsonl").read_text().splitlines()[0])
         for change, wanted in (
             ({"mask": [1, 0, 0, 0, *value["mask"][4:]], "logprobs": value["logprobs"]}, "first token|log-probs"),
             ({"logprobs": [math.nan] * len(value["logprobs"])}, "a log-prob is not finite"),

@@ -46,8 +46,7 @@ def test_processes_share_the_rows_in_equally_many_calls():
 def test_who_has_nothing_left_repeats_the_shortest_row():
     assert shares([9, 2, 8], 2, True) == [[MicroBatch((1, 2))], [MicroBatch((0,))]]
     assert shares([9, 8, 7], 2, True)[1][1] == MicroBatch((2,), idle=True)
-    parts = shares([9, 9, 9], 2, True)
-    assert [micro.idle for micro in parts[1]] == [False, True]
+    assert [micro.idle for micro in shares([9, 9, 9], 2, True)[1]] == [False, True]
 
 
 def test_a_call_holds_at_most_so_many_rows():

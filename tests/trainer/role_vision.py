@@ -5,19 +5,7 @@ import unittest
 
 import torch
 from episodes import plain_critic, prompt, webrl
-from tiny import (
-    ALONE,
-    SHIPPED,
-    assert_same,
-    options,
-    scores,
-    scratch,
-    several,
-    train,
-    weights_of,
-    write_batch,
-    written,
-)
+from tiny import ALONE, SHIPPED, assert_same, options, scores, scratch, several, train, weights_of, write_batch, written
 
 from webgym_cli.testing import tiny_model_build
 from webgym_cli.trainer.data import read_batch

@@ -59,8 +59,7 @@ def test_a_missing_environment_names_the_command(role, tmp_path):
     for chosen in (settings(), settings(**{role: str(tmp_path / "nowhere")})):
         with pytest.raises(VenvError) as caught:
             role_python(chosen, role)
-        assert caught.value.hint == f"webgym setup --role {role}"
-        assert caught.value.exit_code == 2
+        assert (caught.value.hint, caught.value.exit_code) == (f"webgym setup --role {role}", 2)
 
 
 def test_only_a_marked_environment_is_complete():

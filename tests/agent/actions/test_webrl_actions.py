@@ -235,10 +235,7 @@ def test_no_text_makes_the_parser_fail(text):
 
 @pytest.mark.parametrize(
     "action",
-    [
-        Action(name=ActionName.CLICK, coordinate=(1, 2)),
-        Action(name=ActionName.NAVIGATE, url="https://example.com"),
-    ],
+    [Action(name=ActionName.CLICK, coordinate=(1, 2)), Action(name=ActionName.NAVIGATE, url="https://example.com")],
 )
 def test_what_the_language_lacks_is_not_rendered(action):
     with pytest.raises(ValueError, match="WebRL has no such action"):

@@ -61,8 +61,7 @@ def test_no_text_of_others_ends_the_turn_or_begins_the_answer():
     acted = step(0, observation=seen, action=Action(name=ActionName.ANSWER, text=evil))
     prompt = build_orm_prompt(answered(steps=(acted,), answer=evil, instruction=evil))
     text = prompt.messages("")[1].content
-    assert "<|" not in text
-    assert "<image>" not in text
+    assert "<|" not in text and "<image>" not in text
     assert len(prompt.actions.splitlines()) == 1
 
 

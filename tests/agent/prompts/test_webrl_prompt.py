@@ -115,8 +115,7 @@ def test_no_page_and_no_reply_forges_a_turn():
     steps = [step(0, observation=page(0), response=hostile, action_error=hostile)]
     rendered = prompt(steps, current=seen, instruction=hostile)
     for message in rendered.messages[1:]:
-        assert "<|" not in message.content
-        assert "<image>" not in message.content
+        assert "<|" not in message.content and "<image>" not in message.content
         assert message.role == "assistant" or "<tool_call>" not in message.content
 
 

@@ -19,8 +19,7 @@ RUN = "import sys, pytest; sys.path.append(sys.argv[1]); sys.exit(pytest.main(sy
 
 @pytest.mark.skipif(importlib.util.find_spec("openenv") is not None, reason="openenv is installed")
 def test_without_openenv_the_extra_is_named(tmp_path):
-    result = webgym("env", "serve", "-c", "sites", cwd=tmp_path, code=2)
-    assert "webgym[openenv]" in result.stderr
+    assert "webgym[openenv]" in webgym("env", "serve", "-c", "sites", cwd=tmp_path, code=2).stderr
 
 
 @pytest.mark.browser

@@ -188,8 +188,7 @@ def test_damaged_conditions_are_named(tmp_path):
     arguments = (*QUESTIONS, "--episodes", "1", "--repeats", "1", "-o", "own")
     webgym(*arguments, cwd=tmp_path)
     (tmp_path / "own" / "conditions.json").write_text("[1]")
-    damaged = webgym(*arguments, cwd=tmp_path, code=1)
-    assert "conditions.json" in damaged.stderr
+    assert "conditions.json" in webgym(*arguments, cwd=tmp_path, code=1).stderr
 
 
 def write_tasks(folder, *names, **given):

@@ -61,8 +61,7 @@ def test_options_choose(export, options, count):
 
 
 def test_shards_into_a_folder(export, tmp_path):
-    result = export("--format", "hf", "-o", "shards", "--shard-size", 1)
-    assert result.stdout == ""
+    assert export("--format", "hf", "-o", "shards", "--shard-size", 1).stdout == ""
     assert [file.name for file in (tmp_path / "shards" / "data").iterdir()] == ["train-00000-of-00001.parquet"]
     again = export("--format", "hf", "-o", "shards", code=2)
     assert "shards: there is something already\n  next: name another folder" in again.stderr

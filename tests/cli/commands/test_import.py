@@ -8,14 +8,7 @@ import signal
 import pytest
 
 from tests import forked
-from tests.imports.foreign import (
-    PAGE,
-    REFUTED,
-    webgym_episode,
-    webgym_file,
-    webgym_pictures,
-    webrl_episode,
-)
+from tests.imports.foreign import PAGE, REFUTED, webgym_episode, webgym_file, webgym_pictures, webrl_episode
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored

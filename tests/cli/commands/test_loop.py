@@ -32,8 +32,7 @@ def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, 
     (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
     (model / "model.safetensors").write_bytes(b"")
     settings = ("-s", "loop.iterations=3", "-s", f"policy_config.base_model={model}")
-    result = loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments)
-    plan = json.loads(result.stdout)
+    plan = json.loads(loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments).stdout)
     assert {key: plan[key] for key in expected} == expected
     assert list(tmp_path.iterdir()) == [model]
 

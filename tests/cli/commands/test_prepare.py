@@ -26,8 +26,7 @@ def prepare(run, *arguments, **options):
 
 
 def test_a_dry_run_is_one_object_with_every_filter(run):
-    prepared = prepare(run, "--dry-run", "-s", "filters.max_steps_per_task=3")
-    plan = json.loads(prepared.stdout)
+    plan = json.loads(prepare(run, "--dry-run", "-s", "filters.max_steps_per_task=3").stdout)
     assert (plan["trajectories"], plan["steps"], plan["eligible_steps"]) == (4, 8, 3)
     assert plan["samples_by_iteration"] == {"0": 3}
     assert plan["dropped_trajectories"] == {

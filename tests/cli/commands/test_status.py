@@ -104,8 +104,7 @@ def test_without_a_terminal_nothing_is_drawn(capsys):
         board({"event": "status", "transient": True, **rollout().snapshot()})
         board({"event": "note", "message": "hello"})
     output = capsys.readouterr()
-    assert output.out == '{"event": "note", "message": "hello"}\n'
-    assert output.err == "hello\n"
+    assert (output.out, output.err) == ('{"event": "note", "message": "hello"}\n', "hello\n")
 
 
 def test_snapshots_stay_out_of_the_log(run, capsys):
@@ -157,8 +156,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     assert record["stored"] == [{"split": "train", "iteration": 0, "planned": 0, "stored": 2, "judgements": 0}]
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert ["rollout", "train 0", "vllm", "running", "10", "100"] in lines
-    assert ["stored", "train", "0", "0", "2", "0"] in lines
-    assert ["queue", "owed", "548"] in lines
+    assert ["stored", "train", "0", "0", "2", "0"] in lines and ["queue", "owed", "548"] in lines
     assert ["evaluation", "0", "4", "", "0", "1"] in lines
     assert len([line for line in lines if line[0] == "episode"]) == 30
     assert result.stderr.startswith("webgym loop has run since ")
@@ -239,8 +237,7 @@ def test_a_person_sees_the_board(run):
         child = begin_status(run, {1: theirs}, **XTERM)
         shown = "\n".join(plain(rest(ours).split("\r\n")))
         assert exit_code(child) == 0
-    assert "train 0  vllm  finished  10/100" in shown
-    assert "stored trajectories" in shown
+    assert "train 0  vllm  finished  10/100" in shown and "stored trajectories" in shown
 
 
 def test_watch_ends_with_the_rollout(run):

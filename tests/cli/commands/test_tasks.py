@@ -54,8 +54,7 @@ def test_the_check_as_json(tasks, tmp_path):
 def test_a_sample_can_be_piped_into_the_check(tasks, file):
     sample = tasks("sample", file, "-n", 12, "--seed", 4)
     assert (sample.stderr, sum(bands(sample).values())) == ("", 12)
-    task_list = tasks("check", "-", stdin=sample.stdout)
-    assert task_list.stdout.splitlines()[0] == "tasks\t12"
+    assert tasks("check", "-", stdin=sample.stdout).stdout.splitlines()[0] == "tasks\t12"
 
 
 def test_the_same_seed_draws_the_same_sample(tasks, file, tmp_path):

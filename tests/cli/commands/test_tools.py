@@ -28,8 +28,7 @@ def test_the_list_names_tools_and_rewards():
     assert result.exit_code == 0
     rows = {line.split("\t")[0]: line.split("\t")[1:] for line in result.stdout.splitlines()}
     assert {"calculator", "python", "answer", "math_reward_string_equal", "qa_f1_reward"} <= rows.keys()
-    assert rows["calculator"][:2] == ["tool", "built in"]
-    assert rows["format_reward"][0] == "reward"
+    assert (rows["calculator"][:2], rows["format_reward"][0]) == (["tool", "built in"], "reward")
 
 
 def test_as_json_each_has_what_the_policy_is_told_or_the_arguments():
@@ -55,5 +54,4 @@ def test_what_cannot_be_loaded_is_shown_and_is_an_error(tmp_path, args):
     path.write_text("1/0")
     result = run(*args, "-s", f'agent.tools=["{path}:look_up"]')
     assert result.exit_code != 0
-    assert "ZeroDivisionError" in result.stdout
-    assert "calculator" in result.stdout
+    assert "ZeroDivisionError" in result.stdout and "calculator" in result.stdout

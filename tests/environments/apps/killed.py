@@ -47,10 +47,7 @@ _PLAYS = {
     "django-admin": ("/admin/auth/group/add/", [["textbox", "Name", "{}"], ["button", "Save", None]]),
     "jupyterlab": (
         "/lab/tree/{}.ipynb?reset",
-        [
-            ["textbox", "", "open('{}.made', 'a').write('x')"],
-            ["button", "Run this cell", None],
-        ],
+        [["textbox", "", "open('{}.made', 'a').write('x')"], ["button", "Run this cell", None]],
     ),
 }
 _NOTEBOOKS = 16

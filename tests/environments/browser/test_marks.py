@@ -85,8 +85,7 @@ GRIDS = {
 def test_labels_are_read_back_and_stand_in_no_other_box(name: str):
     width, boxes = GRIDS[name]
     elements = tuple(element(number, *box) for number, box in enumerate(boxes))
-    page = Image.open(io.BytesIO(blank(width, 400)))
-    labels = place_labels(page, elements)
+    labels = place_labels(Image.open(io.BytesIO(blank(width, 400))), elements)
     marked = Image.open(io.BytesIO(draw_marks(blank(width, 400), elements)))
     assert [label and read_label(marked, label) for label in labels] == [str(n) for n in range(len(boxes))]
     for label, (left, top, across, down) in zip(labels, boxes, strict=True):

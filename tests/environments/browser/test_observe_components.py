@@ -307,11 +307,7 @@ CASES = {
     "the boxes of a code, a transparent range": (
         "<div role=group aria-label=Code><input maxlength=1><input maxlength=1></div><label for=v>Volume</label>"
         "<div style='position:relative'><input id=v type=range style='opacity:0;width:200px'></div>",
-        [
-            ("textbox", "Code", "", ("1 of 2",)),
-            ("textbox", "Code", "", ("2 of 2",)),
-            ("slider", "Volume", "50", ()),
-        ],
+        [("textbox", "Code", "", ("1 of 2",)), ("textbox", "Code", "", ("2 of 2",)), ("slider", "Volume", "50", ())],
     ),
     "a list in two hidden fields, a label that is another's": (
         f"<label for=c>City</label><div onclick=1 style='{BOX};cursor:pointer'><div style='{UNSEEN}'><input id=c "

@@ -131,7 +131,6 @@ def test_transparency_is_no_content():
 
 
 def test_a_large_file_is_not_decoded(monkeypatch):
-    noisy = Image.effect_noise((1280, 768), 80)
-    data = write_png(noisy)
+    data = write_png(Image.effect_noise((1280, 768), 80))
     monkeypatch.setattr(Image.Image, "convert", None)
     assert not is_blank(data)

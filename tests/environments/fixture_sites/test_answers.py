@@ -1,10 +1,6 @@
 import pytest
 
-from webgym_cli.environments.fixture_sites.answers import (
-    contains_answer,
-    find_stray_numbers,
-    is_same_text,
-)
+from webgym_cli.environments.fixture_sites.answers import contains_answer, find_stray_numbers, is_same_text
 
 
 @pytest.mark.parametrize(

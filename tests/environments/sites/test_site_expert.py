@@ -135,10 +135,7 @@ def test_a_missing_element_is_reported_with_those_that_are_there_the_most_alike_
     shown, episode = scene(Find="button", Deleted="link"), run(work)
     for _ in range(4):
         act(episode, shown)
-    with pytest.raises(
-        BoundaryError,
-        match=r"'Delete', .*'Deleted', .*'Find' \(test_site_expert.py:\d+\)",
-    ):
+    with pytest.raises(BoundaryError, match=r"'Delete', .*'Deleted', .*'Find' \(test_site_expert.py:\d+\)"):
         act(episode, shown)
 
 

@@ -471,8 +471,7 @@ TENANT = Task(**{**ON_DESK, "start_url": "/orders", "site": "reddit", "role": ""
 async def test_a_reset_answers_how_the_episode_starts(
     resetting, mail, states, hook, start_url, state, cookies, isolation
 ):
-    command = hook.replace("{{", "{").replace("}}", "}")
-    desk = resetting(command, f"sites.reddit.isolation={isolation}")
+    desk = resetting(hook.replace("{{", "{").replace("}}", "}"), f"sites.reddit.isolation={isolation}")
     async with desk.start_episode(TENANT, "train-0-3.1", 7) as start:
         assert (start.start_url, start.state) == (start_url.replace("{site}", mail.url), state)
         assert start.cookies == tuple({"url": mail.url, **cookie} for cookie in cookies)

@@ -48,8 +48,7 @@ def test_annotations_that_are_no_arithmetic_are_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("expression", "turns"),
-    [("6*7", [["6*7"]]), (["6*7"], [["6*7"]]), (["2*3", "6*7"], [["2*3"], ["6*7"]])],
+    ("expression", "turns"), [("6*7", [["6*7"]]), (["6*7"], [["6*7"]]), (["2*3", "6*7"], [["2*3"], ["6*7"]])]
 )
 def test_a_field_has_one_calculation_or_several(expression, turns):
     assert played(task(answer="42", expression=expression)) == (turns, "The answer is \\boxed{42}.")

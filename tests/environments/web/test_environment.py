@@ -282,10 +282,7 @@ async def test_what_a_click_shows_late_is_told(visit: Visit, local_web: SmallWeb
     assert "Undo" in visit.names
 
 
-FRAMED = {
-    "timer": f"setTimeout(() => {{ {UNDO} }}, 500)",
-    "answer": f"fetch('/slow-data').then(() => {{ {UNDO} }})",
-}
+FRAMED = {"timer": f"setTimeout(() => {{ {UNDO} }}, 500)", "answer": f"fetch('/slow-data').then(() => {{ {UNDO} }})"}
 
 
 @pytest.mark.parametrize("case", FRAMED)

@@ -31,10 +31,8 @@ def rows_of(*given_turns, merge=True):
 
 def test_turns_of_one_conversation_are_one_row():
     (row,) = rows_of(turn(0, [1, 2, 3], [4, 5], first=-1), turn(1, [1, 2, 3, 4, 5, 6, 7], [8], first=-2))
-    assert row.steps == [0, 1]
-    assert row.input_ids == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert row.mask == [0, 0, 0, 1, 1, 0, 0, 1]
-    assert row.logprobs == [-1, -1.125, -2]
+    assert (row.steps, row.input_ids) == ([0, 1], [1, 2, 3, 4, 5, 6, 7, 8])
+    assert (row.mask, row.logprobs) == ([0, 0, 0, 1, 1, 0, 0, 1], [-1, -1.125, -2])
 
 
 @pytest.mark.parametrize(

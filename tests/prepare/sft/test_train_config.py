@@ -161,8 +161,7 @@ def test_wandb_env_survives_a_shell(name, tmp_path):
 
 def test_wandb_env_leaves_out_what_is_not_known():
     script = build_wandb_env(Settings(), run_id=None)
-    assert "WANDB_ENTITY" not in script
-    assert "WANDB_RUN_ID" not in script
+    assert "WANDB_ENTITY" not in script and "WANDB_RUN_ID" not in script
     assert "export WANDB_RESUME=allow\n" in script
 
 

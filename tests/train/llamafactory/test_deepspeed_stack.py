@@ -24,8 +24,7 @@ def test_deepspeed_takes_the_file_as_it_is_named(loaded, file):
     result = loaded[file.name]
     stage = int(file.stem.partition("zero")[2][0])
     offload = "cpu" if file.stem.endswith("_offload") else None
-    assert result["stage"] == stage
-    assert result["optimizer"] == offload
+    assert (result["stage"], result["optimizer"]) == (stage, offload)
     assert result["parameters"] == (offload if stage == 3 else None)
     assert result["bf16"] is True
     assert result["batch"] == 12

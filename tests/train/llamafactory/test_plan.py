@@ -57,8 +57,7 @@ def test_the_plan_is_json_without_secrets(ready, monkeypatch):
 def test_without_a_dataset(run, role):
     with pytest.raises(MissingStageError) as caught:
         plan_training(run, settings_for(role=role), {})
-    assert caught.value.hint == f"webgym prepare {run.root}"
-    assert caught.value.exit_code == 3
+    assert (caught.value.hint, caught.value.exit_code) == (f"webgym prepare {run.root}", 3)
 
 
 def test_a_dataset_that_was_trained(ready, run):
@@ -153,8 +152,7 @@ def test_deepspeed_is_started_by_torchrun(ready, role, processes):
 
 def test_several_machines_count(ready):
     plan = ready(samples=8, train={"executor": "ray", "nodes": 2, "nproc_per_node": 2}, num_train_epochs=1)
-    assert plan.training.world_size == 4
-    assert plan.total_steps == 1
+    assert (plan.training.world_size, plan.total_steps) == (4, 1)
 
 
 def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, role):
