@@ -35,14 +35,8 @@ def past(mode: InteractionMode) -> list[Step]:
         Action(name=ActionName.GO_BACK),
     ]
     responses = [
-        "Plain.",
-        "<think>a\nb</think>\nThen <image>.",
-        "",
-        "<think>open",
-        " a<think>b</think> c",
-        "x",
-        "<|y|>",
-    ]
+        "Plain.", "<think>a\nb</think>\nThen <image>.", "", "<think>open", " a<think>b</think> c", "x", "<|y|>",
+    ]  # fmt: skip
     return [
         step(
             index,

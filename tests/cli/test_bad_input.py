@@ -208,15 +208,10 @@ def test_names_that_are_not_utf_8(tmp_path):
         assert result.returncode == 2 and "is not UTF-8" in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("error", "hint"),
-    [
-        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
-        (MemoryError(), "ulimit -v"),
-        (RuntimeError("std::bad_alloc"), "ulimit -v"),
-        (RuntimeError("can't start new thread"), "ulimit -v"),
-    ],
-)
+@pytest.mark.parametrize(("error", "hint"), [
+    (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"), (MemoryError(), "ulimit -v"),
+    (RuntimeError("std::bad_alloc"), "ulimit -v"), (RuntimeError("can't start new thread"), "ulimit -v"),
+])  # fmt: skip
 def test_a_limit_of_the_shell_is_named(error, hint):
     assert hint in main._find_limit(error)
     assert not main._find_limit(StoreError("run: can't be read"))

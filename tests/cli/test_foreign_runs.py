@@ -15,16 +15,10 @@ from webgym_cli.store.state import begin
 
 FIRST = "train-0000-00000"
 READERS = [
-    ("status", "RUN", "--json"),
-    ("inspect-buffer", "RUN"),
-    ("inspect-buffer", "RUN", "--verify"),
-    ("show", "RUN", FIRST),
-    ("report", "RUN"),
-    ("export-sharegpt", "RUN"),
-    ("compare", "RUN", "RUN"),
-    ("gc", "RUN", "--dry-run"),
-    ("config", "show", "--run", "RUN"),
-]
+    ("status", "RUN", "--json"), ("inspect-buffer", "RUN"), ("inspect-buffer", "RUN", "--verify"),
+    ("show", "RUN", FIRST), ("report", "RUN"), ("export-sharegpt", "RUN"), ("compare", "RUN", "RUN"),
+    ("gc", "RUN", "--dry-run"), ("config", "show", "--run", "RUN"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,11 @@ from webgym_cli.records.statistics import holm
 
 S, U, B = "success", "unsolved", "site_blocked"
 CONDITIONS = {
-    "tasks": {"source": "a.jsonl", "digest": "d1", "seed": 0, "repeats": 3},
-    "decoding": {"temperature": 1.0},
-    "judge": {"protocol": "webgym", "digest": "j1"},
-    "browser": {"access": "local"},
-    "limits": {"max_steps": {"30": 10}},
-    "scoring": {},
-    "prompt": {},
-    "policy": {"name": "p"},
+    "tasks": {"source": "a.jsonl", "digest": "d1", "seed": 0, "repeats": 3}, "decoding": {"temperature": 1.0},
+    "judge": {"protocol": "webgym", "digest": "j1"}, "browser": {"access": "local"},
+    "limits": {"max_steps": {"30": 10}}, "scoring": {}, "prompt": {}, "policy": {"name": "p"},
     "versions": {"webgym": "1"},
-}
+}  # fmt: skip
 
 
 def write(folder, name, results, **conditions):
@@ -132,17 +127,11 @@ def test_a_record_with_a_prompt_digest_has_all_its_checks(tmp_path, added):
             compare_records(sides, across=False)
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"tasks": {"source": "b.jsonl"}},
-        {"policy": {"name": "q"}},
-        {"versions": {"x": "2"}},
-        {"scoring": {"checks": {"mine": "d1"}}},
-        {"prompt": {"digest": "d1"}},
-        {"tasks": {"edition": "WebVoyager, 643 tasks"}},
-    ],
-)
+@pytest.mark.parametrize("changed", [
+    {"tasks": {"source": "b.jsonl"}}, {"policy": {"name": "q"}}, {"versions": {"x": "2"}},
+    {"scoring": {"checks": {"mine": "d1"}}}, {"prompt": {"digest": "d1"}},
+    {"tasks": {"edition": "WebVoyager, 643 tasks"}},
+])  # fmt: skip
 def test_what_is_compared_may_differ(tmp_path, changed):
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
     (other,) = compare_records([one, two], across=False)["others"]

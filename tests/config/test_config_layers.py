@@ -221,15 +221,10 @@ def test_loading_leaves_the_machine_learning_stack_alone():
 
 
 OLD_NAMES = {
-    "algorithm_config.num_nodes": 2,
-    "algorithm_config.warmup_ratio": 0.25,
-    "browser.settle_seconds": 1.5,
-    "filters.bands": ["easy"],
-    "roles.device": "cpu",
-    "serve.between_phases": "stop",
-    "judge.max_tokens": 99,
+    "algorithm_config.num_nodes": 2, "algorithm_config.warmup_ratio": 0.25, "browser.settle_seconds": 1.5,
+    "filters.bands": ["easy"], "roles.device": "cpu", "serve.between_phases": "stop", "judge.max_tokens": 99,
     "generate.max_tokens": 99,
-}
+}  # fmt: skip
 
 
 def test_every_old_name_has_a_setting_and_none_is_one():

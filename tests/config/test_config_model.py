@@ -19,37 +19,16 @@ from webgym_cli.store.run import RunDir, create_or_open, open_run, refuse_change
 from webgym_cli.util.files import read_json, write_atomic, write_json
 
 SEED_DOCUMENT = {
-    "model_output_name": "model.pt",
-    "positive_samples_to_train": 1800,
-    "recency_bias_power": 2,
-    "val_split_ratio": 0.05,
-    "cutoff_len": 16384,
-    "per_device_train_batch_size": 3,
-    "per_device_eval_batch_size": 3,
-    "gradient_accumulation_steps": 4,
-    "learning_rate": 1e-6,
-    "max_grad_norm": 1.0,
-    "weight_decay": 0.01,
-    "num_train_epochs": 2,
-    "warmup_steps": 30,
-    "lr_scheduler_type": "constant_with_warmup",
-    "logging_steps": 1,
-    "bf16": True,
-    "do_eval": False,
-    "eval_strategy": "epoch",
-    "save_strategy": "steps",
-    "save_steps": 999999,
-    "save_total_limit": 1,
-    "save_only_model": False,
-    "preprocessing_num_workers": 16,
-    "dataloader_num_workers": 2,
-    "dataloader_pin_memory": True,
-    "remove_unused_columns": False,
-    "min_token_length": 10,
-    "plot_loss": False,
-    "deepspeed_config_filename": "ds_config_b200_zero1.json",
-    "report_to": "wandb",
-}
+    "model_output_name": "model.pt", "positive_samples_to_train": 1800, "recency_bias_power": 2,
+    "val_split_ratio": 0.05, "cutoff_len": 16384, "per_device_train_batch_size": 3,
+    "per_device_eval_batch_size": 3, "gradient_accumulation_steps": 4, "learning_rate": 1e-6,
+    "max_grad_norm": 1.0, "weight_decay": 0.01, "num_train_epochs": 2, "warmup_steps": 30,
+    "lr_scheduler_type": "constant_with_warmup", "logging_steps": 1, "bf16": True, "do_eval": False,
+    "eval_strategy": "epoch", "save_strategy": "steps", "save_steps": 999999, "save_total_limit": 1,
+    "save_only_model": False, "preprocessing_num_workers": 16, "dataloader_num_workers": 2,
+    "dataloader_pin_memory": True, "remove_unused_columns": False, "min_token_length": 10, "plot_loss": False,
+    "deepspeed_config_filename": "ds_config_b200_zero1.json", "report_to": "wandb",
+}  # fmt: skip
 """`algorithm_config` of `update_online.yaml`, as WebGym's page on `update_prepare.py` lists it, without
 `gradient_checkpointing: False`, which LLaMA-Factory does not read."""
 

@@ -123,15 +123,10 @@ def test_a_folder_is_told_by_its_config(folder, config, template):
     assert policy(folder(config)).template == template
 
 
-@pytest.mark.parametrize(
-    ("kind", "chat", "template"),
-    [
-        ("llama", "<|start_header_id|>", "llama3"),
-        ("llama", "[INST]", "auto"),
-        ("chatglm", "[gMASK]<sop>", "glm4"),
-        ("chatglm", "[Round 1]", "auto"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "chat", "template"), [
+    ("llama", "<|start_header_id|>", "llama3"), ("llama", "[INST]", "auto"),
+    ("chatglm", "[gMASK]<sop>", "glm4"), ("chatglm", "[Round 1]", "auto"),
+])  # fmt: skip
 def test_one_type_of_several_families_is_told_by_the_chat_template(folder, kind, chat, template):
     assert policy(folder({"model_type": kind}, chat)).template == template
 

@@ -14,13 +14,9 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.tasks.expand import TaskTemplates, expand_templates
 
 CLOSE = {
-    "id": "close",
-    "environment": "web",
-    "start_url": "http://desk/",
-    "instruction": "Set '{title}' to closed for {user}@desk.test.",
-    "check": "ticket",
-    "status": "closed",
-}
+    "id": "close", "environment": "web", "start_url": "http://desk/",
+    "instruction": "Set '{title}' to closed for {user}@desk.test.", "check": "ticket", "status": "closed",
+}  # fmt: skip
 OPEN = CLOSE | {"id": "open-{title}", "instruction": 'Open "{title}".', "status": "open"}
 GIVEN = {
     "parameters": {"title": ["A b", "C"], "user": ["ada"]},

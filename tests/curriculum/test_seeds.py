@@ -93,27 +93,17 @@ def test_a_new_task_on_a_site_starts_there_as_the_same_role():
 
 
 DELETE = {
-    "id": "delete",
-    "site": "desk",
-    "check": "groups",
-    "instruction": "Delete the group {group}.",
-    "gone": "{group}",
-    "todo": "delete",
-}
+    "id": "delete", "site": "desk", "check": "groups", "instruction": "Delete the group {group}.",
+    "gone": "{group}", "todo": "delete",
+}  # fmt: skip
 RENAME = {
-    "id": "rename",
-    "site": "desk",
-    "check": "groups",
-    "instruction": "Rename {group} to {group} team.",
+    "id": "rename", "site": "desk", "check": "groups", "instruction": "Rename {group} to {group} team.",
     "made": "{group} team",
-}
+}  # fmt: skip
 COUNT = {
-    "id": "count",
-    "site": "desk",
-    "check": "count",
-    "instruction": "Count the {table.name}.",
+    "id": "count", "site": "desk", "check": "count", "instruction": "Count the {table.name}.",
     "table": "{table.id}",
-}
+}  # fmt: skip
 HIDDEN = {"id": "hidden", "site": "desk", "check": "user", "instruction": "Rename the user {user}.", "value": "{group}"}
 
 

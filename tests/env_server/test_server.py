@@ -144,33 +144,13 @@ async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
 
 
 VALUES = (
-    None,
-    True,
-    -1,
-    1e400,
-    10**400,
-    "",
-    "\ud800",
-    "x" * 100_000,
-    [],
-    {},
-    [[]],
-    {"a": {"b": []}},
-    "../x",
+    None, True, -1, 1e400, 10**400, "", "\ud800", "x" * 100_000, [], {}, [[]], {"a": {"b": []}}, "../x",
     float("nan"),
-)
+)  # fmt: skip
 PATHS = (
-    "/ws",
-    "/mcp",
-    "/harness",
-    "/reset",
-    "/step",
-    "/state",
-    "/webgym/task",
-    "/webgym/task_range",
-    "/a/tasks",
+    "/ws", "/mcp", "/harness", "/reset", "/step", "/state", "/webgym/task", "/webgym/task_range", "/a/tasks",
     "/%00",
-)
+)  # fmt: skip
 
 
 def make_frames(draw):

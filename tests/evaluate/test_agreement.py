@@ -122,13 +122,9 @@ def test_a_task_stands_for_its_only_episode_of_a_policy():
 def test_the_threshold_that_a_precision_needs():
     scores = [(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.4, False), (0.2, True)]
     votes = [
-        (True, True, True),
-        (True, True, False),
-        (True, True, False),
-        (True, False, False),
+        (True, True, True), (True, True, False), (True, True, False), (True, False, False), (False,) * 3,
         (False,) * 3,
-        (False,) * 3,
-    ]
+    ]  # fmt: skip
     episodes = [
         judged(number, sum(of) > 1, probability=score, votes=of)
         for number, ((score, _), of) in enumerate(zip(scores, votes, strict=True))
@@ -207,15 +203,9 @@ def test_labels_by_task_and_under_other_names(tmp_path):
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_two_annotators_of_cuaverifierbench_by_hand(tmp_path, suffix):
     fields = {
-        "t0": (1, 1),
-        "t1": (1, 1),
-        "t2": (0, 0),
-        "t3": (1, 0),
-        "t4": (0, 0),
-        "t5": (1, 1),
-        "t6": (0,),
+        "t0": (1, 1), "t1": (1, 1), "t2": (0, 0), "t3": (1, 0), "t4": (0, 0), "t5": (1, 1), "t6": (0,),
         "t7": (1, 1),
-    }
+    }  # fmt: skip
     fields |= {"t99": (1,)}  # no episode
     given = [("t0", "Judge1", 0)]  # labelled again below
     given += [(task, f"Judge{number}", answer) for task, of in fields.items() for number, answer in enumerate(of, 1)]
@@ -254,17 +244,10 @@ def test_without_one_class_of_labels_its_rates_are_null():
     assert (row["precision"], row["recall"], row["false_positive_rate"], row["kappa"]) == (None, None, 0.0, None)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{}",
-        '{"trajectory": {"a": 1}, "label": "yes"}',
-        '{"trajectory": "", "label": "yes"}',
-        '{"trajectory": "a", "label": "maybe not"}',
-        '{"trajectory": "a"}',
-        "no JSON",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "{}", '{"trajectory": {"a": 1}, "label": "yes"}', '{"trajectory": "", "label": "yes"}',
+    '{"trajectory": "a", "label": "maybe not"}', '{"trajectory": "a"}', "no JSON",
+])  # fmt: skip
 def test_another_file_is_refused_by_its_line(tmp_path, line):
     file = tmp_path / "labels.jsonl"
     file.write_text(f'{{"trajectory": "a", "label": "yes"}}\n{line}\n')

@@ -38,12 +38,9 @@ CASES = [
 ]
 # What each protocol decides on the episodes of `webvoyager.jsonl`.
 PROTOCOLS = {
-    "webvoyager": (YES, YES, NO),
-    "webgym": (YES, NO, NO),
-    "webjudge": (YES, YES, YES),
-    "agenttrek": (YES, YES, YES),
-    "agentrewardbench": (YES, YES, NO),
-}
+    "webvoyager": (YES, YES, NO), "webgym": (YES, NO, NO), "webjudge": (YES, YES, YES),
+    "agenttrek": (YES, YES, YES), "agentrewardbench": (YES, YES, NO),
+}  # fmt: skip
 
 
 class ScriptedPolicy(LocalServer):

@@ -125,12 +125,9 @@ def test_what_was_spent_is_shared_among_steps_episodes_and_successes():
     machine = {"policy_tokens": tokens, "cpu_seconds": 4.0, "gpu_seconds": 0.5, "judge_calls": 2}
     spent = build(results(**machine), prices={"policy": {"prompt": 1e6, "completion": 0.0}})["spent"]
     by_hand = {
-        "cost": (810, 45, 90, 270),
-        "tokens": (900, 50, 100, 300),
-        "judge_calls": (18, 1, 2, 6),
-        "cpu_seconds": (36, 2, 4, 12),
-        "gpu_seconds": (4.5, 0.25, 0.5, 1.5),
-    }
+        "cost": (810, 45, 90, 270), "tokens": (900, 50, 100, 300), "judge_calls": (18, 1, 2, 6),
+        "cpu_seconds": (36, 2, 4, 12), "gpu_seconds": (4.5, 0.25, 0.5, 1.5),
+    }  # fmt: skip
     for name, amounts in by_hand.items():
         keys = (name, *(f"{name}_per_{share}" for share in ("step", "episode", "success")))
         assert tuple(spent[key] for key in keys) == amounts

@@ -67,13 +67,9 @@ def test_records_become_their_names_and_fields_and_shared_parts_stay_shared(prot
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_plain_things_of_the_standard_library_are_data(protocol):
     value = [
-        collections.OrderedDict(a=1),
-        collections.defaultdict(list, {"b": [2]}),
-        {3},
-        frozenset({4}),
-        pathlib.PosixPath("/a/b"),
-        bytearray(b"5"),
-    ]
+        collections.OrderedDict(a=1), collections.defaultdict(list, {"b": [2]}), {3}, frozenset({4}),
+        pathlib.PosixPath("/a/b"), bytearray(b"5"),
+    ]  # fmt: skip
     assert read(pickle.dumps(value, protocol)) == [{"a": 1}, {"b": [2]}, [3], [4], "/a/b", b"5"]
     moment = read(pickle.dumps(datetime.datetime(2026, 1, 2), protocol))
     assert moment.name == "datetime.datetime"

@@ -93,15 +93,10 @@ def test_the_lock_holds(run, sql):
         list(index.rows(sql))
 
 
-@pytest.mark.parametrize(
-    ("sql", "words"),
-    [
-        ("SELEC 1", 'syntax error at or near "SELEC"'),
-        ("SELECT sit FROM stored", 'Candidate bindings: "site"'),
-        ("SELECT * FROM step", "Did you mean"),
-        ("SELECT task::INT FROM stored", "Could not convert string 'a'"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "words"), [
+    ("SELEC 1", 'syntax error at or near "SELEC"'), ("SELECT sit FROM stored", 'Candidate bindings: "site"'),
+    ("SELECT * FROM step", "Did you mean"), ("SELECT task::INT FROM stored", "Could not convert string 'a'"),
+])  # fmt: skip
 def test_mistakes_are_told_in_one_line(run, sql, words):
     with pytest.raises(UsageError) as caught:
         rows(run, sql)

@@ -237,19 +237,11 @@ async def test_several_runs_begin_with_their_curves_and_a_refresh_shows_what_is_
         await view.wait_for_url(server.url)
 
 
-@pytest.mark.parametrize(
-    ("query", "wanted"),
-    [
-        ({}, IDS),
-        ({"outcome": "failure"}, [IDS[3]]),
-        ({"failure": "browser_crashed", "words": "gone"}, [IDS[3]]),
-        ({"verdict": "no"}, [IDS[1]]),
-        ({"reward": "1.0", "site": "kettle.test"}, [IDS[0]]),
-        ({"task": HOSTILE}, [IDS[2]]),
-        ({"words": "' OR 1=1 --"}, []),
-        ({"where": "steps = 0"}, [IDS[4]]),
-    ],
-)
+@pytest.mark.parametrize(("query", "wanted"), [
+    ({}, IDS), ({"outcome": "failure"}, [IDS[3]]), ({"failure": "browser_crashed", "words": "gone"}, [IDS[3]]),
+    ({"verdict": "no"}, [IDS[1]]), ({"reward": "1.0", "site": "kettle.test"}, [IDS[0]]),
+    ({"task": HOSTILE}, [IDS[2]]), ({"words": "' OR 1=1 --"}, []), ({"where": "steps = 0"}, [IDS[4]]),
+])  # fmt: skip
 def test_filters(run, query, wanted):
     with open_index(run) as index:
         table = EpisodeTable(index)

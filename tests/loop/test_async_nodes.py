@@ -31,16 +31,10 @@ def run(tmp_path, tiny_model_dir, cluster):
     python = fake_python(tmp_path, dial_vllm.__file__)
     nodes_run = NodesRun(tmp_path / "run", "vllm", tiny_model_dir)
     nodes_run.usual = (
-        "train.algorithm=copying_batch",
-        "loop.mode=async",
-        "rollout.executor=ray",
-        f"rollout.ray_address={cluster.address}",
-        "rollout.concurrency=6",
-        "venvs.device=cuda",
-        f"venvs.serve={python}",
-        "serve.replicas=1",
-        "serve.port=0",
-    )
+        "train.algorithm=copying_batch", "loop.mode=async", "rollout.executor=ray",
+        f"rollout.ray_address={cluster.address}", "rollout.concurrency=6", "venvs.device=cuda",
+        f"venvs.serve={python}", "serve.replicas=1", "serve.port=0",
+    )  # fmt: skip
     yield nodes_run
     psutil.wait_procs(nodes_run.find_servers(), 30)
     assert nodes_run.find_servers() == []

@@ -106,16 +106,10 @@ def test_each_action_is_done_in_its_own_tab(tmp_path, lines, actions):
     assert seen == actions.split()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"name": "dance"},
-        {"name": "click", "selector": 3},
-        {"name": "fill", "selector": "#a"},
-        [1],
-        {"action": {"name": "type"}},
-    ],
-)
+@pytest.mark.parametrize("line", [
+    {"name": "dance"}, {"name": "click", "selector": 3}, {"name": "fill", "selector": "#a"}, [1],
+    {"action": {"name": "type"}},
+])  # fmt: skip
 def test_a_line_that_is_no_action_is_named(tmp_path, line):
     with pytest.raises(UsageError, match=r"a\.jsonl:2"):
         read(tmp_path / "a.jsonl", {"name": "check", **PLACE}, line)

@@ -11,12 +11,9 @@ from webgym_cli.report.training_metrics import build_training_section, find_warn
 from webgym_cli.store.run import RunDir
 
 WELL = {
-    "actor/entropy": 0.8,
-    "critic/score/min": 0.0,
-    "critic/score/max": 1.0,
-    "actor/rows_with_gradient": 1.0,
+    "actor/entropy": 0.8, "critic/score/min": 0.0, "critic/score/max": 1.0, "actor/rows_with_gradient": 1.0,
     "rollout_corr/kl": 0.001,
-}
+}  # fmt: skip
 
 
 def trained(*metrics):

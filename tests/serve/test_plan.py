@@ -89,13 +89,9 @@ def test_cuda_has_webgyms_launch_settings():
     plan = planned("serve.data_parallel_size=8", device="cuda", gpus=tuple("01234567"))
     assert plan.argv()[:3] == [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]
     expected = {
-        "--max-num-seqs": "512",
-        "--gpu-memory-utilization": "0.95",
-        "--max-model-len": "32768",
-        "--tensor-parallel-size": "1",
-        "--data-parallel-size": "8",
-        "--dtype": "auto",
-    }
+        "--max-num-seqs": "512", "--gpu-memory-utilization": "0.95", "--max-model-len": "32768",
+        "--tensor-parallel-size": "1", "--data-parallel-size": "8", "--dtype": "auto",
+    }  # fmt: skip
     assert {flag: value(plan, flag) for flag in expected} == expected
     # vLLM's own choice is right for GPUs: cached prefixes, split prefills, asynchronous scheduling
     left = {"--enforce-eager", "--no-enable-prefix-caching", "--max-num-batched-tokens", "--reasoning-parser"}
@@ -160,16 +156,10 @@ def test_replicas_on_a_cpu_share_its_cores():
     assert [plan.port for plan in plans] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("device", "overrides", "how"),
-    [
-        ("cuda", [], "sleep"),
-        ("cuda", ["serve.host=0.0.0.0"], "stop"),
-        ("cpu", [], "keep"),
-        ("cpu", ["serve.during_training=stop"], "stop"),
-        ("cuda", ["serve.during_training=keep"], "keep"),
-    ],
-)
+@pytest.mark.parametrize(("device", "overrides", "how"), [
+    ("cuda", [], "sleep"), ("cuda", ["serve.host=0.0.0.0"], "stop"), ("cpu", [], "keep"),
+    ("cpu", ["serve.during_training=stop"], "stop"), ("cuda", ["serve.during_training=keep"], "keep"),
+])  # fmt: skip
 def test_what_a_server_does_during_training(device, overrides, how):
     plan = planned(*overrides, device=device, gpus=(), phases=True)
     assert plan.sleep.action == how

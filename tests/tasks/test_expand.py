@@ -7,12 +7,9 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tasks.expand import expand_templates
 
 TEMPLATE = {
-    "id": "close",
-    "environment": "web",
-    "start_url": "http://desk/",
-    "instruction": "Close '{title}' for {person.name}.",
-    "extra": {"team": "{person.team}", "tags": ["{n}"]},
-}
+    "id": "close", "environment": "web", "start_url": "http://desk/",
+    "instruction": "Close '{title}' for {person.name}.", "extra": {"team": "{person.team}", "tags": ["{n}"]},
+}  # fmt: skip
 
 SHORT = {"templates": [TEMPLATE | {"instruction": "Close {title}", "extra": {}}]}
 BOTH = {"templates": [TEMPLATE | {"instruction": "{title} {n}", "extra": {}}]}

@@ -104,19 +104,12 @@ def test_a_step_limit_is_a_whole_number_from_1(limit):
         read({**WEB, "max_steps": limit})
 
 
-@pytest.mark.parametrize(
-    ("website", "address"),
-    [
-        ("example.com", "https://example.com"),
-        (" www.example.com/shop?x=1 ", "https://www.example.com/shop?x=1"),
-        ("//example.com", "https://example.com"),
-        ("localhost:8080/a", "https://localhost:8080/a"),
-        ("http://example.com", "http://example.com"),
-        ("HTTPS://Example.com/", "HTTPS://Example.com/"),
-        ("https://bücher.example/ä b", "https://bücher.example/ä b"),
-        ("http://[::1]:80/", "http://[::1]:80/"),
-    ],
-)
+@pytest.mark.parametrize(("website", "address"), [
+    ("example.com", "https://example.com"), (" www.example.com/shop?x=1 ", "https://www.example.com/shop?x=1"),
+    ("//example.com", "https://example.com"), ("localhost:8080/a", "https://localhost:8080/a"),
+    ("http://example.com", "http://example.com"), ("HTTPS://Example.com/", "HTTPS://Example.com/"),
+    ("https://bücher.example/ä b", "https://bücher.example/ä b"), ("http://[::1]:80/", "http://[::1]:80/"),
+])  # fmt: skip
 def test_a_bare_domain_gets_https(website, address):
     assert read(webgym(website=website)).start_url == address
     assert read({**WEB, "environment": "web", "start_url": website}).start_url == address

@@ -45,20 +45,12 @@ def test_our_own_lists_stay_as_they_are():
     assert list_facts(FACTS, verbatim=True) == ("Names the shoe", "Names the price")
 
 
-@pytest.mark.parametrize(
-    ("value", "place"),
-    [
-        (5, ": neither"),
-        (["a", 5], ".1: neither"),
-        (["a", None], ".1: neither"),
-        ([{"difficulty": 1}], ".0: neither"),
-        ([{"description": 5}], ".0: neither"),
-        ([{"facts": "a"}], ".0.facts: not a list"),
-        ([{"facts": ["a", 5]}], ".0.facts.1: not a text"),
-        ({"facts": [5]}, ".facts.0: not a text"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("value", "place"), [
+    (5, ": neither"), (["a", 5], ".1: neither"), (["a", None], ".1: neither"),
+    ([{"difficulty": 1}], ".0: neither"), ([{"description": 5}], ".0: neither"),
+    ([{"facts": "a"}], ".0.facts: not a list"), ([{"facts": ["a", 5]}], ".0.facts.1: not a text"),
+    ({"facts": [5]}, ".facts.0: not a text"),
+], ids=str)  # fmt: skip
 def test_what_is_no_rubric_names_its_place(value, place):
     with pytest.raises(BadRubricError) as caught:
         list_facts(value)

@@ -20,21 +20,13 @@ def children():
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
-@pytest.mark.parametrize(
-    ("code", "printed"),
-    [
-        ("1 + 1", "2"),
-        ("x = 3\nx ** 2", "9"),
-        ("print('a')\nNone", "a"),
-        ("'text'", "'text'"),
-        ("", "(no output)"),
-        ("import sys; sys.exit(3)", "(no output)"),
-        ("import statistics; statistics.mean([1, 2, 6])", "3"),
-        ("import sys; print('b', file=sys.stderr)", "b"),
-        ("import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start()\nt.join()", "thread"),
-        ("'\\ud83d'", "'\\ud83d'"),
-    ],
-)
+@pytest.mark.parametrize(("code", "printed"), [
+    ("1 + 1", "2"), ("x = 3\nx ** 2", "9"), ("print('a')\nNone", "a"), ("'text'", "'text'"),
+    ("", "(no output)"), ("import sys; sys.exit(3)", "(no output)"),
+    ("import statistics; statistics.mean([1, 2, 6])", "3"), ("import sys; print('b', file=sys.stderr)", "b"),
+    ("import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start()\nt.join()", "thread"),
+    ("'\\ud83d'", "'\\ud83d'"),
+])  # fmt: skip
 async def test_code_is_run(code, printed):
     assert await run_code(code) == printed
 

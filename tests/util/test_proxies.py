@@ -42,33 +42,19 @@ def test_this_machine_takes_no_proxy(monkeypatch, host, variable):
     assert find_proxy(f"ws://{host}/") is None
 
 
-@pytest.mark.parametrize(
-    ("exempt", "address", "direct"),
-    [
-        ("fe11::/16", "http://[fe11:2::1]/", True),
-        ("fe11::/16", "http://[fe12::1]/", False),
-        ("[2001:db8::1]", "http://[2001:db8::1]/", True),
-        ("[2001:db8::1]:80", "http://[2001:db8::1]/", True),
-        ("[2001:db8::1]:81", "http://[2001:db8::1]/", False),
-        ("2001:db8::1", "http://[2001:db8::1]/", True),
-        ("10.0.0.0/8", "http://10.1.2.3:8000/", True),
-        ("10.1.2.3/8", "http://10.9.9.9/", True),
-        ("10.1.2.3", "http://10.1.2.3/", True),
-        ("10.1.2.3", "http://10.1.2.30/", False),
-        ("example.com", "http://example.com/", True),
-        ("example.com", "http://a.EXAMPLE.com/", True),
-        ("example.com", "http://notexample.com/", False),
-        (".example.com", "http://a.example.com/", True),
-        ("*.example.com", "http://a.example.com/", True),
-        ("10.1.*", "http://10.1.7.7/", True),
-        ("*", "http://a/", True),
-        ("a, b  c", "http://c/", True),
-        ("host:8000", "http://host:8000/", True),
-        ("host:8000", "http://host/", False),
-        ("https://example.com", "http://example.com/", True),
-        ("", "http://a/", False),
-    ],
-)
+@pytest.mark.parametrize(("exempt", "address", "direct"), [
+    ("fe11::/16", "http://[fe11:2::1]/", True), ("fe11::/16", "http://[fe12::1]/", False),
+    ("[2001:db8::1]", "http://[2001:db8::1]/", True), ("[2001:db8::1]:80", "http://[2001:db8::1]/", True),
+    ("[2001:db8::1]:81", "http://[2001:db8::1]/", False), ("2001:db8::1", "http://[2001:db8::1]/", True),
+    ("10.0.0.0/8", "http://10.1.2.3:8000/", True), ("10.1.2.3/8", "http://10.9.9.9/", True),
+    ("10.1.2.3", "http://10.1.2.3/", True), ("10.1.2.3", "http://10.1.2.30/", False),
+    ("example.com", "http://example.com/", True), ("example.com", "http://a.EXAMPLE.com/", True),
+    ("example.com", "http://notexample.com/", False), (".example.com", "http://a.example.com/", True),
+    ("*.example.com", "http://a.example.com/", True), ("10.1.*", "http://10.1.7.7/", True),
+    ("*", "http://a/", True), ("a, b  c", "http://c/", True), ("host:8000", "http://host:8000/", True),
+    ("host:8000", "http://host/", False), ("https://example.com", "http://example.com/", True),
+    ("", "http://a/", False),
+])  # fmt: skip
 def test_no_proxy(monkeypatch, exempt, address, direct):
     monkeypatch.setenv("http_proxy", NOWHERE)
     monkeypatch.setenv("no_proxy", exempt)

@@ -23,13 +23,9 @@ from webgym_cli.util.local_server import LocalServer
 LIMITED = {"temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.1}
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
 ANSWER = {
-    "id": "1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "policy",
-    "choices": [CHOICE],
+    "id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [CHOICE],
     "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
-}
+}  # fmt: skip
 VLLM_ANSWER = {
     **ANSWER,
     "prompt_token_ids": [1, 22, 3],
@@ -295,23 +291,10 @@ async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
         await ask(url=url)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"choices": []},
-        {"choices": [{}]},
-        {"choices": [{"message": None}]},
-        {"choices": 5},
-        {"choices": [{"message": {"content": 5}}]},
-        [],
-        "text",
-        None,
-        b"{half",
-        b"",
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("body", [
+    {}, {"choices": []}, {"choices": [{}]}, {"choices": [{"message": None}]}, {"choices": 5},
+    {"choices": [{"message": {"content": 5}}]}, [], "text", None, b"{half", b"",
+], ids=str)  # fmt: skip
 async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
     server.answers = [(200, body)]
     assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
@@ -359,17 +342,10 @@ async def test_a_reply_that_ignores_its_limit_is_cut_and_one_of_long_tokens_whol
     assert (cut.finish_reason, cut.token_ids, cut.logprobs) == ("length", None, None)
 
 
-@pytest.mark.parametrize(
-    ("named", "other"),
-    [
-        ("policy", None),
-        ("policy-2026-01-31", None),
-        ("", None),
-        ("base", "base"),
-        ("b\ud800", "b?"),
-        ("x" * 999, "x" * 200),
-    ],
-)
+@pytest.mark.parametrize(("named", "other"), [
+    ("policy", None), ("policy-2026-01-31", None), ("", None), ("base", "base"), ("b\ud800", "b?"),
+    ("x" * 999, "x" * 200),
+])  # fmt: skip
 async def test_another_models_name_is_kept(ask, server, named, other):
     server.answers = [(200, {**VLLM_ANSWER, "model": named})]
     assert (await ask()).generation.other_model == other

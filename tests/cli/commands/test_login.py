@@ -21,13 +21,9 @@ def login(tmp_path, mail):
     async def call(*arguments, password=PASSWORD, as_json=True):
         given = [f"browser.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(SITE, mail)]
         words = [
-            "login",
-            "-c",
-            "webarena",
-            *(["--json"] * as_json),
-            *arguments,
+            "login", "-c", "webarena", *(["--json"] * as_json), *arguments,
             *(word for one in given for word in ("-s", one)),
-        ]
+        ]  # fmt: skip
         done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=None, WEBARENA_GITLAB_PASSWORD=password)
         assert password not in done.stdout + done.stderr
         lines = done.stdout.splitlines()

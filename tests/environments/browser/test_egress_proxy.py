@@ -157,17 +157,11 @@ async def test_one_connection_carries_one_host(gate: EgressProxy, server: OddSer
     assert set(server.hosts) <= {"odd.test"}
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"GET http://[::1 HTTP/1.1\r\n\r\n",
-        b"CONNECT odd.test:99999 HTTP/1.1\r\n\r\n",
-        b"GET http://" + b"a" * 70 + b".example/ HTTP/1.1\r\n\r\n",
-        b"GET http://odd.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
-    ],
-)
+@pytest.mark.parametrize("request_", [
+    b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET http://[::1 HTTP/1.1\r\n\r\n",
+    b"CONNECT odd.test:99999 HTTP/1.1\r\n\r\n", b"GET http://" + b"a" * 70 + b".example/ HTTP/1.1\r\n\r\n",
+    b"GET http://odd.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+])  # fmt: skip
 async def test_what_is_no_request_ends_the_connection_only(gate: EgressProxy, server: OddServer, request_: bytes):
     answer = await speak(gate, request_)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 502")
@@ -301,18 +295,11 @@ async def test_links_and_redirects_to_this_machine_are_step_errors(visit: Visit,
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://2130706433:{port}/",
-        "http://0177.0.0.1:{port}/",
-        "http://①②⑦.0.0.1:{port}/",
-        "http://[::ffff:127.0.0.1]:{port}/",
-        "http://127.0.0.1:{port}\\@odd.test/",
-        "http://odd.test/away?to=http://127.0.0.1:{port}/",
-        "view-source:http://127.0.0.1:{port}/",
-    ],
-)
+@pytest.mark.parametrize("url", [
+    "http://2130706433:{port}/", "http://0177.0.0.1:{port}/", "http://①②⑦.0.0.1:{port}/",
+    "http://[::ffff:127.0.0.1]:{port}/", "http://127.0.0.1:{port}\\@odd.test/",
+    "http://odd.test/away?to=http://127.0.0.1:{port}/", "view-source:http://127.0.0.1:{port}/",
+])  # fmt: skip
 async def test_the_policy_can_not_navigate_there(visit: Visit, local_web: SmallWeb, url: str):
     """What Chromium makes of a spelling; test_address_rules.py has the other addresses and schemes."""
     await visit.open("http://lab.test/history")

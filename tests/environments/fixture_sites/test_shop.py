@@ -42,17 +42,11 @@ async def test_an_order_with_everything_right_scores(visit):
     assert location.rpartition("/")[2] in (await visitor.get("/orders")).text
 
 
-@pytest.mark.parametrize(
-    ("wrong", "fact"),
-    [
-        ({"count": "1"}, "It has "),
-        ({"more": True}, "It has nothing else."),
-        ({"delivery": "standard"}, "The delivery is express."),
-        ({"street": "Elsewhere 1"}, "It goes to "),
-        ({"postcode": "00000"}, "It goes to "),
-        ({"name": "Someone Else"}, "It goes to "),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "fact"), [
+    ({"count": "1"}, "It has "), ({"more": True}, "It has nothing else."),
+    ({"delivery": "standard"}, "The delivery is express."), ({"street": "Elsewhere 1"}, "It goes to "),
+    ({"postcode": "00000"}, "It goes to "), ({"name": "Someone Else"}, "It goes to "),
+])  # fmt: skip
 async def test_a_near_miss_is_named(visit, wrong, fact):
     visitor, _ = await ordered(visit, **wrong)
     score, reason = visitor.live.score("done")

@@ -56,13 +56,9 @@ async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, addre
 
 
 DUMMY = {
-    "eval_types": ["string_match"],
-    "reference_answers": {"exact_match": "N/A"},
-    "reference_url": "",
-    "program_html": [],
-    "string_note": "",
-    "reference_answer_raw_annotation": "",
-}
+    "eval_types": ["string_match"], "reference_answers": {"exact_match": "N/A"}, "reference_url": "",
+    "program_html": [], "string_note": "", "reference_answer_raw_annotation": "",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("evaluation", [None, Evaluation(**DUMMY)])
@@ -201,18 +197,12 @@ LAB = "http://lab.test:8023"
 ISSUE = f"{LAB}/a/b/-/issues/8"
 
 EXACT = [
-    (ISSUE, ISSUE, True),
-    (f"{ISSUE}/", ISSUE, True),
-    (ISSUE, f"{ISSUE}/", True),
-    (f"{ISSUE}9", ISSUE, False),
-    (f"{ISSUE}?x=1", ISSUE, False),
-    (f"{ISSUE}?b=2&a=1", f"{ISSUE}?a=1&b=2", True),
-    (f"{ISSUE}#note_1", ISSUE, False),
-    (ISSUE, f"{LAB}/x |OR| {ISSUE}", True),
+    (ISSUE, ISSUE, True), (f"{ISSUE}/", ISSUE, True), (ISSUE, f"{ISSUE}/", True), (f"{ISSUE}9", ISSUE, False),
+    (f"{ISSUE}?x=1", ISSUE, False), (f"{ISSUE}?b=2&a=1", f"{ISSUE}?a=1&b=2", True),
+    (f"{ISSUE}#note_1", ISSUE, False), (ISSUE, f"{LAB}/x |OR| {ISSUE}", True),
     ("http://localhost:8023/a", "http://127.0.0.1:8023/a", True),
-    ("http://lab.test/a", "http://lab.test:80/a", True),
-    ("http://lab.test/a", "http://lab.test:8023/a", False),
-]
+    ("http://lab.test/a", "http://lab.test:80/a", True), ("http://lab.test/a", "http://lab.test:8023/a", False),
+]  # fmt: skip
 
 LEADS = [
     ("https://lab.test:8023/a", f"{LAB}/a", True),

@@ -162,15 +162,10 @@ def test_a_generated_task_has_no_score_of_its_own(given):
     assert (task.extra["generated"], task.reference_answer, evaluation_of(task)) == (True, None, None)
 
 
-@pytest.mark.parametrize(
-    ("sites", "state"),
-    [
-        (["reddit"], "reddit"),
-        (["reddit", "gitlab"], "gitlab.reddit"),
-        (["map", "shopping"], "shopping"),
-        (["map"], None),
-    ],
-)
+@pytest.mark.parametrize(("sites", "state"), [
+    (["reddit"], "reddit"), (["reddit", "gitlab"], "gitlab.reddit"), (["map", "shopping"], "shopping"),
+    (["map"], None),
+])  # fmt: skip
 def test_a_record_that_says_nothing_of_logins_has_those_of_its_sites(sites, state):
     given = {"intent": "Do it", "sites": sites, "start_url": "http://shop.test:7770"}
     extra = read_config(given, ADDRESSES).extra

@@ -17,22 +17,11 @@ from webgym_cli.records.webarena import Expected
 NOBODY = FuzzyContext("How many?", "", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted", "equal"),
-    [
-        ("Yes", "yes", True),
-        ('"Yes"', "yes", True),
-        ("'N/A'", "n/a", True),
-        ("\"'N/A'\"", "n/a", True),
-        ("'\" Yes \"'", "yes", True),
-        ("  yes\n", "yes", True),
-        ("yes.", "yes", False),
-        ("yes, it is", "yes", False),
-        ("\"yes'", "yes", False),
-        ('"', "", False),
-        ("", "", True),
-    ],
-)
+@pytest.mark.parametrize(("text", "wanted", "equal"), [
+    ("Yes", "yes", True), ('"Yes"', "yes", True), ("'N/A'", "n/a", True), ("\"'N/A'\"", "n/a", True),
+    ("'\" Yes \"'", "yes", True), ("  yes\n", "yes", True), ("yes.", "yes", False),
+    ("yes, it is", "yes", False), ("\"yes'", "yes", False), ('"', "", False), ("", "", True),
+])  # fmt: skip
 def test_exact_match(text, wanted, equal):
     assert matches_exactly(text, wanted) is equal
 
@@ -143,23 +132,11 @@ def test_must_include(text, wanted, inside):
     assert contains_text(text, wanted) is inside
 
 
-@pytest.mark.parametrize(
-    ("text", "comparison", "met"),
-    [
-        ("300", ">= 300", True),
-        ("299", ">= 300", False),
-        ("1,204", "== 1204", True),
-        ("12,04", "== 1204", False),
-        (" '7' ", "<8", True),
-        ("-3", "< 0", True),
-        ("8", "< 8", False),
-        ("8", "> 8", False),
-        ("8", "<= 8", True),
-        ("5", "< 3 |OR| > 4", True),
-        ("seven", "== 7", False),
-        ("7.0", "== 7", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "comparison", "met"), [
+    ("300", ">= 300", True), ("299", ">= 300", False), ("1,204", "== 1204", True), ("12,04", "== 1204", False),
+    (" '7' ", "<8", True), ("-3", "< 0", True), ("8", "< 8", False), ("8", "> 8", False), ("8", "<= 8", True),
+    ("5", "< 3 |OR| > 4", True), ("seven", "== 7", False), ("7.0", "== 7", False),
+])  # fmt: skip
 def test_required_values_are_compared_as_whole_numbers(text, comparison, met):
     assert meets_comparison(text, comparison) is met
 
@@ -237,15 +214,10 @@ def test_which_tasks_need_a_judge():
     assert not needs_judge(strings(must_include=["x"]))
 
 
-@pytest.mark.parametrize(
-    ("rules", "right"),
-    [
-        ({"must_include": ["987"]}, False),
-        ({"must_include": ["1234.50"]}, True),
-        ({"must_include": ["an item 98"]}, False),
-        ({"must_include": ["an item 1234.5"]}, True),
-    ],
-)
+@pytest.mark.parametrize(("rules", "right"), [
+    ({"must_include": ["987"]}, False), ({"must_include": ["1234.50"]}, True),
+    ({"must_include": ["an item 98"]}, False), ({"must_include": ["an item 1234.5"]}, True),
+])  # fmt: skip
 async def test_a_long_page_does_not_hold_the_loop(rules, right):
     page = "<td>an item 1,234.5</td>\n" * 20_000
     verdicts = []

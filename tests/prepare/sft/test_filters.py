@@ -24,16 +24,11 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 EVERY_FILTER = [
-    'filters.only_sites=["a", "b.com", "miniwob"]',
-    'filters.exclude_sites=["c.com"]',
-    'filters.difficulties=["easy", "medium"]',
-    "filters.max_age_hours=24",
-    "filters.min_agreement=0.6",
-    "filters.drop_older_repeats=true",
-    "filters.stable_pages=true",
-    "filters.max_steps_per_trajectory=2",
+    'filters.only_sites=["a", "b.com", "miniwob"]', 'filters.exclude_sites=["c.com"]',
+    'filters.difficulties=["easy", "medium"]', "filters.max_age_hours=24", "filters.min_agreement=0.6",
+    "filters.drop_older_repeats=true", "filters.stable_pages=true", "filters.max_steps_per_trajectory=2",
     "filters.max_steps_per_task=3",
-]
+]  # fmt: skip
 
 
 def dropped(rows):

@@ -24,26 +24,13 @@ def config(device="cuda", deepspeed=None, validation=False, samples=None, **sect
 def test_holds_what_the_seed_documents():
     result = config(deepspeed=Path("/run/data/deepspeed.json"))
     wanted = {
-        "stage": "sft",
-        "do_train": True,
-        "finetuning_type": "full",
-        "mask_history": True,
-        "dataset": "webgym_training",
-        "template": "qwen3_vl_nothink",
-        "cutoff_len": 16384,
-        "per_device_train_batch_size": 3,
-        "gradient_accumulation_steps": 4,
-        "learning_rate": 1e-6,
-        "num_train_epochs": 2,
-        "warmup_steps": 30,
-        "lr_scheduler_type": "constant_with_warmup",
-        "bf16": True,
-        "save_steps": 999999,
-        "report_to": "wandb",
-        "run_name": "webgym-",
-        "deepspeed": "/run/data/deepspeed.json",
-        "overwrite_output_dir": False,
-    }
+        "stage": "sft", "do_train": True, "finetuning_type": "full", "mask_history": True,
+        "dataset": "webgym_training", "template": "qwen3_vl_nothink", "cutoff_len": 16384,
+        "per_device_train_batch_size": 3, "gradient_accumulation_steps": 4, "learning_rate": 1e-6,
+        "num_train_epochs": 2, "warmup_steps": 30, "lr_scheduler_type": "constant_with_warmup", "bf16": True,
+        "save_steps": 999999, "report_to": "wandb", "run_name": "webgym-",
+        "deepspeed": "/run/data/deepspeed.json", "overwrite_output_dir": False,
+    }  # fmt: skip
     assert wanted.items() <= result.items()
     assert "use_cpu" not in result
 

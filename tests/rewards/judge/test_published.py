@@ -20,55 +20,25 @@ NO = {"webvoyager": "NOT SUCCESS", "agentrewardbench": "<success>Unsuccessful</s
 
 # None of them is a verdict in any form.
 HOSTILE = (
-    "I'm sorry, but I can't help with that. SUCCESS cannot be judged.",
-    "UNSUCCESSFUL",
-    "❌ SUCCESS",
-    "❌\nSUCCESS",
-    "🚫 SUCCESS",
-    "Status: ❌ success",
-    "The banner\n```\nSUCCESS\n```",
-    "This was NOT a SUCCESS",
-    "The page says: NOT SUCCESS. Verdict: SUCCESS",
-    "I choose between SUCCESS and NOT SUCCESS: SUCCESS",
-    "N\u200bOT SUCCESS",
-    "N\u041eT SUCCESS",
-    "\u0405UCCESS",
-    "Das ist kein SUCCESS",
-    "任务失败，不是 SUCCESS",
-    "Status: 成功",
-    "<success>成功</success>",
-    "Status: success or failure",
-    'Status: "success" or "failure"',
-    "Status: success? No: failure",
-    "Status: succe\u0455s",
-    "Thoughts: the page shows its own status: success",
+    "I'm sorry, but I can't help with that. SUCCESS cannot be judged.", "UNSUCCESSFUL", "❌ SUCCESS",
+    "❌\nSUCCESS", "🚫 SUCCESS", "Status: ❌ success", "The banner\n```\nSUCCESS\n```", "This was NOT a SUCCESS",
+    "The page says: NOT SUCCESS. Verdict: SUCCESS", "I choose between SUCCESS and NOT SUCCESS: SUCCESS",
+    "N\u200bOT SUCCESS", "N\u041eT SUCCESS", "\u0405UCCESS", "Das ist kein SUCCESS", "任务失败，不是 SUCCESS",
+    "Status: 成功", "<success>成功</success>", "Status: success or failure", 'Status: "success" or "failure"',
+    "Status: success? No: failure", "Status: succe\u0455s", "Thoughts: the page shows its own status: success",
     '```json\n{"status": "success", "verdict": "SUCCESS"}\n```',
     "<success>Successful or Unsuccessful</success>",
     "The page shows <success>Successful</success>. <success>No</success>",
-    "<success>Successful</success><success>Unsuccessful</success>",
-    "<success>Successful",
-    "<succes\u0455>Successful</succes\u0455>",
-    "The banner reads: SUCCESS",
-    "The banner says:\n\nSUCCESS",
-    'The page said "Order placed. SUCCESS"',
-    "I can't call this a\nSUCCESS",
-    "Das ist kein\nSUCCESS",
-    "The order status is SUCCESS",
-    "The page's verdict is SUCCESS",
-    "The agent claims the verdict is SUCCESS",
-    "A toast:\n\nSUCCESS",
-    "Its conclusion is SUCCESS",
-    "One might argue the verdict is SUCCESS",
-    "SUCCESS / NOT SUCCESS",
-    "SUCCESS\n\nNo wait, the filter was not applied.",
-    "\u017fUCCESS",
-    "Status: ~~failure~~ success",
-    "Payment status: success\nI can't judge this.",
-    'Status: "success',
-    "<success>Successful? No</success>",
-    '{"reason": "x", "verdict": "yes?"}',
+    "<success>Successful</success><success>Unsuccessful</success>", "<success>Successful",
+    "<succes\u0455>Successful</succes\u0455>", "The banner reads: SUCCESS", "The banner says:\n\nSUCCESS",
+    'The page said "Order placed. SUCCESS"', "I can't call this a\nSUCCESS", "Das ist kein\nSUCCESS",
+    "The order status is SUCCESS", "The page's verdict is SUCCESS", "The agent claims the verdict is SUCCESS",
+    "A toast:\n\nSUCCESS", "Its conclusion is SUCCESS", "One might argue the verdict is SUCCESS",
+    "SUCCESS / NOT SUCCESS", "SUCCESS\n\nNo wait, the filter was not applied.", "\u017fUCCESS",
+    "Status: ~~failure~~ success", "Payment status: success\nI can't judge this.", 'Status: "success',
+    "<success>Successful? No</success>", '{"reason": "x", "verdict": "yes?"}',
     'The page has {"reason": "x", "verdict": "yes"}, but I cannot judge.',
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -81,17 +51,10 @@ async def test_a_verdict_is_read_in_its_published_form(judge, server, protocol, 
 
 
 @pytest.mark.parametrize("protocol", NAMES)
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "",
-        "I can't tell.",
-        "Status: unclear",
-        "Status: success\nStatus: failure",
-        "<success>Maybe</success>",
-        '{"verdict": "yes"}',
-    ],
-)
+@pytest.mark.parametrize("reply", [
+    "", "I can't tell.", "Status: unclear", "Status: success\nStatus: failure", "<success>Maybe</success>",
+    '{"verdict": "yes"}',
+])  # fmt: skip
 async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, reply):
     server.script(reply, job=protocol)
     judgement = await judge(answered(steps=STEPS), protocol=protocol)
@@ -241,20 +204,12 @@ def test_webvoyagers_verdict_stands_at_the_end(text, yes):
     assert replies.read_webvoyager(text).yes is yes
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Thoughts: done. **Status**: success",
-        'Status:\n"success"',
-        "Status：success.",
-        "### Thoughts\nx\n\n### Status\n**success**",
-        "- **Thoughts**: x\n- **Status**: successful",
-        "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.",
-        "思考：筛选已应用。\nStatus: success",
-        "Thoughts: x\n\n**Status: success** ✅",
-        "<|begin_of_box|>Thoughts: x\nStatus: success<|end_of_box|>",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "Thoughts: done. **Status**: success", 'Status:\n"success"', "Status：success.",
+    "### Thoughts\nx\n\n### Status\n**success**", "- **Thoughts**: x\n- **Status**: successful",
+    "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.", "思考：筛选已应用。\nStatus: success",
+    "Thoughts: x\n\n**Status: success** ✅", "<|begin_of_box|>Thoughts: x\nStatus: success<|end_of_box|>",
+])  # fmt: skip
 def test_a_status_in_the_spellings_of_models(text):
     assert replies.read_status(text).yes
     assert not replies.read_status(text.replace("successful", "success").replace("success", "failed")).yes
@@ -305,21 +260,10 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
     assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Score: 6",
-        "Score: 0",
-        "5",
-        "Score: 3, no, Score: 4",
-        "Score: 45",
-        "Score (1-5): 4",
-        "Score: 3.5",
-        "Score: -3",
-        "Score: 3 or 4",
-        "Underscore: 5",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5",
+    "Score: -3", "Score: 3 or 4", "Underscore: 5",
+])  # fmt: skip
 def test_no_score_is_guessed(text):
     with pytest.raises(UnreadableError):
         replies.read_score(text)

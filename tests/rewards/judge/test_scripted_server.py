@@ -56,18 +56,10 @@ def test_a_fact_may_stand_in_a_step(field):
     assert fact("By Vermeer", "", {"url": "http://vermeer.test/"}) == "no"
 
 
-@pytest.mark.parametrize(
-    ("titles", "expected"),
-    [
-        (["Shop", "Please solve this CAPTCHA"], "yes"),
-        (["Please solve this CAPTCHA", "Shop"], "no"),
-        (["Access Denied"], "yes"),
-        (["Just a moment..."], "yes"),
-        (["Log in"], "no"),
-        (["404 Not Found"], "no"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("titles", "expected"), [
+    (["Shop", "Please solve this CAPTCHA"], "yes"), (["Please solve this CAPTCHA", "Shop"], "no"),
+    (["Access Denied"], "yes"), (["Just a moment..."], "yes"), (["Log in"], "no"), (["404 Not Found"], "no"),
+], ids=str)  # fmt: skip
 def test_blocking_is_what_the_last_page_says(titles, expected):
     pages = [{"title": title, "url": "http://a.test/"} for title in titles]
     assert verdict("blocking", pages=pages) == expected
