@@ -7,12 +7,12 @@ import base64
 import io
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 import httpx
 from aiohttp import web
 from PIL import Image
 
-from tests.prepare.rl_builders import sampled
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -38,6 +38,8 @@ class Upstream(LocalServer):
         super().__init__(app, 0)
         self.tokens = tokens
         self.text = "It is done."
+        self.pieces = []
+        """What is sampled token by token; empty: the text as the tokenizer divides it."""
         self.finish_reason = "stop"
         self.bodies = []
         self.answers = 1000
@@ -62,7 +64,7 @@ class Upstream(LocalServer):
             return web.Response(status=503)
         messages, sizes = read_messages(body["messages"])
         prompt = self.tokens.prompt_ids(messages, sizes)[self.lost_images :]
-        ids = sampled(self.tokens, self.text)
+        ids = [*chain.from_iterable(map(self.tokens.response_ids, self.pieces or [self.text])), self.tokens.stop]
         return web.json_response(
             {
                 "model": body["model"],

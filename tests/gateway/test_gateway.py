@@ -32,6 +32,7 @@ from webgym_cli.prepare.rl.execute import execute
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.rows import build_trained_rows, oldest_version, read_turns
 from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.sampling import PolicyVersion
@@ -667,6 +668,22 @@ async def test_both_trainings_get_what_was_sampled(world, model):
             digest_tokens(tokens.prompt_ids(sample.messages[:-1], [(64, 64)]))
             == trajectory.steps[1].generation.prompt_token_digest
         )
+
+
+async def test_an_answer_in_other_tokens_than_its_text_has_is_imitated_on_request(world, model):
+    world.upstream.pieces = [*world.upstream.text]  # as an answer that is held to a JSON schema
+    session = await world.open()
+    await world.chat(session["key"])
+    await end(world, session, reward=1)
+    ((trajectory,), tokens) = stored(world.run), world.upstream.tokens
+    assert tokens.tokenizer.decode(trajectory.steps[0].generation.token_ids) == trajectory.steps[0].response
+    results = {}
+    for filtered in ("true", "false"):
+        own = (f"policy_config.base_model={model}", "algorithm_config.min_token_length=1")
+        settings = load(overrides=[*LIMITS, *own, f"algorithm_config.filter_retokenized={filtered}"])
+        results[filtered] = Converter(settings, tokens, ScreenshotStore(world.run.screenshots)).convert(trajectory, 0)
+    assert results["true"] is DropReason.RETOKENIZED
+    assert results["false"].messages[-1].content == world.upstream.text
 
 
 @pytest.mark.parametrize("name", ["openenv", "atif"])

@@ -108,11 +108,11 @@ def test_a_part_can_be_asked_for(run, query, names):
 def test_what_was_said_before_is_known(run):
     plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
     facts = {
-        pending_trajectory.id: (pending_trajectory.known, pending_trajectory.previous, pending_trajectory.environment)
+        pending_trajectory.id: (pending_trajectory.previous, pending_trajectory.environment)
         for pending_trajectory in plan.pending
     }
-    assert (facts["new"], facts["other"]) == ((False, None, None), (True, True, None))
-    assert (facts["failed"], facts["scored"]) == ((True, None, None), (False, None, False))
+    assert (facts["new"], facts["other"]) == ((None, None), (True, None))
+    assert (facts["failed"], facts["scored"]) == ((None, None), (None, False))
 
 
 def test_an_unknown_id_is_named(run):

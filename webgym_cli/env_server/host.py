@@ -16,7 +16,7 @@ from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.config.model import Settings
 from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import check_tasks, find_environment
+from webgym_cli.environments.registry import check_tasks, find_environment, group_by_environment
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.episode import Episode
@@ -63,16 +63,15 @@ class SessionHost:
         """Check all tasks, log in to their sites and start the browsers. Raises `WebGymError`."""
         async with AsyncExitStack() as stack:
             for tasks in self._read_tasks():
-                specs = {name: find_environment(name) for name in sorted({task.environment for task in tasks})}
-                for name, spec in specs.items():
-                    if not spec.observations:
-                        message = f"the environment {name} has no pages, and is served to nobody"
-                        raise UsageError(message, hint="-s tasks.train=FILE with tasks on pages, or sites:all")
+                groups = group_by_environment(tasks)
+                if blind := next((spec.name for spec, _ in groups if not spec.observations), ""):
+                    message = f"the environment {blind} has no pages, and is served to nobody"
+                    raise UsageError(message, hint="-s tasks.train=FILE with tasks on pages, or sites:all")
                 check_tasks(self.settings, tasks)
-                for name, spec in specs.items():
+                for spec, own in groups:
                     if spec.resources is not None:
-                        await spec.resources.prepare(self.settings, [one for one in tasks if one.environment == name])
-                    if name not in self._pools:
+                        await spec.resources.prepare(self.settings, own)
+                    if (name := own[0].environment) not in self._pools:
                         self._pools[name] = await stack.enter_async_context(spec.make_pool(self.settings))
             self._resources = stack.pop_all()
         return self

@@ -119,7 +119,7 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
     if settings.rollout.agent and any(map(is_encrypted, tasks)):
         reason = "its messages, which are stored, would have encrypted tasks in plain text"
         raise SettingsError(f"rollout.agent: {reason}", hint="-s rollout.agent=")
-    for spec, own in _by_environment(tasks):
+    for spec, own in group_by_environment(tasks):
         action_set, mode = ACTION_SETS.find(str(version)), settings.context_config.interaction_mode
         if spec.observations and action_set.observes not in spec.observations:
             raise SettingsError(
@@ -154,7 +154,7 @@ def count_unscored(settings: Settings, tasks: Iterable[Task]) -> int:
     """Return the number of tasks that nothing scores: they have no check, and there is no judge to ask."""
     if settings.judge.base_url:
         return 0
-    judged = (own for spec, own in _by_environment(tasks) if spec.is_judged(settings))
+    judged = (own for spec, own in group_by_environment(tasks) if spec.is_judged(settings))
     return sum(not task.check for task in chain.from_iterable(judged))
 
 
@@ -181,7 +181,7 @@ def _require_answers(spec: EnvironmentSpec, version: str) -> None:
 
 def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for a task that no expert solves."""
-    for spec, own in _by_environment(tasks):
+    for spec, own in group_by_environment(tasks):
         if spec.require_expert is None:
             raise UsageError(
                 f"task {own[0].id}: there is no expert for the environment {spec.name}",
@@ -199,7 +199,7 @@ def claim_resources(settings: Settings, task: Task) -> frozenset[str]:
 def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, str]:
     """Return how the exclusive resources of tasks keep episodes apart."""
     isolation: dict[str, str] = {}
-    for spec, own in _by_environment(tasks):
+    for spec, own in group_by_environment(tasks):
         if spec.resources is not None:
             isolation |= spec.resources.map_isolation(settings, own)
     return isolation
@@ -207,20 +207,21 @@ def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, str]:
 
 def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
     """Return notes on tasks whose episodes the settings would refuse."""
-    groups = [(spec.resources, own) for spec, own in _by_environment(tasks) if spec.resources is not None]
+    groups = [(spec.resources, own) for spec, own in group_by_environment(tasks) if spec.resources is not None]
     return [*chain.from_iterable(resources.list_refused(settings, own) for resources, own in groups)]
 
 
 async def list_silent(settings: Settings, tasks: Iterable[Task]) -> list[str]:
     """Return notes on resources of tasks that do not answer now."""
     notes: list[str] = []
-    for spec, own in _by_environment(tasks):
+    for spec, own in group_by_environment(tasks):
         if spec.resources is not None and spec.resources.list_silent is not None:
             notes += await spec.resources.list_silent(settings, own)
     return notes
 
 
-def _by_environment(tasks: Iterable[Task]) -> list[tuple[EnvironmentSpec, list[Task]]]:
+def group_by_environment(tasks: Iterable[Task]) -> list[tuple[EnvironmentSpec, list[Task]]]:
+    """Return each environment with its tasks. Raises `UsageError`."""
     groups: dict[str, list[Task]] = {}
     for task in tasks:
         groups.setdefault(task.environment, []).append(task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from webgym_cli.imports.source import (
 )
 from webgym_cli.imports.stored_run import list_identities
 from webgym_cli.imports.summary import ImportCounts
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Split
@@ -38,7 +38,7 @@ from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore, png_size
+from webgym_cli.store.screenshots import ScreenshotStore, describe_png
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
 
@@ -145,10 +145,7 @@ class Importer:
         try:
             names = {name: None for step in one.steps for name in (step.picture, *step.more_pictures)}
             pictures = {name: load_png(name) for name in names if name is not None}
-            shots = {
-                picture: Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
-                for picture, png, (width, height) in ((*item, png_size(item[1])) for item in pictures.items())
-            }
+            shots = {name: describe_png(png) for name, png in pictures.items()}
             split = self.plan.split or one.split
             name = self._name(split, self._iteration, one.digest)
             trajectory = Trajectory(
@@ -171,11 +168,9 @@ class Importer:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
             return False
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, detail))
+            self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, describe_invalid(error)))
             return False
-        pngs = {hashlib.sha256(png).hexdigest(): png for png in pictures.values()}
+        pngs = {shots[name].sha256: png for name, png in pictures.items()}
         target = ScreenshotStore(self.run.screenshots)
         judgements = list(filter(None, [verdict]))
         self._store(trajectory, judgements, pngs, lambda sha256: target.put(pngs[sha256]))

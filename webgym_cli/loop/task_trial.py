@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import check_tasks, find_environment
+from webgym_cli.environments.registry import check_tasks, group_by_environment
 from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.task import Split, Task
@@ -26,8 +26,7 @@ async def try_tasks(settings: Settings, tasks: Sequence[Task]) -> AsyncIterator[
     Raises `WebGymError` for tasks that a rollout would refuse.
     """
     check_tasks(settings, tasks)
-    for name in dict.fromkeys(task.environment for task in tasks):
-        own, spec = [task for task in tasks if task.environment == name], find_environment(name)
+    for spec, own in group_by_environment(tasks):
         if spec.resources is not None:
             await spec.resources.prepare(settings, own)
         async with spec.make_pool(settings) as pool:

@@ -12,7 +12,6 @@ from webgym_cli.records.judgement import Judgement, can_check
 from webgym_cli.records.statistics import ratio
 from webgym_cli.records.trajectory import Score, Trajectory
 from webgym_cli.rewards.selection import (
-    Agreement,
     PendingTrajectory,
     Scorer,
     ScoreResult,
@@ -47,7 +46,6 @@ class CheckScorer(Scorer[CheckSummary]):
     def __init__(self, settings: Settings) -> None:
         self._seconds = settings.agent.reward_timeout
         self._workers = Workers()
-        self._agreement = Agreement()
         self._need_page: list[str] = []
         self._shared = {name for name, site in settings.sites.items() if site.isolation != "tenant"}
         self._scored_sites: set[str] = set()
@@ -88,9 +86,7 @@ class CheckScorer(Scorer[CheckSummary]):
         """Return the result of a trajectory with a score."""
         success = score.value >= trajectory.outcome.success_threshold
         judgement = _build_judgement(trajectory, score, success=success, seconds=seconds)
-        before = pending.previous if pending.known else trajectory.outcome.success
-        self._agreement.add(success, before)
-        outcome = {"check": score.detail, "reward": score.value, "previous": before}
+        outcome = {"check": score.detail, "reward": score.value, "previous": pending.previous}
         return ScoreResult(judgement, success, facts=outcome, counts={"reward": score.value})
 
     def summarize(self, counts: ScoringCounts, seconds: float) -> CheckSummary:
@@ -105,7 +101,7 @@ class CheckScorer(Scorer[CheckSummary]):
             "needs_page": self._need_page,
             "shared_sites": sorted(self._scored_sites & self._shared),
             "check_failed": dict(self.problems),
-            "agreement_with_previous": self._agreement.to_json(),
+            "agreement_with_previous": counts.with_previous.to_json(),
             "seconds": seconds,
         }
 

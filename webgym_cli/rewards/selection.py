@@ -84,9 +84,7 @@ class PendingTrajectory:
     split: Split
     iteration: int
     previous: bool | None = None
-    """The scorer's latest verdict; None without one."""
-    known: bool = False
-    """Whether a judgement from this source is stored."""
+    """The scorer's latest verdict, of checks also that of the episode's end; None without one."""
     environment: bool | None = None
     """The environment's own verdict; None if it has none."""
     probability: float | None = None
@@ -247,7 +245,7 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
         trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))  # it counts as the environment's
         reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
         if reason is None:
-            pending.append(_build_pending(trajectory, last, scorer.settings_digest))
+            pending.append(_build_pending(trajectory, last, scorer))
         else:
             skipped[reason] += 1
     _require_any(run, query, ids)
@@ -278,16 +276,13 @@ def iter_selected(run: RunDir, query: ScoringQuery, corrupt: list[str]) -> Itera
                     yield trajectory, judgements.get(trajectory.id, [])
 
 
-def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) -> PendingTrajectory:
-    return PendingTrajectory(
-        id=trajectory.id,
-        split=trajectory.split,
-        iteration=trajectory.iteration,
-        previous=last.success if last else None,
-        known=last is not None,
-        environment=environment_verdict(trajectory),
-        probability=last.probability if last and last.settings_digest == digest else None,
-    )
+def _build_pending(trajectory: Trajectory, last: Judgement | None, scorer: Scorer[Event]) -> PendingTrajectory:
+    place, environment = (trajectory.id, trajectory.split, trajectory.iteration), environment_verdict(trajectory)
+    if last is None:
+        previous = trajectory.outcome.success if scorer.source == "check" else None
+        return PendingTrajectory(*place, previous, environment)
+    is_same = last.settings_digest == scorer.settings_digest
+    return PendingTrajectory(*place, last.success, environment, last.probability if is_same else None)
 
 
 def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:

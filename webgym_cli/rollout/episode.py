@@ -25,15 +25,7 @@ from webgym_cli.records.action import NOT_FEASIBLE, ActionName
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import (
-    Observation,
-    Outcome,
-    PromptSpec,
-    Score,
-    Step,
-    ToolResult,
-    Trajectory,
-)
+from webgym_cli.records.trajectory import Observation, Outcome, PromptSpec, Score, Step, ToolResult, Trajectory
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent, build_step
@@ -186,30 +178,31 @@ class EpisodeRun:
             if action is None:
                 self._append_step(step, view, view, 0.0)
                 view = replace(view, results=())
-                if self._is_stuck():
-                    break
-                continue
-            if action.name in (ActionName.ANSWER, ActionName.TERMINATE):
+            elif action.name in (ActionName.ANSWER, ActionName.TERMINATE):
                 self._append_step(step, view, None, 0.0)
                 answer = NOT_FEASIBLE if action.name is ActionName.TERMINATE else action.text
                 score = await self.environment.answer(answer or "")
                 return self._outcome(Stop.ANSWERED, score, answer)
-            start = time.monotonic()
-            try:
-                with self._stage(EpisodeStage.ACT):
-                    result = require_type(await self.environment.step(action), EnvironmentStep, "step")
-            except BaseException:  # the policy's answer was made and paid for
-                self._append_step(step, view, None, time.monotonic() - start)
-                raise
-            step = step.model_copy(update={"action_error": result.action_error and result.action_error[:_REASON_LIMIT]})
-            self._append_step(step, view, result.view, time.monotonic() - start)
-            if result.done or result.view is None:
-                return self._outcome(Stop.TERMINATED, result.score, result.answer)
+            else:
+                result = await self._act(action, step, view)
+                if result.done or result.view is None:
+                    return self._outcome(Stop.TERMINATED, result.score, result.answer)
+                view = result.view
             if self._is_stuck():
-                break
-            view = result.view
-        stop = Stop.STUCK if self._is_stuck() else Stop.STEP_LIMIT
-        return self._outcome(stop, await self.environment.out_of_steps())
+                return self._outcome(Stop.STUCK, await self.environment.out_of_steps())
+        return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
+
+    async def _act(self, action: AnyAction, step: Step, view: RawObservation) -> EnvironmentStep:
+        start = time.monotonic()
+        try:
+            with self._stage(EpisodeStage.ACT):
+                result = require_type(await self.environment.step(action), EnvironmentStep, "step")
+        except BaseException:  # the policy's answer was made and paid for
+            self._append_step(step, view, None, time.monotonic() - start)
+            raise
+        step = step.model_copy(update={"action_error": result.action_error and result.action_error[:_REASON_LIMIT]})
+        self._append_step(step, view, result.view, time.monotonic() - start)
+        return result
 
     def _is_stuck(self) -> bool:
         """Whether the last steps reach `max_parse_errors`, or `max_repeated_actions` with the same action."""
@@ -247,9 +240,8 @@ class EpisodeRun:
 
     def _make_prompt(self, view: RawObservation) -> tuple[Observation, Prompt]:
         """Store an observation and return it with its prompt."""
-        observation = self._store_observation(view)
+        observation, episode = self._store_observation(view), self.owed.episode
         prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
-        episode = self.owed.episode
         seed = derive_sampling_seed(self.settings.seed, self.owed.sampling_name, len(self.steps))
         return observation, replace(prompt, episode=episode.id, greedy=episode.greedy, seed=seed)
 

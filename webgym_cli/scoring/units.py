@@ -68,10 +68,7 @@ def split_unit(text: str) -> tuple[str, Unit]:
 
 def units_agree(ours: Unit, theirs: Unit) -> bool:
     """Whether two units may be the same: one may be missing or less precise (`degrees` and `degrees Celsius`)."""
-    one, other = ours[0], theirs[0]
-    if not one or not other:
-        return True
-    return one <= other or other <= one
+    return ours[0] <= theirs[0] or theirs[0] <= ours[0]
 
 
 def _read_unit(text: str, *, spaced: bool) -> Unit | None:

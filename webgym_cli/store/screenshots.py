@@ -71,11 +71,10 @@ class ScreenshotStore:
 
     def put(self, png: bytes) -> Screenshot:
         """Store an image if it is new and return its reference. Raises `StoreError`, and `ValueError` for no PNG."""
-        width, height = png_size(png)
-        sha256 = hashlib.sha256(png).hexdigest()
-        if not _renew(self.path(sha256)):
-            write_atomic(self.png(sha256), png)
-        return Screenshot(sha256=sha256, width=width, height=height)
+        shot = describe_png(png)
+        if not _renew(self.path(shot.sha256)):
+            write_atomic(self.png(shot.sha256), png)
+        return shot
 
     def copy(self, sha256: str, origin: ScreenshotStore) -> None:
         """Store an image of another store if it is new, as it is encoded there. Raises `StoreError`."""
@@ -159,6 +158,12 @@ def png_size(png: bytes) -> tuple[int, int]:
         raise ValueError("a screenshot is not a PNG image")
     width, height = struct.unpack(">II", png[16:24])
     return width, height
+
+
+def describe_png(png: bytes) -> Screenshot:
+    """Return the reference of an image. Raises `ValueError` if the bytes are not a PNG."""
+    width, height = png_size(png)
+    return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
 
 
 def data_url_type(image: bytes) -> str:

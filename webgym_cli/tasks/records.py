@@ -23,10 +23,6 @@ ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b")
 TABLES = {".csv": ",;\t", ".tsv": "\t"}
 
 
-class BadArrayError(ValueError):
-    """A file that starts like a JSON array is not one."""
-
-
 def require_lines(file: str, content: bytes) -> None:
     """Raise `UsageError` if the first bytes of a file indicate a table, an archive or an object over several lines."""
     first, _, rest = content.removeprefix(BOM).lstrip().partition(b"\n")
@@ -41,13 +37,13 @@ def is_array_start(content: bytes) -> bool:
 
 
 def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Return the records of an array with their numbers, from 1. Raises `BadArrayError` immediately."""
+    """Return the records of an array with their numbers, from 1. Raises `BadTaskError` immediately."""
     try:
         values = from_json(content.removeprefix(BOM), cache_strings="keys")
     except ValueError as error:
-        raise BadArrayError(f"not JSON: {error}") from None
+        raise BadTaskError(f"not JSON: {error}") from None
     if not isinstance(values, list):
-        raise BadArrayError("not one JSON array")
+        raise BadTaskError("not one JSON array")
     return iter(enumerate(values, 1))
 
 
@@ -72,7 +68,7 @@ def iter_records(lines: Iterable[bytes]) -> Iterator[tuple[int, ReadRecord]]:
     try:
         for number, value in read_array(first + b"".join(waiting)):
             yield number, partial(load_object, value)
-    except BadArrayError as error:
+    except BadTaskError as error:
         yield 1, partial(refuse, str(error))
 
 

@@ -18,7 +18,7 @@ from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
-from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array, require_lines
+from webgym_cli.tasks.records import is_array_start, iter_numbered_lines, read_array, require_lines
 from webgym_cli.tasks.registry import ENVIRONMENTS, TASK_FORMATS, BadTaskError, find_prefix, find_source
 from webgym_cli.util.urls import site_of
 from webgym_cli.util.user_code import require_type
@@ -199,7 +199,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
                 for number, value in read_array(path.read_bytes()):
                     place = f" record {number}:"
                     listed.append(place_files(read_task(load_object(value)), path.parent))
-            except (BadArrayError, BadTaskError) as error:
+            except BadTaskError as error:
                 hint = f"all bad records: webgym tasks check {path}"
                 raise UsageError(f"{path}:{place} {error}", hint=hint) from None
             if not listed:

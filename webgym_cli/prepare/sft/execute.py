@@ -11,6 +11,7 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampler import StepSampler
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
@@ -31,6 +32,12 @@ from webgym_cli.util.files import rebuild_folder, write_atomic, write_json
 from webgym_cli.util.gc_pause import rare_collections
 from webgym_cli.util.optional import when
 
+# What to do where most drawn steps were dropped for one reason.
+_ADVICE = {
+    DropReason.RETOKENIZED.value: "-s algorithm_config.filter_retokenized=false imitates the texts, in other tokens "
+    "than were sampled; policy gradients train the sampled ones"
+}
+
 
 @rare_collections()
 def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
@@ -45,7 +52,8 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     over_long = _report_over_long(converter, settings.algorithm_config.cutoff_len, sink)
     if not drawn.samples:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
-        raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
+        hint = _ADVICE.get(max(drawn.dropped, key=drawn.dropped.__getitem__), "webgym prepare RUN --dry-run")
+        raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint=hint)
     samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
     counts, newest = plan.counts, plan.read[-1]
