@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.peers import OPENENV, VERIFIED, VERL, Peer
+from benchmarks.peers import OPENENV, TRL, VERIFIED, VERL, Peer
 
 
 def require(peer: Peer) -> None:
@@ -12,5 +12,5 @@ def require(peer: Peer) -> None:
 
 
 if __name__ == "__main__":
-    for each in (OPENENV, VERIFIED, VERL):
+    for each in (OPENENV, TRL, VERIFIED, VERL):
         each.install()

@@ -6,15 +6,17 @@ import asyncio
 import base64
 import io
 import json
+import os
 import random
 import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
 import websockets
 from PIL import Image
 
-from benchmarks.peers import OPENENV
+from benchmarks.peers import OPENENV, TRL
 from tests.peers import require
 from webgym_cli.config.load import load
 from webgym_cli.env_server.host import SessionHost
@@ -29,6 +31,8 @@ from openenv.core.mcp_client import MCPToolClient  # noqa: E402
 from webgym_cli.env_server.server import MAX_BODY, TOKEN_VARIABLE, make_app, serve_host  # noqa: E402
 
 SESSIONS = 2
+HOOK = Path(__file__).with_name("trl_hook.py")
+PAGE = Path(__file__).parents[2] / "docs" / "environment-server.md"
 TASK = {"task_id": "shop-cheapest", "seed": 3}
 
 
@@ -108,6 +112,30 @@ async def test_openenv_s_validation_passes(address):
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=300)
     report = json.loads(done.stdout)
     assert (done.returncode, report["passed"]) == (0, True), done.stdout
+
+
+async def test_trl_s_environment_hook_plays_rollouts_with_pictures(address, host):
+    require(TRL)
+    require(OPENENV)
+    async with GenericEnvClient(base_url=address) as client:
+        await client.reset(**TASK)
+        (pool,) = host._pools.values()
+        (right,) = [episode.reference for episode in pool.server.episodes.values()]
+    code = PAGE.read_text().partition("## TRL")[2].partition("```python\n")[2].partition("```")[0]
+    row = {"prompt": [{"role": "user", "content": "Shop:"}], **TASK}
+    job = {"code": code, "address": address, "rows": [row, row], "answers": [right, "nothing"]}
+    command, packages = [TRL.python, HOOK], os.environ | {"PYTHONPATH": str(OPENENV.packages_folder)}
+    done = await asyncio.to_thread(
+        subprocess.run, command, env=packages, input=json.dumps(job), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["rewards"] == [1.0, 0.0]
+    for first, *_, clicked, _, answered in result["rollouts"]:
+        assert first.startswith("Shop:")
+        assert clicked[0] == "PNG"
+        assert "999" in clicked[1]
+        assert len(answered) == 1  # an episode that is over has no picture
 
 
 async def test_a_session_without_a_message_ends_and_frees_its_place(host):
