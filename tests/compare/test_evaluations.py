@@ -90,20 +90,17 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
-        ({"judge": {"protocol": "webjudge"}}, "judge.protocol"),
-        ({"judge": {"digest": "j2"}}, "judge.digest"),
-        ({"tasks": {"digest": "d2"}}, "tasks.digest"),
-        ({"tasks": {"seed": 1}}, "tasks.seed"),
-        ({"tasks": {"repeats": 1}}, "tasks.repeats"),
-        ({"tasks": {"episodes": 4}}, "tasks.episodes"),
-        ({"decoding": {"temperature": 0.0}}, "decoding.temperature"),
-        ({"browser": {"access": "cdp"}}, "browser.access"),
-        ({"limits": {"max_steps": {"15": 10}}}, "limits.max_steps"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "named"), [
+    ({"judge": {"protocol": "webjudge"}}, "judge.protocol"),
+    ({"judge": {"digest": "j2"}}, "judge.digest"),
+    ({"tasks": {"digest": "d2"}}, "tasks.digest"),
+    ({"tasks": {"seed": 1}}, "tasks.seed"),
+    ({"tasks": {"repeats": 1}}, "tasks.repeats"),
+    ({"tasks": {"episodes": 4}}, "tasks.episodes"),
+    ({"decoding": {"temperature": 0.0}}, "decoding.temperature"),
+    ({"browser": {"access": "cdp"}}, "browser.access"),
+    ({"limits": {"max_steps": {"15": 10}}}, "limits.max_steps"),
+])  # fmt: skip
 def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed, named):
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
     with pytest.raises(UsageError, match=named):
@@ -156,20 +153,17 @@ def test_a_folder_stands_for_its_only_record(tmp_path):
         find_record(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({name: None} for name in ("conditions", "tasks", "overall", "valid_only", "episodes", "valid", "blocked")),
-        {"schema": None},
-        {"conditions": {}},
-        {"overall": {}},
-        {"overall": {"rate": 7}},
-        {"overall": {"rate": float("nan")}},
-        {"tasks": [{}]},
-        {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": []}]},
-        {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": [S]}] * 2},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    *({name: None} for name in ("conditions", "tasks", "overall", "valid_only", "episodes", "valid", "blocked")),
+    {"schema": None},
+    {"conditions": {}},
+    {"overall": {}},
+    {"overall": {"rate": 7}},
+    {"overall": {"rate": float("nan")}},
+    {"tasks": [{}]},
+    {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": []}]},
+    {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": [S]}] * 2},
+])  # fmt: skip
 def test_a_record_that_was_edited_is_refused_by_name(tmp_path, change):
     one, two = (write(tmp_path, name, {"a": [S]}) for name in ("one", "two"))
     two.write_text(json.dumps(json.loads(two.read_text()) | change))

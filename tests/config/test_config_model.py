@@ -90,16 +90,13 @@ def test_the_requirements_of_each_role_are_shipped(role, device):
     assert requirements_file(role, device).read_text().strip()
 
 
-@pytest.mark.parametrize(
-    ("system", "processor", "python", "suffix"),
-    [
-        ("linux", "x86_64", (3, 11), ".lock"),
-        ("linux", "x86_64", (3, 14), ".txt"),
-        ("linux", "aarch64", (3, 11), ".txt"),
-        ("darwin", "x86_64", (3, 11), ".txt"),
-        ("darwin", "arm64", (3, 11), ".txt"),
-    ],
-)
+@pytest.mark.parametrize(("system", "processor", "python", "suffix"), [
+    ("linux", "x86_64", (3, 11), ".lock"),
+    ("linux", "x86_64", (3, 14), ".txt"),
+    ("linux", "aarch64", (3, 11), ".txt"),
+    ("darwin", "x86_64", (3, 11), ".txt"),
+    ("darwin", "arm64", (3, 11), ".txt"),
+])  # fmt: skip
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_lock_file_is_taken_on_its_platform_only(monkeypatch, system, processor, python, suffix, device):
     monkeypatch.setattr("sys.platform", system)
@@ -128,20 +125,17 @@ def test_known_keys_are_those_of_the_settings():
     assert set(known_keys()) == {"sites", *flatten(Settings().model_dump(mode="json"))}
 
 
-@pytest.mark.parametrize(
-    ("override", "changed"),
-    [
-        ("seed=1", ["seed"]),
-        ("tasks.train=miniwob:click-test", ["tasks.train"]),
-        ("context_config.history_window=3", ["context_config.history_window"]),
-        ("agent.greedy_chain=true", ["agent.greedy_chain"]),
-        ("policy_config.base_model=x", ["policy_config.base_model", "policy_config.template"]),
-        ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
-        ("policy_config.temperature=0", []),
-        ("rollout.episodes=3", []),
-        ("algorithm_config.learning_rate=1", []),
-    ],
-)
+@pytest.mark.parametrize(("override", "changed"), [
+    ("seed=1", ["seed"]),
+    ("tasks.train=miniwob:click-test", ["tasks.train"]),
+    ("context_config.history_window=3", ["context_config.history_window"]),
+    ("agent.greedy_chain=true", ["agent.greedy_chain"]),
+    ("policy_config.base_model=x", ["policy_config.base_model", "policy_config.template"]),
+    ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
+    ("policy_config.temperature=0", []),
+    ("rollout.episodes=3", []),
+    ("algorithm_config.learning_rate=1", []),
+])  # fmt: skip
 def test_what_a_run_keeps(override, changed):
     assert changed_frozen_keys(load(), load(overrides=[override])) == changed
 

@@ -182,21 +182,18 @@ def test_the_hub_s_cache_is_where_its_library_has_it(tmp_path, monkeypatch, vari
     assert find_model_folder("owner/model") == model / "snapshots/abc"
 
 
-@pytest.mark.parametrize(
-    ("template", "opens"),
-    [
-        (TURN + THINKS, True),
-        (TURN + ASKS, False),
-        (TURN + ASKS + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}", False),
-        ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a><think>", True),
-        ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a>", False),
-        ("{{ '<think> is a word of the system' }}" + TURN + ASKS, False),
-        ("{{ raise_exception('no') }}", None),
-        ("{% for %}", None),
-        ("{{ messages.__class__.__mro__ }}", None),
-        ("nothing that was asked", None),
-    ],
-)
+@pytest.mark.parametrize(("template", "opens"), [
+    (TURN + THINKS, True),
+    (TURN + ASKS, False),
+    (TURN + ASKS + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}", False),
+    ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a><think>", True),
+    ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a>", False),
+    ("{{ '<think> is a word of the system' }}" + TURN + ASKS, False),
+    ("{{ raise_exception('no') }}", None),
+    ("{% for %}", None),
+    ("{{ messages.__class__.__mro__ }}", None),
+    ("nothing that was asked", None),
+])  # fmt: skip
 def test_whether_a_chat_template_opens_the_thought(template, opens):
     assert template_opens_thought(template) is opens
 
@@ -208,29 +205,26 @@ def test_a_template_tells_what_the_model_does_not_and_what_is_said_wins(folder):
     assert (result.template, result.thinking) == ("qwen3_vl", True)
 
 
-@pytest.mark.parametrize(
-    ("model", "overrides", "message", "hint"),
-    [
-        (
-            "Qwen/Qwen3-VL-8B-Thinking",
-            ["policy_config.template=qwen3_vl_nothink"],
-            "policy_config.template: qwen3_vl_nothink is not for Qwen/Qwen3-VL-8B-Thinking, which thinks before",
-            "-s policy_config.template=auto takes qwen3_vl",
-        ),
-        (
-            "Qwen/Qwen3-VL-8B-Instruct",
-            ["policy_config.template=qwen3_vl"],
-            "policy_config.template: qwen3_vl is not for Qwen/Qwen3-VL-8B-Instruct, which answers at once",
-            "-s policy_config.template=auto takes qwen3_vl_nothink",
-        ),
-        (
-            "zai-org/GLM-4.1V-9B-Thinking",
-            ["policy_config.thinking=false"],
-            "policy_config.thinking: zai-org/GLM-4.1V-9B-Thinking thinks before it acts",
-            "policy_config.thinking=true",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("model", "overrides", "message", "hint"), [
+    (
+        "Qwen/Qwen3-VL-8B-Thinking",
+        ["policy_config.template=qwen3_vl_nothink"],
+        "policy_config.template: qwen3_vl_nothink is not for Qwen/Qwen3-VL-8B-Thinking, which thinks before",
+        "-s policy_config.template=auto takes qwen3_vl",
+    ),
+    (
+        "Qwen/Qwen3-VL-8B-Instruct",
+        ["policy_config.template=qwen3_vl"],
+        "policy_config.template: qwen3_vl is not for Qwen/Qwen3-VL-8B-Instruct, which answers at once",
+        "-s policy_config.template=auto takes qwen3_vl_nothink",
+    ),
+    (
+        "zai-org/GLM-4.1V-9B-Thinking",
+        ["policy_config.thinking=false"],
+        "policy_config.thinking: zai-org/GLM-4.1V-9B-Thinking thinks before it acts",
+        "policy_config.thinking=true",
+    ),
+])  # fmt: skip
 def test_what_contradicts_the_model_is_refused(model, overrides, message, hint):
     with pytest.raises(SettingsError) as caught:
         policy(model, *overrides)

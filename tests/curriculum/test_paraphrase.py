@@ -41,15 +41,12 @@ def work(tmp_path, server):
     return make
 
 
-@pytest.mark.parametrize(
-    ("template", "fixed"),
-    [
-        (CLOSE, {"{title}", "closed", "{user}@desk.test", "{user}"}),
-        (OPEN, {"{title}"}),
-        ({"instruction": "Don't set {a}'s age to 7 or 'x y'.", "age": 7, "site": "age"}, {"7", "x y", "{a}'s", "{a}"}),
-        ({"instruction": ""}, set()),
-    ],
-)
+@pytest.mark.parametrize(("template", "fixed"), [
+    (CLOSE, {"{title}", "closed", "{user}@desk.test", "{user}"}),
+    (OPEN, {"{title}"}),
+    ({"instruction": "Don't set {a}'s age to 7 or 'x y'.", "age": 7, "site": "age"}, {"7", "x y", "{a}'s", "{a}"}),
+    ({"instruction": ""}, set()),
+])  # fmt: skip
 def test_values_and_quoted_texts_are_fixed(template, fixed):
     assert set(list_fixed_texts(template)) == fixed
 

@@ -118,18 +118,15 @@ def failed(tmp_path):
     return [FailedTask(parse_task(task.model_dump_json().encode()), task.instruction, None) for task in tasks]
 
 
-@pytest.mark.parametrize(
-    ("instruction", "check", "fields"),
-    [
-        ("Delete the group Press and more.", "groups", {"group": "Press and more", "gone": "Press and more"}),
-        ("Rename Legal to Legal team.", "groups", {"group": "Legal", "made": "Legal team"}),
-        ("Rename Legal to Press team.", "", {}),
-        ("Delete the group .", "", {}),
-        ("Please delete the group Press.", "", {}),
-        ("Count the groups.", "", {}),
-        ("Rename the user ben.", "", {}),
-    ],
-)
+@pytest.mark.parametrize(("instruction", "check", "fields"), [
+    ("Delete the group Press and more.", "groups", {"group": "Press and more", "gone": "Press and more"}),
+    ("Rename Legal to Legal team.", "groups", {"group": "Legal", "made": "Legal team"}),
+    ("Rename Legal to Press team.", "", {}),
+    ("Delete the group .", "", {}),
+    ("Please delete the group Press.", "", {}),
+    ("Count the groups.", "", {}),
+    ("Rename the user ben.", "", {}),
+])  # fmt: skip
 def test_a_new_task_has_the_check_of_the_template_whose_form_it_has(failed, instruction, check, fields):
     ((request,),) = plan_requests(group_by_site(failed), 1, 2, 0)
     task = build_task(instruction, request)

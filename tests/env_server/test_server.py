@@ -151,20 +151,17 @@ async def test_a_session_without_a_message_ends_and_frees_its_place(host):
             assert (await client.state())["step_count"] == 0
 
 
-@pytest.mark.parametrize(
-    ("frame", "code"),
-    [
-        ("{", "INVALID_JSON"),
-        ("[]", "SESSION_ERROR"),
-        ("[" * 10**5, "SESSION_ERROR"),
-        ('{"type": "dance"}', "UNKNOWN_TYPE"),
-        ('{"type": "step", "data": []}', "VALIDATION_ERROR"),
-        ('{"type": "step", "data": {"action": 5}}', "VALIDATION_ERROR"),
-        ('{"type": "step", "data": {"action": "wait"}}', "EXECUTION_ERROR"),
-        ('{"type": "reset", "data": {"seed": NaN}}', "EXECUTION_ERROR"),
-        ('{"type": "reset", "data": {"task": {"check": "x.py:f"}}}', "EXECUTION_ERROR"),
-    ],
-)
+@pytest.mark.parametrize(("frame", "code"), [
+    ("{", "INVALID_JSON"),
+    ("[]", "SESSION_ERROR"),
+    ("[" * 10**5, "SESSION_ERROR"),
+    ('{"type": "dance"}', "UNKNOWN_TYPE"),
+    ('{"type": "step", "data": []}', "VALIDATION_ERROR"),
+    ('{"type": "step", "data": {"action": 5}}', "VALIDATION_ERROR"),
+    ('{"type": "step", "data": {"action": "wait"}}', "EXECUTION_ERROR"),
+    ('{"type": "reset", "data": {"seed": NaN}}', "EXECUTION_ERROR"),
+    ('{"type": "reset", "data": {"task": {"check": "x.py:f"}}}', "EXECUTION_ERROR"),
+])  # fmt: skip
 async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
     async with socket_of(address) as socket:
         await socket.send(frame)

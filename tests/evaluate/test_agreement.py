@@ -141,46 +141,43 @@ def test_the_threshold_that_a_precision_needs():
     assert [row["threshold"] for row in never] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("name", "records", "labels"),
-    [
-        (
-            "ours.jsonl",
-            [
-                {"trajectory": "a", "label": "yes", "who": "anna"},
-                {"trajectory": "b", "label": 0},
-                {"trajectory": "c", "label": "unsure"},
-                {"trajectory": "d", "label": "Pass"},
-                {"trajectory": "e", "label": "N"},
-            ],
-            [Label("a", True, "anna"), Label("b", False), Label("c", None), Label("d", True), Label("e", False)],
-        ),
-        (
-            "annotations.csv",
-            [
-                {
-                    "annotator_name": "A1",
-                    "benchmark": "webarena",
-                    "task_id": "webarena.7",
-                    "model_name": "m",
-                    "exp_name": "e",
-                    "trajectory_success": "Unsuccessful",
-                }
-            ],
-            [Label("webarena.7", False, "A1", "webarena", "m")],
-        ),
-        (
-            "annotations.jsonl",
-            [{"task_id": "t", "annotator": "Judge1", "human_judgement_outcome": "Correct"}],
-            [Label("t", True, "Judge1")],
-        ),
-        (
-            "trajectories.jsonl",
-            [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
-            [Label("t", False, "majority")],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "records", "labels"), [
+    (
+        "ours.jsonl",
+        [
+            {"trajectory": "a", "label": "yes", "who": "anna"},
+            {"trajectory": "b", "label": 0},
+            {"trajectory": "c", "label": "unsure"},
+            {"trajectory": "d", "label": "Pass"},
+            {"trajectory": "e", "label": "N"},
+        ],
+        [Label("a", True, "anna"), Label("b", False), Label("c", None), Label("d", True), Label("e", False)],
+    ),
+    (
+        "annotations.csv",
+        [
+            {
+                "annotator_name": "A1",
+                "benchmark": "webarena",
+                "task_id": "webarena.7",
+                "model_name": "m",
+                "exp_name": "e",
+                "trajectory_success": "Unsuccessful",
+            }
+        ],
+        [Label("webarena.7", False, "A1", "webarena", "m")],
+    ),
+    (
+        "annotations.jsonl",
+        [{"task_id": "t", "annotator": "Judge1", "human_judgement_outcome": "Correct"}],
+        [Label("t", True, "Judge1")],
+    ),
+    (
+        "trajectories.jsonl",
+        [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
+        [Label("t", False, "majority")],
+    ),
+])  # fmt: skip
 def test_the_formats_of_labels(tmp_path, name, records, labels):
     file = tmp_path / name
     if name.endswith(".csv"):

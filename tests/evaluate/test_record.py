@@ -95,18 +95,15 @@ def test_nothing_valid_is_no_rate():
     assert record["valid_only"]["interval"] == [0.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("prices", "costs"),
-    [
-        ({}, (None, None, None)),
-        ({"policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
-        ({"hub/policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
-        (
-            {"policy": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}, "judge": {"prompt": 10.0, "completion": 0.0}},
-            (5e-5, 1e-4, 1.5e-4),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("prices", "costs"), [
+    ({}, (None, None, None)),
+    ({"policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
+    ({"hub/policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
+    (
+        {"policy": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}, "judge": {"prompt": 10.0, "completion": 0.0}},
+        (5e-5, 1e-4, 1.5e-4),
+    ),
+])  # fmt: skip
 def test_tokens_cost_what_the_price_table_says(prices, costs):
     result = results(
         {"a": (S,)},

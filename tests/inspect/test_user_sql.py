@@ -71,15 +71,12 @@ def test_no_file_of_the_machine_is_read(run, sql, tmp_path):
     assert "KEY" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "id IN (SELECT content FROM read_text('/etc/passwd'))",
-        "length((SELECT content FROM read_blob('/proc/self/environ'))) > 0",
-        "true) UNION SELECT content FROM read_text('/etc/passwd') WHERE (true",
-        "true); COPY stored TO 'x.csv'; SELECT (1",
-    ],
-)
+@pytest.mark.parametrize("expression", [
+    "id IN (SELECT content FROM read_text('/etc/passwd'))",
+    "length((SELECT content FROM read_blob('/proc/self/environ'))) > 0",
+    "true) UNION SELECT content FROM read_text('/etc/passwd') WHERE (true",
+    "true); COPY stored TO 'x.csv'; SELECT (1",
+])  # fmt: skip
 def test_a_condition_reads_and_writes_no_file_of_the_machine(run, expression, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_index(run) as index, pytest.raises((UsageError, StoreError)):

@@ -40,17 +40,14 @@ def test_codegen_s_recording_is_replayed_and_trained(folder):
     assert [one["seed"] for one in stored(folder)] == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("line", "action"),
-    [
-        ({"name": "click", "clickCount": 2, "button": "right", "modifiers": 10}, RIGHT),
-        ({"name": "check"}, {"name": "click"}),
-        ({"name": "press", "key": "a", "modifiers": 2}, {"name": "key", "keys": ["Control", "a"]}),
-        ({"name": "select", "options": ["2"]}, {"name": "select_option", "text": "2"}),
-        ({"name": "setInputFiles", "files": ["/home/me/a.txt"]}, {"name": "upload_file", "text": "a.txt"}),
-        ({"name": "hover"}, {"name": "hover"}),
-    ],
-)
+@pytest.mark.parametrize(("line", "action"), [
+    ({"name": "click", "clickCount": 2, "button": "right", "modifiers": 10}, RIGHT),
+    ({"name": "check"}, {"name": "click"}),
+    ({"name": "press", "key": "a", "modifiers": 2}, {"name": "key", "keys": ["Control", "a"]}),
+    ({"name": "select", "options": ["2"]}, {"name": "select_option", "text": "2"}),
+    ({"name": "setInputFiles", "files": ["/home/me/a.txt"]}, {"name": "upload_file", "text": "a.txt"}),
+    ({"name": "hover"}, {"name": "hover"}),
+])  # fmt: skip
 def test_each_action_of_codegen(tmp_path, line, action):
     assert read(tmp_path / "a.jsonl", {**PLACE, **line}) == [action]
 
@@ -82,21 +79,18 @@ OPENED = {"name": "openPage", "url": "chrome://newtab/", "pageGuid": "q"}
 CLOSED = {"name": "closePage", "pageGuid": "q"}
 
 
-@pytest.mark.parametrize(
-    ("lines", "actions"),
-    [
-        ([press("a", "p"), press("b", "q"), press("c", "p"), press("d", "p"), press("e", "q")], "a b 0 c d 1 e"),
-        ([press("a", "p", "q"), press("b", "p"), press("c", "q")], "a 0 b 1 c"),
-        ([press("a", "p", "q", "r"), press("b", "q"), CLOSED, press("c", "r"), press("d", "p")], "a 1 b x 1 c 0 d"),
-        ([press("a", "p", "q"), press("b", "q"), CLOSED, press("c", "p")], "a b x c"),
-        ([press("a", "p", "q"), press("b", "p"), CLOSED, press("c", "p")], "a 0 b 1 x c"),
-        (
-            [press("a", "p"), OPENED, {"name": "navigate", "url": "http://b.test/", "pageGuid": "q"}],
-            "a new http://b.test/",
-        ),
-        ([{**press("a", "p", "q"), "name": "click"}, {**press("", "q"), "name": "fill", "text": "t"}], "click t"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "actions"), [
+    ([press("a", "p"), press("b", "q"), press("c", "p"), press("d", "p"), press("e", "q")], "a b 0 c d 1 e"),
+    ([press("a", "p", "q"), press("b", "p"), press("c", "q")], "a 0 b 1 c"),
+    ([press("a", "p", "q", "r"), press("b", "q"), CLOSED, press("c", "r"), press("d", "p")], "a 1 b x 1 c 0 d"),
+    ([press("a", "p", "q"), press("b", "q"), CLOSED, press("c", "p")], "a b x c"),
+    ([press("a", "p", "q"), press("b", "p"), CLOSED, press("c", "p")], "a 0 b 1 x c"),
+    (
+        [press("a", "p"), OPENED, {"name": "navigate", "url": "http://b.test/", "pageGuid": "q"}],
+        "a new http://b.test/",
+    ),
+    ([{**press("a", "p", "q"), "name": "click"}, {**press("", "q"), "name": "fill", "text": "t"}], "click t"),
+])  # fmt: skip
 def test_each_action_is_done_in_its_own_tab(tmp_path, lines, actions):
     short = {"close_tab": "x", "new_tab": "new", "click": "click"}
     seen = []

@@ -67,20 +67,17 @@ def test_the_environments_own_reward_stands_whatever_a_judge_says(fields):
     assert outcome.scores == (*SCORED.scores, *judges)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "task", "scored", "needed"),
-    [
-        (ANSWERED, WEB, False, True),
-        (UNSOLVED, WEB, False, True),
-        (SCORED, WEB, True, False),
-        (SCORED.model_copy(update={"reward": None}), WEB, False, True),
-        (SOLVED, WEB, True, False),
-        (SOLVED.model_copy(update={"reward": None}), WEB, False, True),
-        (UNSOLVED, Task(id="t"), True, False),
-        (CRASHED, WEB, False, False),
-        (Outcome(stop=Stop.ANSWERED, failure=FailureKind.JUDGE_FAILED), WEB, False, True),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "task", "scored", "needed"), [
+    (ANSWERED, WEB, False, True),
+    (UNSOLVED, WEB, False, True),
+    (SCORED, WEB, True, False),
+    (SCORED.model_copy(update={"reward": None}), WEB, False, True),
+    (SOLVED, WEB, True, False),
+    (SOLVED.model_copy(update={"reward": None}), WEB, False, True),
+    (UNSOLVED, Task(id="t"), True, False),
+    (CRASHED, WEB, False, False),
+    (Outcome(stop=Stop.ANSWERED, failure=FailureKind.JUDGE_FAILED), WEB, False, True),
+])  # fmt: skip
 def test_whose_the_reward_is(outcome, task, scored, needed):
     result = episode(outcome, task)
     assert (scored_by_environment(result), needs_judge(result)) == (scored, needed)

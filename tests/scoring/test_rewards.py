@@ -132,17 +132,14 @@ def test_squads_normalisation(text, plain):
     assert normalise(text) == plain
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted", "value"),
-    [
-        ("the cat sat", "a cat", 2 * 1 / 3),  # words: cat sat / cat; precision 1/2, recall 1
-        ("red red fish", "red fish fish", 2 * 2 / 6),  # shared: red once, fish once
-        ("x", "y", 0.0),
-        ("", "", 1.0),
-        ("", "y", 0.0),
-        ("same", "Same.", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("given", "wanted", "value"), [
+    ("the cat sat", "a cat", 2 * 1 / 3),  # words: cat sat / cat; precision 1/2, recall 1
+    ("red red fish", "red fish fish", 2 * 2 / 6),  # shared: red once, fish once
+    ("x", "y", 0.0),
+    ("", "", 1.0),
+    ("", "y", 0.0),
+    ("same", "Same.", 1.0),
+])  # fmt: skip
 def test_f1_over_words(given, wanted, value):
     assert ok_vqa_reward(given, [wanted]) == pytest.approx(value)
 
@@ -173,26 +170,22 @@ def messages_of(*contents, tools=1):
     return messages
 
 
-@pytest.mark.parametrize(
-    ("reward", "contents", "tools", "value"),
-    [
-        (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 1, 1.0),
-        (math_equal_reward_think, ("<think>a</think>", "b</think> 71"), 1, 0.1),
-        (math_equal_reward_think, ("<think>a</think>", "72"), 1, 0.0),
-        (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 0, 0.0),
-        (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 1, 1.0),
-        (math_reward_thought_with_tool, ("Thought: a", "thought: 71"), 1, 0.1),
-        (math_reward_thought_with_tool, ("Thought: a", "72"), 1, 0.0),
-        (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 0, 0.0),
-        (qa_em_format_reward, ("<think>a</think>", "<answer>72</answer>"), 1, 1.0),
-        (qa_em_format_reward, ("<think>a</think>", "<answer>71</answer>"), 1, 0.1),
-        (qa_em_format_reward, ("a", "<answer>72</answer>"), 1, 0.0),
-        (qa_em_format_reward, ("<think>a</think>", "72"), 1, 0.0),
-        (qa_f1_reward_tool, ("a", "b", "72"), 2, 1.0),
-        (qa_f1_reward_tool, ("a", "72"), 1, 0.0),
-    ],
-    ids=lambda part: part.name if hasattr(part, "name") else str(part),
-)
+@pytest.mark.parametrize(("reward", "contents", "tools", "value"), [
+    (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 1, 1.0),
+    (math_equal_reward_think, ("<think>a</think>", "b</think> 71"), 1, 0.1),
+    (math_equal_reward_think, ("<think>a</think>", "72"), 1, 0.0),
+    (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 0, 0.0),
+    (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 1, 1.0),
+    (math_reward_thought_with_tool, ("Thought: a", "thought: 71"), 1, 0.1),
+    (math_reward_thought_with_tool, ("Thought: a", "72"), 1, 0.0),
+    (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 0, 0.0),
+    (qa_em_format_reward, ("<think>a</think>", "<answer>72</answer>"), 1, 1.0),
+    (qa_em_format_reward, ("<think>a</think>", "<answer>71</answer>"), 1, 0.1),
+    (qa_em_format_reward, ("a", "<answer>72</answer>"), 1, 0.0),
+    (qa_em_format_reward, ("<think>a</think>", "72"), 1, 0.0),
+    (qa_f1_reward_tool, ("a", "b", "72"), 2, 1.0),
+    (qa_f1_reward_tool, ("a", "72"), 1, 0.0),
+], ids=lambda part: part.name if hasattr(part, "name") else str(part))  # fmt: skip
 def test_form_and_tools_are_graded_as_in_the_examples(reward, contents, tools, value):
     assert reward(contents[-1], "72", messages_of(*contents, tools=tools))["reward"] == value
 

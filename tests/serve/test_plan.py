@@ -112,18 +112,15 @@ def test_arguments_of_the_engine_are_the_users_and_come_last(device):
     assert planned(f"serve.extra_args={json.dumps(own)}", device=device, gpus=()).argv()[-5:] == own
 
 
-@pytest.mark.parametrize(
-    ("gpus", "overrides", "shares"),
-    [
-        ("", [], [None]),
-        ("0", [], [None]),
-        ("01", [], ["0", "1"]),
-        ("01234567", ["serve.tensor_parallel_size=4"], ["0,1,2,3", "4,5,6,7"]),
-        ("01234567", ["serve.tensor_parallel_size=2", "serve.data_parallel_size=2"], ["0,1,2,3", "4,5,6,7"]),
-        ("0123", ["serve.replicas=2"], ["0", "1"]),
-        ("0123", ["serve.replicas=1"], [None]),
-    ],
-)
+@pytest.mark.parametrize(("gpus", "overrides", "shares"), [
+    ("", [], [None]),
+    ("0", [], [None]),
+    ("01", [], ["0", "1"]),
+    ("01234567", ["serve.tensor_parallel_size=4"], ["0,1,2,3", "4,5,6,7"]),
+    ("01234567", ["serve.tensor_parallel_size=2", "serve.data_parallel_size=2"], ["0,1,2,3", "4,5,6,7"]),
+    ("0123", ["serve.replicas=2"], ["0", "1"]),
+    ("0123", ["serve.replicas=1"], [None]),
+])  # fmt: skip
 def test_gpus_are_shared_out(gpus, overrides, shares):
     plans = fleet(*overrides, device="cuda", gpus=tuple(gpus))
     assert [plan.env.get("CUDA_VISIBLE_DEVICES") for plan in plans] == shares

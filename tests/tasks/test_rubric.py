@@ -4,31 +4,27 @@ from tests.tasks.lines import FACTS, GROUPS
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts, rubric_shape
 
 
-@pytest.mark.parametrize(
-    ("value", "shape", "facts"),
-    [
-        (None, "none", None),
-        ("", "none", ()),
-        ("  ", "none", ()),
-        ([], "none", ()),
-        ("Names the shoe ", "text", ("Names the shoe",)),
-        (["Names the shoe", " ", "Names the price"], "texts", ("Names the shoe", "Names the price")),
-        (FACTS, "facts", ("Names the shoe", "Names the price")),
-        (FACTS[0], "facts", ("Names the shoe",)),
+@pytest.mark.parametrize(("value", "shape", "facts"), [
+    (None, "none", None),
+    ("", "none", ()),
+    ("  ", "none", ()),
+    ([], "none", ()),
+    ("Names the shoe ", "text", ("Names the shoe",)),
+    (["Names the shoe", " ", "Names the price"], "texts", ("Names the shoe", "Names the price")),
+    (FACTS, "facts", ("Names the shoe", "Names the price")),
+    (FACTS[0], "facts", ("Names the shoe",)),
+    (
+        GROUPS,
+        "groups",
         (
-            GROUPS,
-            "groups",
-            (
-                "[Group G1: The shoe] Names it",
-                "[Group G1: The shoe] Names its colour",
-                "[Group 2: The price] Names it in euros",
-            ),
+            "[Group G1: The shoe] Names it",
+            "[Group G1: The shoe] Names its colour",
+            "[Group 2: The price] Names it in euros",
         ),
-        ([{"facts": ["a"]}, {"id": "", "facts": []}, {"facts": [{"description": "b"}]}], "groups", None),
-        (["Names the shoe", GROUPS[1]], "mixed", ("Names the shoe", "[Group 2: The price] Names it in euros")),
-    ],
-    ids=lambda value: str(value)[:30],
-)
+    ),
+    ([{"facts": ["a"]}, {"id": "", "facts": []}, {"facts": [{"description": "b"}]}], "groups", None),
+    (["Names the shoe", GROUPS[1]], "mixed", ("Names the shoe", "[Group 2: The price] Names it in euros")),
+], ids=lambda value: str(value)[:30])  # fmt: skip
 def test_every_shape_has_its_facts(value, shape, facts):
     assert rubric_shape(value) == shape
     assert has_unknown_fields(value) == (shape in ("facts", "groups", "mixed"))

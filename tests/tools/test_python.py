@@ -39,16 +39,13 @@ async def test_an_error_is_shown_with_the_codes_own_lines():
     assert "SyntaxError" in await run_code("1 +")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("import socket; socket.socket()", DENIED),
-        ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
-        ("x = [0] * 10**9", "MemoryError"),
-        ("import webgym_cli", "ModuleNotFoundError"),
-        ("import pydantic", "ModuleNotFoundError"),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), [
+    ("import socket; socket.socket()", DENIED),
+    ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
+    ("x = [0] * 10**9", "MemoryError"),
+    ("import webgym_cli", "ModuleNotFoundError"),
+    ("import pydantic", "ModuleNotFoundError"),
+])  # fmt: skip
 async def test_the_code_reaches_next_to_nothing(code, reason):
     assert reason in await run_code(code)
 

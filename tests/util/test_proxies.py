@@ -85,14 +85,11 @@ def test_a_malformed_variable_is_named_in_one_line(monkeypatch, variable, value)
     assert "\n" not in str(caught.value) and "p#s" not in str(caught.value) and caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        *[("http_proxy", value) for value in ("proxy:3128", "http://u:p%40@proxy:3128/", "HTTP://proxy", "")],
-        *[("ALL_PROXY", value) for value in ("socks://127.0.0.1:1080/", "socks5h://p:1", "http://[::1]:3128")],
-        *[("SSL_CERT_DIR", "/none:/tmp"), ("REQUESTS_CA_BUNDLE", "/tmp"), ("SSL_CERT_FILE", "")],
-    ],
-)
+@pytest.mark.parametrize(("variable", "value"), [
+    *[("http_proxy", value) for value in ("proxy:3128", "http://u:p%40@proxy:3128/", "HTTP://proxy", "")],
+    *[("ALL_PROXY", value) for value in ("socks://127.0.0.1:1080/", "socks5h://p:1", "http://[::1]:3128")],
+    *[("SSL_CERT_DIR", "/none:/tmp"), ("REQUESTS_CA_BUNDLE", "/tmp"), ("SSL_CERT_FILE", "")],
+])  # fmt: skip
 def test_what_is_fine(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     check_network_variables()

@@ -256,14 +256,11 @@ async def test_a_reply_that_the_server_broke_off_is_no_reply(ask, server):
     assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
 
 
-@pytest.mark.parametrize(
-    ("statuses", "kind", "astray"),
-    [
-        ((500, 503, 429, 408), FailureKind.POLICY_UNAVAILABLE, False),
-        ((400, 413, 422), FailureKind.POLICY_REFUSED, False),
-        ((401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
-    ],
-)
+@pytest.mark.parametrize(("statuses", "kind", "astray"), [
+    ((500, 503, 429, 408), FailureKind.POLICY_UNAVAILABLE, False),
+    ((400, 413, 422), FailureKind.POLICY_REFUSED, False),
+    ((401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
+])  # fmt: skip
 async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask, server, statuses, kind, astray):
     for count, status in enumerate(statuses, 1):
         server.answers = [(status, {"error": {"message": "no"}})]

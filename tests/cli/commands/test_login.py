@@ -105,20 +105,17 @@ async def test_a_form_that_looks_otherwise_names_the_setting(login):
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["bank"], "there is no site 'bank'"),
-        (
-            ["map", "-s", "sites.map.url=http://m.test"],
-            "sites.map.accounts: nobody logs in as user: it has no accounts",
-        ),
-        (["reddit"], "sites.reddit.url is empty"),
-        (["-s", f"sites.{SITE}.accounts.user.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
-        (["-s", f"sites.{SITE}.accounts.user.password_env_var="], "set password_env_var"),
-        ([SITE, "--role", "boss"], f"sites.{SITE}.accounts: nobody logs in as boss: its roles are user"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["bank"], "there is no site 'bank'"),
+    (
+        ["map", "-s", "sites.map.url=http://m.test"],
+        "sites.map.accounts: nobody logs in as user: it has no accounts",
+    ),
+    (["reddit"], "sites.reddit.url is empty"),
+    (["-s", f"sites.{SITE}.accounts.user.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
+    (["-s", f"sites.{SITE}.accounts.user.password_env_var="], "set password_env_var"),
+    ([SITE, "--role", "boss"], f"sites.{SITE}.accounts: nobody logs in as boss: its roles are user"),
+])  # fmt: skip
 async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
     code, rows, output = await login(*arguments)
     assert (code, rows) == (2, [])

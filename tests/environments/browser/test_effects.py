@@ -181,16 +181,13 @@ FOLLOWS = (
 )
 
 
-@pytest.mark.parametrize(
-    "html",
-    [
-        f"<div>{LIST}<span>{DRAWN}</span></div>",
-        f"<div tabindex=0>{LIST}<i>{DRAWN}</i></div>",
-        f"<p><i>{DRAWN}</i></p>{LIST}",
-        f"<div>{DRAWN}<ul></ul>{LIST.replace('width:1px', 'opacity:0')}</div>",
-        f"<div>{LIST}<span>{DRAWN}</span>{LIST}<span><b>x</b></span></div>",
-    ],
-)
+@pytest.mark.parametrize("html", [
+    f"<div>{LIST}<span>{DRAWN}</span></div>",
+    f"<div tabindex=0>{LIST}<i>{DRAWN}</i></div>",
+    f"<p><i>{DRAWN}</i></p>{LIST}",
+    f"<div>{DRAWN}<ul></ul>{LIST.replace('width:1px', 'opacity:0')}</div>",
+    f"<div>{LIST}<span>{DRAWN}</span>{LIST}<span><b>x</b></span></div>",
+])  # fmt: skip
 async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(
     session: BrowserSession, tmp_path: Path, html: str
 ):

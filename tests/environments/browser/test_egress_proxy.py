@@ -397,18 +397,15 @@ async def visit(network, names, *failing, error=REFUSED):
         yield gate
 
 
-@pytest.mark.parametrize(
-    ("failing", "error", "out"),
-    [
-        (("a.example",), REFUSED, False),
-        (("a.example", "b.example"), REFUSED, False),
-        (("a.example", "b.example", "c.example"), REFUSED, True),
-        (("a.example",), OSError(errno.ENETUNREACH, "Network is unreachable"), True),
-        (("a.example",), socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
-        (("a.example",), socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
-        (("a.example",), OSError(errno.EHOSTUNREACH, "No route to host"), False),
-    ],
-)
+@pytest.mark.parametrize(("failing", "error", "out"), [
+    (("a.example",), REFUSED, False),
+    (("a.example", "b.example"), REFUSED, False),
+    (("a.example", "b.example", "c.example"), REFUSED, True),
+    (("a.example",), OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+    (("a.example",), socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+    (("a.example",), socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+    (("a.example",), OSError(errno.EHOSTUNREACH, "No route to host"), False),
+])  # fmt: skip
 async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error, out):
     async for gate in visit(network, names, *failing, error=error):
         assert bool(gate.find_outage("http://a.example/x")) is out

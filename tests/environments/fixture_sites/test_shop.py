@@ -71,16 +71,13 @@ async def test_the_spelling_of_an_address_does_not_count(visit):
     assert visitor.score() == 1.0
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"name": " "}, "Please fill in your name."),
-        ({"street": ""}, "Please fill in your street."),
-        ({"postcode": "1234"}, "A postcode has five digits."),
-        ({"postcode": "abcde"}, "A postcode has five digits."),
-        ({"delivery": "drone"}, "Please choose a delivery."),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"name": " "}, "Please fill in your name."),
+    ({"street": ""}, "Please fill in your street."),
+    ({"postcode": "1234"}, "A postcode has five digits."),
+    ({"postcode": "abcde"}, "A postcode has five digits."),
+    ({"delivery": "drone"}, "Please choose a delivery."),
+])  # fmt: skip
 async def test_a_bad_address_is_refused_and_what_was_typed_stays(visit, changes, message):
     visitor = visit("shop-order", 4)
     await put(visitor, visitor.values["product"])

@@ -89,23 +89,20 @@ def refused(fields, limits=LIMITS, tools=(calculator, answer)):
     return str(caught.value), caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),
-        ({"answer": "It is <<2*3=6>>6."}, "and #### at its end"),
-        ({"answer": "<<x=5>> #### 5"}, "no field expression"),
-        ({}, "no field expression"),
-        ({"expression": "1+1"}, "its record has no answer that is a text or a number"),
-        ({"expression": "1+1", "answer": []}, "its record has no answer that is a text or a number"),
-        ({"expression": "1+1", "answer": True}, "its record has no answer that is a text or a number"),
-        ({"expression": [], "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
-        ({"expression": 2, "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
-        ({"expression": ["1", 2], "answer": "2"}, "expression: a text, or a list of texts"),
-        ({"expression": ["1", "1/0"], "answer": "2"}, "expression '1/0' has no value: division by zero"),
-        ({"expression": ["1+1"] * 33, "answer": "2"}, "its calculations (33) and the answer need more than"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "reason"), [
+    ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),
+    ({"answer": "It is <<2*3=6>>6."}, "and #### at its end"),
+    ({"answer": "<<x=5>> #### 5"}, "no field expression"),
+    ({}, "no field expression"),
+    ({"expression": "1+1"}, "its record has no answer that is a text or a number"),
+    ({"expression": "1+1", "answer": []}, "its record has no answer that is a text or a number"),
+    ({"expression": "1+1", "answer": True}, "its record has no answer that is a text or a number"),
+    ({"expression": [], "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
+    ({"expression": 2, "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
+    ({"expression": ["1", 2], "answer": "2"}, "expression: a text, or a list of texts"),
+    ({"expression": ["1", "1/0"], "answer": "2"}, "expression '1/0' has no value: division by zero"),
+    ({"expression": ["1+1"] * 33, "answer": "2"}, "its calculations (33) and the answer need more than"),
+])  # fmt: skip
 def test_a_task_that_it_cannot_solve_is_named_with_the_reason(fields, reason):
     error, hint = refused([fields])
     assert error.startswith("task t: ")

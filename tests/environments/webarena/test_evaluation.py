@@ -34,15 +34,12 @@ async def test_the_last_address():
     assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/cart"))).reward == 0.0
 
 
-@pytest.mark.parametrize(
-    ("answer", "address", "html", "parts"),
-    [
-        ("yes", SHOP, "hat", {URL: 1.0, STRING: 1.0, HTML: 1.0}),
-        ("yes", SHOP, "cap", {URL: 1.0, STRING: 1.0, HTML: 0.0}),
-        ("no", SHOP, "hat", {URL: 1.0, STRING: 0.0}),
-        ("yes", FORUM, "hat", {URL: 0.0}),
-    ],
-)
+@pytest.mark.parametrize(("answer", "address", "html", "parts"), [
+    ("yes", SHOP, "hat", {URL: 1.0, STRING: 1.0, HTML: 1.0}),
+    ("yes", SHOP, "cap", {URL: 1.0, STRING: 1.0, HTML: 0.0}),
+    ("no", SHOP, "hat", {URL: 1.0, STRING: 0.0}),
+    ("yes", FORUM, "hat", {URL: 0.0}),
+])  # fmt: skip
 async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, address, html, parts):
     evaluation = Evaluation(
         eval_types=["program_html", "string_match", "url_match"],
@@ -74,13 +71,10 @@ async def test_a_task_that_really_can_not_be_done_has_a_score(real):
     assert (await scored(evaluation, "5")).reward == 0.0
 
 
-@pytest.mark.parametrize(
-    ("wanted", "right", "wrong"),
-    [
-        ("red hat |OR| blue hat", "<b>Blue hat</b>", "<b>Green hat</b>"),
-        ("red hat |AND| blue hat", "<b>Blue hat</b><b>red hat</b>", "<b>Blue hat</b>"),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "right", "wrong"), [
+    ("red hat |OR| blue hat", "<b>Blue hat</b>", "<b>Green hat</b>"),
+    ("red hat |AND| blue hat", "<b>Blue hat</b><b>red hat</b>", "<b>Blue hat</b>"),
+])  # fmt: skip
 async def test_alternatives_in_a_page_are_alternatives_of_which_all_texts_count(wanted, right, wrong):
     """VisualAgentBench looked for the text ` |OR| ` itself (task 103)."""
     for html, reward in ((right, 1.0), (wrong, 0.0)):

@@ -40,17 +40,13 @@ def web(site, difficulty=1):
     return Task(id=f"{site} {difficulty}", environment="web", start_url=f"https://www.{site}/", difficulty=difficulty)
 
 
-@pytest.mark.parametrize(
-    ("left_out", "overrides", "reason"),
-    [
-        (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
-        (trajectory(steps=0), [], DropReason.EMPTY),
-        (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
-        (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
-        (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
-    ],
-    ids=lambda value: value.value if isinstance(value, DropReason) else "",
-)
+@pytest.mark.parametrize(("left_out", "overrides", "reason"), [
+    (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
+    (trajectory(steps=0), [], DropReason.EMPTY),
+    (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
+    (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
+    (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
+], ids=lambda value: value.value if isinstance(value, DropReason) else "")  # fmt: skip
 def test_why_a_trajectory_is_left_out(run, left_out, overrides, reason):
     fill(run, left_out)
     plan, draw = drawn(run, settings(*overrides), [0])
@@ -153,22 +149,18 @@ def picture(**size):
     return Observation(url="http://a/", screenshot=shot(1, **size))
 
 
-@pytest.mark.parametrize(
-    ("second", "overrides", "reason"),
-    [
-        (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], DropReason.NO_ACTION),
-        (step(1, page_changed=False), [], DropReason.SAME_SCREENSHOT),
-        (step(1, observation=MOVING), ["filters.stable_pages=true"], DropReason.UNSTABLE_PAGE),
-        (step(1, response="short"), ["algorithm_config.min_token_length=2"], DropReason.RESPONSE_TOO_SHORT),
-        (step(1, response="an <image> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
-        (step(1, response="an <|im_end|> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
-        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], DropReason.RETOKENIZED),
-        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], DropReason.RETOKENIZED),
-        (step(1, observation=picture(width=9, height=9)), [], DropReason.IMAGE_SIZE),
-        (step(1, observation=picture(width=1300, height=1024)), [], DropReason.IMAGE_SIZE),
-    ],
-    ids=lambda value: value.value if isinstance(value, DropReason) else "",
-)
+@pytest.mark.parametrize(("second", "overrides", "reason"), [
+    (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], DropReason.NO_ACTION),
+    (step(1, page_changed=False), [], DropReason.SAME_SCREENSHOT),
+    (step(1, observation=MOVING), ["filters.stable_pages=true"], DropReason.UNSTABLE_PAGE),
+    (step(1, response="short"), ["algorithm_config.min_token_length=2"], DropReason.RESPONSE_TOO_SHORT),
+    (step(1, response="an <image> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
+    (step(1, response="an <|im_end|> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
+    (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], DropReason.RETOKENIZED),
+    (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], DropReason.RETOKENIZED),
+    (step(1, observation=picture(width=9, height=9)), [], DropReason.IMAGE_SIZE),
+    (step(1, observation=picture(width=1300, height=1024)), [], DropReason.IMAGE_SIZE),
+], ids=lambda value: value.value if isinstance(value, DropReason) else "")  # fmt: skip
 def test_why_a_step_is_left_out(run, second, overrides, reason):
     fill(run, trajectory(steps=(step(0), second)))
     plan, draw = drawn(run, settings(*overrides), [0])

@@ -38,22 +38,18 @@ def test_holds_what_the_seed_documents():
 TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
 
 
-@pytest.mark.parametrize(
-    ("sections", "wanted"),
-    [
-        ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
-        ({"policy_config": TRUSTED}, {"trust_remote_code": True}),
-        ({"context_config": {"prompt_version": "webrl_released"}}, {"template": "empty"}),
-        (
-            {"image": {"image_min_pixels": 1000, "image_max_pixels": 2000}},
-            {"image_min_pixels": 1000, "image_max_pixels": 2000},
-        ),
-        ({"algorithm_config": {"disable_gradient_checkpointing": True}}, {"disable_gradient_checkpointing": True}),
-        ({"seed": 5}, {"data_seed": 5}),
-        ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("sections", "wanted"), [
+    ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
+    ({"policy_config": TRUSTED}, {"trust_remote_code": True}),
+    ({"context_config": {"prompt_version": "webrl_released"}}, {"template": "empty"}),
+    (
+        {"image": {"image_min_pixels": 1000, "image_max_pixels": 2000}},
+        {"image_min_pixels": 1000, "image_max_pixels": 2000},
+    ),
+    ({"algorithm_config": {"disable_gradient_checkpointing": True}}, {"disable_gradient_checkpointing": True}),
+    ({"seed": 5}, {"data_seed": 5}),
+    ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
+], ids=str)  # fmt: skip
 def test_a_setting_has_its_argument(sections, wanted):
     result = config(**sections)
     assert {name: result.get(name) for name in wanted} == wanted

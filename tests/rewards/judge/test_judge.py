@@ -92,15 +92,12 @@ async def test_claims_need_not_be_checked(judge, server):
     assert "claims" not in jobs(server)
 
 
-@pytest.mark.parametrize(
-    ("task", "passed"),
-    [
-        ({"rubric": ("Named is Rubens |OR| Named is Vermeer",)}, True),
-        ({"rubric": ("Named is Rubens |OR| 1700",)}, False),
-        ({"reference_answer": "Rubens|OR|it was painted by vermeer in 1665"}, True),
-        ({"reference_answer": "Rubens"}, False),
-    ],
-)
+@pytest.mark.parametrize(("task", "passed"), [
+    ({"rubric": ("Named is Rubens |OR| Named is Vermeer",)}, True),
+    ({"rubric": ("Named is Rubens |OR| 1700",)}, False),
+    ({"reference_answer": "Rubens|OR|it was painted by vermeer in 1665"}, True),
+    ({"reference_answer": "Rubens"}, False),
+])  # fmt: skip
 async def test_one_alternative_of_a_fact_or_a_reference_is_enough(judge, task, passed):
     judgement = await judge(answered(task=web_task(**task)))
     assert (judgement.success, judgement.failure) == (passed, None)
@@ -169,22 +166,19 @@ async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, repl
     assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        *(
-            thought + form
-            for form in (NO, f"```json\n{NO}\n```")
-            for thought in (
-                "",
-                "<think>It says no.</think>\n\n",
-                "<think></think>",
-                "It says </think> once.\n</think>\n",
-            )
-        ),
-        '{"reason": "it wrote </think>{ there", "verdict": "no"}',
-    ],
-)
+@pytest.mark.parametrize("reply", [
+    *(
+        thought + form
+        for form in (NO, f"```json\n{NO}\n```")
+        for thought in (
+            "",
+            "<think>It says no.</think>\n\n",
+            "<think></think>",
+            "It says </think> once.\n</think>\n",
+        )
+    ),
+    '{"reason": "it wrote </think>{ there", "verdict": "no"}',
+])  # fmt: skip
 async def test_a_judge_may_think_first_and_fence_its_answer(judge, server, reply):
     server.script(reply, job="claims")
     assert (await judge(answered())).success is False
@@ -228,15 +222,12 @@ async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(jud
     assert "the provider is overloaded" in judgement.failure_detail
 
 
-@pytest.mark.parametrize(
-    ("replies", "success"),
-    [
-        ({"reference": json.dumps({"reason": "REMBRANDT HARMENS, no doubt", "verdict": "yes"})}, True),
-        ({"reference": f"{'x' * 30} Rembrandt Harmens"}, None),
-        ({"blocking": json.dumps({"reason": "It hides who painted in Leiden", "verdict": "yes"})}, None),
-        ({"reference": ScriptedReply(status=400, body=b"can't compare rembrandt harmenszoon")}, None),
-    ],
-)
+@pytest.mark.parametrize(("replies", "success"), [
+    ({"reference": json.dumps({"reason": "REMBRANDT HARMENS, no doubt", "verdict": "yes"})}, True),
+    ({"reference": f"{'x' * 30} Rembrandt Harmens"}, None),
+    ({"blocking": json.dumps({"reason": "It hides who painted in Leiden", "verdict": "yes"})}, None),
+    ({"reference": ScriptedReply(status=400, body=b"can't compare rembrandt harmenszoon")}, None),
+])  # fmt: skip
 @pytest.mark.parametrize("expected", ["Rembrandt Harmenszoon", "no"])
 async def test_no_word_of_the_judge_about_an_encrypted_task_is_stored(judge, server, replies, success, expected):
     known = {"instruction": "Who painted in Leiden?", "reference_answer": expected}

@@ -136,17 +136,14 @@ async def test_agentrewardbench_sees_actions_with_texts_and_the_last_page_and_an
     assert judgement.extras == {"side_effect": 0.0, "optimality": 3.0, "looping": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("text", "known"),
-    [
-        ("<side>Yes</side> <optimal>4. Completely Optimal</optimal>", {"side_effect": 1.0, "optimality": 4.0}),
-        ("<optimal>1</optimal> <loop> no. </loop>", {"optimality": 1.0, "looping": 0.0}),
-        ("<optimal>Suboptimal</optimal>\n<loop>**Yes**</loop>", {"optimality": 2.0, "looping": 1.0}),
-        ("<optimal>2. Completely Optimal, or 3</optimal> <side>Yes or No</side> <loop>Maybe</loop>", {}),
-        ("<side>Yes</side><side>No</side> <optimal>5</optimal> <loop>Yes", {}),
-        ("<reasoning><loop>Yes</loop></reasoning> <!-- <side>Yes</side> -->", {}),
-    ],
-)
+@pytest.mark.parametrize(("text", "known"), [
+    ("<side>Yes</side> <optimal>4. Completely Optimal</optimal>", {"side_effect": 1.0, "optimality": 4.0}),
+    ("<optimal>1</optimal> <loop> no. </loop>", {"optimality": 1.0, "looping": 0.0}),
+    ("<optimal>Suboptimal</optimal>\n<loop>**Yes**</loop>", {"optimality": 2.0, "looping": 1.0}),
+    ("<optimal>2. Completely Optimal, or 3</optimal> <side>Yes or No</side> <loop>Maybe</loop>", {}),
+    ("<side>Yes</side><side>No</side> <optimal>5</optimal> <loop>Yes", {}),
+    ("<reasoning><loop>Yes</loop></reasoning> <!-- <side>Yes</side> -->", {}),
+])  # fmt: skip
 def test_an_annotation_that_is_unclear_is_left_out(text, known):
     assert replies.read_annotations(text) == known
 
@@ -166,40 +163,37 @@ def test_scores_in_the_spellings_of_models(text, yes):
     assert replies.read_score(text).yes is yes
 
 
-@pytest.mark.parametrize(
-    ("text", "yes"),
-    [
-        ("The list is sorted.\n\n**SUCCESS**", True),
-        ("Verdict: SUCCESS.", True),
-        ("The page shows it, so the verdict is 'SUCCESS'.", True),
-        ("The list is not sorted, therefore the verdict is NOT SUCCESS", False),
-        ("It is not sorted, but nobody asked for it. SUCCESS", True),
-        ("The price is missing. **NOT SUCCESS**.", False),
-        ("Verdict: NOT\nSUCCESS", False),
-        ('A sign says "SUCCESS". NOT SUCCESS', False),
-        ("It is all there.\n\nSuccess", True),
-        ("### Verdict\n\n> **Not Success**", False),
-        ("Verdict \u2014 NOT_SUCCESS", False),
-        ("Therefore, the result is **SUCCESS**", True),
-        ("[NOT SUCCESS]", False),
-        ("任务未完成。NOT SUCCESS", False),
-        ("裁定：SUCCESS", True),
-        ("The price is shown.\n\n✅ **SUCCESS**", True),
-        ("## Verdict: **NOT SUCCESS** ❌", False),
-        ("```text\nSUCCESS\n```", True),
-        ("<|begin_of_box|>SUCCESS<|end_of_box|>", True),
-        ("<answer>NOT SUCCESS</answer>", False),
-        ("I judge this as NOT SUCCESS.", False),
-        ("I would call this a SUCCESS.", True),
-        ("最终裁决：NOT SUCCESS", False),
-        ("It was never saved. The task execution is deemed NOT SUCCESS.", False),
-        ("Task status: NOT SUCCESS\n---", False),
-        ("It is NOT\u2028SUCCESS", False),
-        ("Evaluation result: «SUCCESS»", True),
-        ("My verdict on this task:\n\nSUCCESS", True),
-        ("## Verdict\nSUCCESS", True),
-    ],
-)
+@pytest.mark.parametrize(("text", "yes"), [
+    ("The list is sorted.\n\n**SUCCESS**", True),
+    ("Verdict: SUCCESS.", True),
+    ("The page shows it, so the verdict is 'SUCCESS'.", True),
+    ("The list is not sorted, therefore the verdict is NOT SUCCESS", False),
+    ("It is not sorted, but nobody asked for it. SUCCESS", True),
+    ("The price is missing. **NOT SUCCESS**.", False),
+    ("Verdict: NOT\nSUCCESS", False),
+    ('A sign says "SUCCESS". NOT SUCCESS', False),
+    ("It is all there.\n\nSuccess", True),
+    ("### Verdict\n\n> **Not Success**", False),
+    ("Verdict \u2014 NOT_SUCCESS", False),
+    ("Therefore, the result is **SUCCESS**", True),
+    ("[NOT SUCCESS]", False),
+    ("任务未完成。NOT SUCCESS", False),
+    ("裁定：SUCCESS", True),
+    ("The price is shown.\n\n✅ **SUCCESS**", True),
+    ("## Verdict: **NOT SUCCESS** ❌", False),
+    ("```text\nSUCCESS\n```", True),
+    ("<|begin_of_box|>SUCCESS<|end_of_box|>", True),
+    ("<answer>NOT SUCCESS</answer>", False),
+    ("I judge this as NOT SUCCESS.", False),
+    ("I would call this a SUCCESS.", True),
+    ("最终裁决：NOT SUCCESS", False),
+    ("It was never saved. The task execution is deemed NOT SUCCESS.", False),
+    ("Task status: NOT SUCCESS\n---", False),
+    ("It is NOT\u2028SUCCESS", False),
+    ("Evaluation result: «SUCCESS»", True),
+    ("My verdict on this task:\n\nSUCCESS", True),
+    ("## Verdict\nSUCCESS", True),
+])  # fmt: skip
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
     assert replies.read_webvoyager(text).yes is yes
 
@@ -227,28 +221,22 @@ def test_a_tag_in_the_spellings_of_models(word):
     assert replies.read_tags(f"```xml\n<success>{word}</success>\n```").yes
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '```JSON {"reason": "a\nb", "verdict": "No"}```',
-        '\ufeff{"verdict": "NO", "reason": "x"}',
-        '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    '```JSON {"reason": "a\nb", "verdict": "No"}```',
+    '\ufeff{"verdict": "NO", "reason": "x"}',
+    '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}',
+])  # fmt: skip
 def test_an_object_in_the_spellings_of_models(text):
     assert not read_object(text, JudgeReply).yes
 
 
-@pytest.mark.parametrize(
-    ("text", "success"),
-    [
-        ("<think>Status: success</think>\nThoughts: x\nStatus: failure", False),
-        ("<think>x</think>\nStatus: failure\nIt says </think>\nStatus: success", None),
-        ("Status: failure\nIt says </think>\nStatus: success", None),
-        ("<think>Status: success", None),
-        ("The page shows\nStatus: success\nbut nothing was submitted.", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "success"), [
+    ("<think>Status: success</think>\nThoughts: x\nStatus: failure", False),
+    ("<think>x</think>\nStatus: failure\nIt says </think>\nStatus: success", None),
+    ("Status: failure\nIt says </think>\nStatus: success", None),
+    ("<think>Status: success", None),
+    ("The page shows\nStatus: success\nbut nothing was submitted.", None),
+])  # fmt: skip
 async def test_reasoning_before_an_answer_is_no_verdict(judge, server, text, success):
     server.script(text, job="agenttrek")
     assert (await judge(answered(steps=STEPS), protocol="agenttrek")).success is success
@@ -269,15 +257,12 @@ def test_no_score_is_guessed(text):
         replies.read_score(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
-        "The form reads:\nStatus: success\n(not filled)",
-        *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
-        *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
+    "The form reads:\nStatus: success\n(not filled)",
+    *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
+    *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
+])  # fmt: skip
 def test_no_status_is_guessed(text):
     with pytest.raises(UnreadableError):
         replies.read_status(text)

@@ -23,22 +23,19 @@ def fact(text, answer="", *steps):
     return verdict("fact", fact=text, answer=answer, steps=steps)
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "expected"),
-    [
-        ("The year is 1665", "in 1665", "yes"),
-        ("The year is 1665", "in 16650", "no"),
-        ("The price is 12.50", "It costs 12.50.", "yes"),
-        ('It is called "the Girl"', "THE GIRL", "yes"),
-        ('It is called "the Girl" and is by Vermeer', "the girl", "no"),
-        ("It's by Vermeer", "vermeer", "yes"),
-        ("Rubens |OR| by Vermeer", "Vermeer", "yes"),
-        ("some shoes are listed", "some shoes are listed here", "yes"),
-        ("some shoes are listed", "some shoes", "no"),
-        ("ok", "ok", "no"),
-        ("", "anything", "no"),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer", "expected"), [
+    ("The year is 1665", "in 1665", "yes"),
+    ("The year is 1665", "in 16650", "no"),
+    ("The price is 12.50", "It costs 12.50.", "yes"),
+    ('It is called "the Girl"', "THE GIRL", "yes"),
+    ('It is called "the Girl" and is by Vermeer', "the girl", "no"),
+    ("It's by Vermeer", "vermeer", "yes"),
+    ("Rubens |OR| by Vermeer", "Vermeer", "yes"),
+    ("some shoes are listed", "some shoes are listed here", "yes"),
+    ("some shoes are listed", "some shoes", "no"),
+    ("ok", "ok", "no"),
+    ("", "anything", "no"),
+])  # fmt: skip
 def test_a_fact_needs_each_of_its_items(text, answer, expected):
     assert fact(text, answer) == expected
 
