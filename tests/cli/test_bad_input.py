@@ -13,6 +13,8 @@ from tests.forked import read_refusal, refused, webgym
 from webgym_cli.cli import main
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import write_json
 
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", "4")
 GOOD = '{"id": "t", "start_url": "click-test.html"}\n'
@@ -129,6 +131,23 @@ def test_commands_on_a_run_that_is_not_there(tmp_path, run, words):
     assert message == f"{run}: there is no run"
     assert hint == f"webgym rollout {run}"
     assert not run.exists()
+
+
+@pytest.mark.parametrize("command", ["rollout", "train", "status", "inspect-buffer", "loop", "gateway"])
+def test_a_model_and_the_parts_of_a_run_are_no_runs(tmp_path, command):
+    run = RunDir(tmp_path / "run")
+    write_json(run.config, {"policy_config": {}})
+    write_json(run.provenance, {"webgym": "0.0.1"})
+    model, parts = tmp_path / "model", [run.root / "checkpoints" / "model_1", run.trajectories(Split.TRAIN)]
+    for folder in (model, parts[0]):
+        write_json(folder / "config.json", {"architectures": ["Qwen3VLForConditionalGeneration"]})
+    write_json(parts[1] / "iteration_0000" / "part-0.jsonl", {})
+    before = sorted(tmp_path.rglob("*"))
+    message, _ = refused(command, model, cwd=tmp_path)
+    assert message.startswith(f"{model / 'config.json'} ")
+    for part in parts:
+        assert refused(command, part, cwd=tmp_path)[1] == f"webgym status {run.root}"
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("command", ["rollout", "prepare", "train", "resume", "status", "inspect-buffer"])

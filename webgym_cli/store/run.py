@@ -17,7 +17,7 @@ import webgym_cli
 from webgym_cli.config.suggest import UPGRADE, name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.groups import Split
-from webgym_cli.util.files import read_json, replace_link, write_json
+from webgym_cli.util.files import read_json, read_optional_object, replace_link, write_json
 
 # What reads a run's settings imports their models itself: building them takes longer than all else that `status` does.
 if TYPE_CHECKING:
@@ -187,9 +187,19 @@ def require_run(run: RunDir, path: Path) -> None:
 
 
 def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a newer version's run or one without settings, `UsageError` for a file or broken link."""
+    """Raise `StoreError` for a newer version's run or one without settings, `UsageError` for what can't be a run's place.
+
+    That is a file, a broken link, a folder of another program's or of another run's.
+    """
     if not (place := next(path for path in (run.root, *run.root.parents) if os.path.lexists(path))).is_dir():
         raise UsageError(f"{place} is not a folder, a run is one", hint="name another folder")
+    is_foreign = run.exists and not run.provenance.exists() and _holds_no_settings(run.config)
+    if is_foreign or (not run.exists and run.root.is_dir() and {*run.root.iterdir()} - {run.lock}):
+        outer = next((one for one in map(RunDir, run.root.parents) if one.exists and one.provenance.exists()), None)
+        if outer:
+            raise UsageError(f"{run.root} is a part of the run {outer.root}", hint=f"webgym status {outer.root}")
+    if is_foreign:
+        raise UsageError(f"{run.config} is a model's or another program's, not a run's", hint="name the run's folder")
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
         raise StoreError(
             f"{run.config}: is missing, though the rest of the run is there",
@@ -197,6 +207,12 @@ def require_readable(run: RunDir) -> None:
         )
     if newer := _read_newer_version(run.provenance):
         raise StoreError(f"{run.root}: a run of webgym {newer}, this is webgym {webgym_cli.__version__}", hint=UPGRADE)
+
+
+def _holds_no_settings(config: Path) -> bool:
+    """Whether a JSON object has no section of a run's settings. A damaged file may have been a run's."""
+    values = read_optional_object(config)
+    return bool(values) and "policy_config" not in values
 
 
 def _read_newer_version(file: Path) -> str:
