@@ -23,6 +23,7 @@ from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.failure import reason
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.serve.weights import digest, tied_embeddings
+from webgym_cli.util.files import write_json
 
 PATIENCE = 60
 
@@ -107,9 +108,21 @@ async def test_a_port_in_use_is_noticed_before_anything_starts(pretend):
 
 async def test_a_wrong_model_is_refused(pretend, tmp_path):
     (tmp_path / "empty").mkdir()
-    for model, message in (("nowhere", "no such model folder"), ("empty", "config.json is missing")):
-        with pytest.raises(SettingsError, match=message):
-            await pretend("exit 0", model=tmp_path / model).start()
+    model = tmp_path / "run" / "checkpoints" / "model_1"
+    for folder in (tmp_path / "run", model):
+        write_json(folder / "config.json", {})
+    (model / "model.safetensors").touch()
+    (tmp_path / "run" / "model.pt").symlink_to(model)  # named like a weight file
+    wrong = (
+        ("nowhere", "init-model"),
+        ("empty", "init-model"),
+        ("run", "/run/model.pt"),
+        ("run/checkpoints", "/model_1"),
+    )
+    for name, hint in wrong:
+        with pytest.raises(SettingsError) as caught:
+            await pretend("exit 0", model=tmp_path / name).start()
+        assert hint in caught.value.hint
 
 
 async def test_a_start_that_dies_tells_why(pretend):

@@ -36,10 +36,12 @@ def check_model(model: str) -> str:
         if folder.exists() or looks_local(model):
             raise SettingsError(f"{model}: there is no such model folder", hint=_NAME)
         return model
-    if not (folder / "config.json").is_file():
-        raise SettingsError(f"{model}: not a model folder: config.json is missing", hint=_NAME)
-    if not weight_files(folder):
-        raise SettingsError(f"{model}: not a model folder: it has no weights ({', '.join(WEIGHTS)})", hint=_NAME)
+    has_config = (folder / "config.json").is_file()
+    if not has_config or not weight_files(folder):
+        lacking = f"it has no weights ({', '.join(WEIGHTS)})" if has_config else "config.json is missing"
+        # a run's folder, or its checkpoints', holds models
+        inner = next((str(file.parent) for file in sorted(folder.glob("*/config.json"))), "")
+        raise SettingsError(f"{model}: not a model folder: {lacking}", hint=f"the model {inner}" if inner else _NAME)
     return str(folder.absolute())
 
 
@@ -101,7 +103,8 @@ def looks_local(model: str) -> bool:
 
 def weight_files(folder: Path) -> list[Path]:
     """Return a folder's weight files, of the first format in `WEIGHTS` that it contains."""
-    return next((files for pattern in WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
+    by_format = (sorted(filter(Path.is_file, folder.glob(pattern))) for pattern in WEIGHTS)
+    return next(filter(None, by_format), [])
 
 
 def digest(model: str) -> str:

@@ -187,9 +187,9 @@ def require_run(run: RunDir, path: Path) -> None:
 
 
 def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a newer version's run or one without settings, `UsageError` for what can't be a run's place.
+    """Raise `StoreError` for a newer version's run or one without settings, `UsageError` where no run can be.
 
-    That is a file, a broken link, a folder of another program's or of another run's.
+    That is at a file, a broken link, a folder of another program's or within another run.
     """
     if not (place := next(path for path in (run.root, *run.root.parents) if os.path.lexists(path))).is_dir():
         raise UsageError(f"{place} is not a folder, a run is one", hint="name another folder")
