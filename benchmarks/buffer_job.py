@@ -30,9 +30,10 @@ from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.report.facts import gather_facts
 from webgym_cli.report.page import render_report
+from webgym_cli.store.find_run import open_run
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, open_run
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.gc_pause import rare_collections
 

@@ -15,7 +15,8 @@ from webgym_cli.config.removed import REMOVED
 from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
-from webgym_cli.store.run import RunDir, create_or_open, open_run, refuse_changes
+from webgym_cli.store.find_run import open_run
+from webgym_cli.store.run import RunDir, create_or_open, refuse_changes
 from webgym_cli.util.files import read_json, write_atomic, write_json
 
 SEED_DOCUMENT = {

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from webgym_cli.jobs.signals import run_async
 from webgym_cli.loop.context import StageContext
-from webgym_cli.store.run import new_attempt, open_run
+from webgym_cli.store.find_run import open_run
+from webgym_cli.store.run import new_attempt
 
 
 async def work(path: Path) -> None:

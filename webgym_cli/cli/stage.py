@@ -18,16 +18,8 @@ from webgym_cli.config.secrets import check_secrets
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.series import ORACLE, VLLM
-from webgym_cli.store.run import (
-    RunDir,
-    create_or_open,
-    new_attempt,
-    now,
-    refuse_changes,
-    require_readable,
-    require_run,
-    saved_settings,
-)
+from webgym_cli.store.find_run import require_readable, require_run
+from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes, saved_settings
 from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.proxies import check_network_variables
 from webgym_cli.util.secrets import redact

@@ -17,9 +17,10 @@ from webgym_cli.config.sources import flatten
 from webgym_cli.errors import UsageError
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.store import training_logs
+from webgym_cli.store.find_run import open_run
 from webgym_cli.store.index.query import format_duckdb_error, open_index
 from webgym_cli.store.metrics import read_records
-from webgym_cli.store.run import RunDir, open_run
+from webgym_cli.store.run import RunDir
 from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.optional import map_known
 

@@ -16,7 +16,8 @@ from webgym_cli.records.base import Record, describe_invalid
 from webgym_cli.records.dataset import DEEPSPEED, PREPARED, SUMMARY, TRAIN_FILE, VALIDATION_FILE, Prepared, RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.checkpoints import algorithm
-from webgym_cli.store.run import RunDir, require_run
+from webgym_cli.store.find_run import require_run
+from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import digest_content, read_json
 
 R = TypeVar("R", bound=Record)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.suggest import UPGRADE, name_runs_near
-from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
+from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.groups import Split
-from webgym_cli.util.files import read_json, read_optional_object, replace_link, write_json
+from webgym_cli.util.files import read_json, replace_link, write_json
 
 # What reads a run's settings imports their models itself: building them takes longer than all else that `status` does.
 if TYPE_CHECKING:
@@ -149,6 +146,11 @@ class RunDir:
         return self.config.is_file()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether something was made with this run's model."""
+        return any(path.exists() for path in (self.dataset, self.checkpoints, *map(self.trajectories, Split)))
+
+    @property
     def orm(self) -> RunDir:
         """Run in which this run's outcome reward model is trained: its checkpoints are no policies of this run."""
         return RunDir(self.root / "orm")
@@ -163,66 +165,6 @@ class RunDir:
         """The run whose outcome reward model is trained here; None for other runs."""
         outer = RunDir(self.root.parent)
         return outer if outer.orm == self and outer.exists else None
-
-
-def open_run(path: Path) -> tuple[RunDir, Settings]:
-    """Return an existing run and its settings. Raises `MissingStageError` if there is none."""
-    from webgym_cli.config.load import load
-
-    run = find_run(path)
-    return run, load(run_config=run.config)
-
-
-def find_run(path: Path) -> RunDir:
-    """Return an existing run. Raises `MissingStageError` if there is none."""
-    require_readable(run := RunDir(path))
-    require_run(run, path)
-    return run
-
-
-def require_run(run: RunDir, path: Path) -> None:
-    """Raise `MissingStageError` if there is no run at the path that the user gave."""
-    if not run.exists:
-        raise MissingStageError(f"{path}: there is no run{name_runs_near(path)}", hint=f"webgym rollout {path}")
-
-
-def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a newer version's run or one without settings, `UsageError` where no run can be.
-
-    That is at a file, a broken link, a folder of another program's or within another run.
-    """
-    if not (place := next(path for path in (run.root, *run.root.parents) if os.path.lexists(path))).is_dir():
-        raise UsageError(f"{place} is not a folder, a run is one", hint="name another folder")
-    is_foreign = run.exists and not run.provenance.exists() and _holds_no_settings(run.config)
-    if is_foreign or (not run.exists and run.root.is_dir() and {*run.root.iterdir()} - {run.lock}):
-        outer = next((one for one in map(RunDir, run.root.parents) if one.exists and one.provenance.exists()), None)
-        if outer:
-            raise UsageError(f"{run.root} is a part of the run {outer.root}", hint=f"webgym status {outer.root}")
-    if is_foreign:
-        raise UsageError(f"{run.config} is a model's or another program's, not a run's", hint="name the run's folder")
-    if not run.exists and (run.provenance.exists() or _has_begun(run)):
-        raise StoreError(
-            f"{run.config}: is missing, though the rest of the run is there",
-            hint="restore it from a copy of the run, or move the folder away to begin anew",
-        )
-    if newer := _read_newer_version(run.provenance):
-        raise StoreError(f"{run.root}: a run of webgym {newer}, this is webgym {webgym_cli.__version__}", hint=UPGRADE)
-
-
-def _holds_no_settings(config: Path) -> bool:
-    """Whether a JSON object has no section of a run's settings. A damaged file may have been a run's."""
-    values = read_optional_object(config)
-    return bool(values) and "policy_config" not in values
-
-
-def _read_newer_version(file: Path) -> str:
-    """Return the version that made a run if it is newer than this one; else empty, also for a damaged file."""
-    with suppress(StoreError, TypeError, KeyError, ValueError, AttributeError):
-        writer = read_json(file)["webgym"]
-        # the parts whose change may alter settings and records
-        minor, own = ([int(part) for part in text.split(".")[:2]] for text in (writer, webgym_cli.__version__))
-        return str(writer) if minor > own else ""
-    return ""
 
 
 def saved_settings(run: RunDir) -> Settings:
@@ -255,7 +197,7 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
     changed = [key for key in changed_frozen_keys(before, settings) if key not in MODEL_DEPENDENT or old[key] != AUTO]
     if BASE_MODEL in changed:
         changed = [key for key in changed if key not in MODEL_DEPENDENT]
-        if not _has_begun(run) or _is_out_of_reach(run, before.policy_config.base_model):
+        if not run.has_begun or _is_out_of_reach(run, before.policy_config.base_model):
             changed.remove(BASE_MODEL)
     if changed:
         differences = [f"{key} ({old[key]}, not {new[key]} as in {of.get(key, 'this command')})" for key in changed]
@@ -263,11 +205,6 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
             f"{run.root}: a run keeps these settings: {', '.join(differences)}",
             hint="leave them as they are, or start another run in another folder",
         )
-
-
-def _has_begun(run: RunDir) -> bool:
-    """Whether something was made with a run's model."""
-    return any(path.exists() for path in (run.dataset, run.checkpoints, *map(run.trajectories, Split)))
 
 
 def _is_out_of_reach(run: RunDir, model: str) -> bool:

@@ -66,8 +66,8 @@ def compare(
     """
     from webgym_cli.compare.evaluations import find_record
     from webgym_cli.compare.views import build_version_tables
+    from webgym_cli.store.find_run import open_run
     from webgym_cli.store.outputs import refuse_output_in_run
-    from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
     if csv is not None and csv != Path("-"):

@@ -41,7 +41,7 @@ def show(options: DataOptions, run: RunOpt = None) -> None:
     """
     from webgym_cli.config.load import flat_values, load_with_sources
     from webgym_cli.config.model import Settings
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.find_run import open_run
 
     run_config = open_run(run)[0].config if run else None
     settings, sources = load_with_sources(options.config or (), options.set_ or (), run_config=run_config)

@@ -123,7 +123,8 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
     from webgym_cli.config.load import load, load_with_sources
     from webgym_cli.records.series import ORACLE, VLLM
     from webgym_cli.store.checkpoints import locate_model, policy_path
-    from webgym_cli.store.run import RunDir, require_readable
+    from webgym_cli.store.find_run import require_readable
+    from webgym_cli.store.run import RunDir
 
     evaluated = RunDir(Path(subject))
     base = RunDir(out).config if out and RunDir(out).exists else None

@@ -43,8 +43,8 @@ def gc(
     See also: webgym inspect-buffer.
     """
     from webgym_cli.inspect.gc import find_waste, remove_waste
+    from webgym_cli.store.find_run import open_run
     from webgym_cli.store.lock import lock_run
-    from webgym_cli.store.run import open_run
 
     directory, _ = open_run(run)
     output = Output(as_json=json)

@@ -112,7 +112,7 @@ def inspect_buffer(
 
 def _open_more(runs: Sequence[Path], *, only: bool) -> list[RunDir]:
     """Return the other runs. Raises `UsageError` unless they are `only` queried."""
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.find_run import open_run
 
     more = [open_run(path)[0] for path in runs]
     if more and not only:

@@ -128,7 +128,7 @@ def _show_agreement(
     from webgym_cli.evaluate.agreement import TABLES, measure_agreement
     from webgym_cli.evaluate.labels import read_labels
     from webgym_cli.rewards.selection import iter_selected
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.find_run import open_run
 
     output, directory = Output(as_json=as_json), open_run(run)[0]
     agreement = measure_agreement(read_labels(labels, names), iter_selected(directory, query, []), precision)

@@ -25,7 +25,7 @@ def label(run: RunArg, ids: IdsArg = None, port: PortOpt = 0, open_: OpenOpt = F
     """
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.find_run import open_run
 
     directory, _ = open_run(run)
     output, names = Output(), read_ids(ids)

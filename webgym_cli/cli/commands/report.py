@@ -52,8 +52,8 @@ def report(
     """
     from webgym_cli.report.facts import gather_facts
     from webgym_cli.report.page import render_report
+    from webgym_cli.store.find_run import open_run
     from webgym_cli.store.outputs import check_output, refuse_output_in_run
-    from webgym_cli.store.run import open_run
     from webgym_cli.util.files import write_atomic
     from webgym_cli.venvs.locate import resolve_device
 

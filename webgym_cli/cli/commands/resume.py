@@ -40,7 +40,7 @@ def resume(
     from pydantic import validate_call
 
     from webgym_cli.cli.stage import trust as trust_runs
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.find_run import open_run
     from webgym_cli.store.state import read_running_command
 
     directory, _ = open_run(run)

@@ -43,8 +43,8 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     """
     from webgym_cli.cli.commands.episode_text import episode_text
     from webgym_cli.inspect.episode import read_episodes
+    from webgym_cli.store.find_run import open_run
     from webgym_cli.store.outputs import refuse_output_in_run
-    from webgym_cli.store.run import open_run
 
     refuse_both({"--json": json, "--html or --open": html is not None or open_})
     directory, _ = open_run(run)

@@ -50,7 +50,7 @@ def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: Js
 
     See also: webgym rollout, webgym resume, webgym inspect-buffer.
     """
-    from webgym_cli.store.run import find_run
+    from webgym_cli.store.find_run import find_run
 
     refuse_both({"--cost": cost, "--watch": watch})
     directory = find_run(run)

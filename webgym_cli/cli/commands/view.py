@@ -35,7 +35,8 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     from webgym_cli.inspect.viewer import ViewServer
     from webgym_cli.report.facts import gather_facts
     from webgym_cli.report.page import render_report
-    from webgym_cli.store.run import RunDir, open_run
+    from webgym_cli.store.find_run import open_run
+    from webgym_cli.store.run import RunDir
 
     output = Output()
     opened: list[RunDir] = []
