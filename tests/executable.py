@@ -131,15 +131,12 @@ def content(run: Path) -> dict[str, tuple]:
     """Return what each finished episode holds, times left out."""
     return {
         trajectory["episode"]: (
-            trajectory["task"],
-            trajectory["seed"],
-            trajectory["instruction"],
-            trajectory["outcome"]["reward"],
+            trajectory["task"], trajectory["seed"], trajectory["instruction"], trajectory["outcome"]["reward"],
             [(step["action"], step["response"]) for step in trajectory["steps"]],
         )
         for trajectory in trajectories(run)
         if not trajectory["outcome"]["failure"]
-    }
+    }  # fmt: skip
 
 
 def events(run: Path, name: str) -> list[dict]:

@@ -56,18 +56,14 @@ def trajectories(path, *episodes):
     value = [
         [
             {
-                "observation": result,
-                "next_observation": "",
-                "task": "",
-                "reward": reward,
-                "done": False,
+                "observation": result, "next_observation": "", "task": "", "reward": reward, "done": False,
                 "action": outcome,
             }
             | {"trajectory_reward": reward}
             for result, outcome in given
         ]
         for given, reward in episodes
-    ]
+    ]  # fmt: skip
     return torch_archive(path, pickled(value))
 
 

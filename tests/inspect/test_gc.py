@@ -205,11 +205,8 @@ def test_the_command_removes_and_tells_in_json(run):
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows[0] == {
-        "kind": "unnamed images",
-        "files": 2,
-        "bytes_freed": len(png(10)) + len(png(11)),
-        "dry_run": False,
-    }
+        "kind": "unnamed images", "files": 2, "bytes_freed": len(png(10)) + len(png(11)), "dry_run": False,
+    }  # fmt: skip
     assert [row["files"] for row in rows[1:]] == [0, 0]
     assert not image(run, 10).exists()
 

@@ -81,15 +81,9 @@ def image(run, shade):
 
 def test_a_sound_buffer_has_no_findings(run):
     assert checked(run) == {
-        "run": str(run.root),
-        "trajectories": 7,
-        "steps": 14,
-        "judgements": 2,
-        "unfinished_bytes": 0,
-        "images": {"named": 5, "stored": 5, "unnamed": 0},
-        "findings_by_kind": {},
-        "findings": [],
-    }
+        "run": str(run.root), "trajectories": 7, "steps": 14, "judgements": 2, "unfinished_bytes": 0,
+        "images": {"named": 5, "stored": 5, "unnamed": 0}, "findings_by_kind": {}, "findings": [],
+    }  # fmt: skip
 
 
 def test_progress_is_told_to_its_end(run):

@@ -82,16 +82,10 @@ async def ran(run, *, rates=(), fail=(), **options):
 async def test_an_iteration_is_evaluate_collect_prepare_train_and_the_last_policy_is_evaluated(run):
     stages, failures, evaluations = await ran(run, iterations=2)
     assert stages.calls == [
-        ("test", 0, "vllm", None),
-        ("train", 0, "oracle", 4),
-        ("prepare", 0),
-        ("train", 0),
-        ("test", 1, "vllm", None),
-        ("train", 1, "vllm", 8),
-        ("prepare", 1),
-        ("train", 1),
+        ("test", 0, "vllm", None), ("train", 0, "oracle", 4), ("prepare", 0), ("train", 0),
+        ("test", 1, "vllm", None), ("train", 1, "vllm", 8), ("prepare", 1), ("train", 1),
         ("test", 2, "vllm", None),
-    ]
+    ]  # fmt: skip
     assert [event["iteration"] for event in evaluations] == [0, 1, 2]
     assert failures == []
 
@@ -100,11 +94,8 @@ async def test_run_again_it_only_does_what_is_missing(run):
     await ran(run, iterations=1)
     assert (await ran(run, iterations=1))[0].calls == []
     assert [call[:2] for call in (await ran(run, iterations=2))[0].calls] == [
-        ("train", 1),
-        ("prepare", 1),
-        ("train", 1),
-        ("test", 2),
-    ]
+        ("train", 1), ("prepare", 1), ("train", 1), ("test", 2),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -131,15 +131,10 @@ def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
         "idle_seconds": 240 - 126,
         "idle_share": round(114 / 240, 4),
         "causes": {
-            "server_start": 20 + 4,
-            "new_weights": 5 + 8 - 4,
-            "prepare": 15,
-            "judge": 4 + 10 + 7,
-            "new_tasks": 2,
-            "expert": 30,
-            "nothing": 5 + 1 + 4 + 2 + 1,
+            "server_start": 20 + 4, "new_weights": 5 + 8 - 4, "prepare": 15, "judge": 4 + 10 + 7,
+            "new_tasks": 2, "expert": 30, "nothing": 5 + 1 + 4 + 2 + 1,
         },
-    }
+    }  # fmt: skip
 
 
 def test_several_replicas_start_at_once():

@@ -123,11 +123,8 @@ def test_failed_attempts_count_and_cancelled_ones_do_not(world):
             append(world.run, attempt(number, outcome, attempts))
     plan = world.plan(7)
     assert [(owed.episode.id[-1], owed.attempt, owed.failures) for owed in plan.owed] == [
-        ("0", 1, 1),
-        ("1", 1, 0),
-        ("2", 3, 2),
-        ("4", 5, 0),
-    ]
+        ("0", 1, 1), ("1", 1, 0), ("2", 3, 2), ("4", 5, 0),
+    ]  # fmt: skip
     assert (plan.done, plan.given_up) == (0, 3)
 
 

@@ -31,14 +31,10 @@ def test_a_line_of_webgym():
         ),
         reference_answer=None,
         extra={
-            "benchmark_name": "InSTA-v3",
-            "domain": "Shopping",
-            "subdomain": "Fashion",
-            "distribution": "iid",
-            "attempt_level": 0,
-            "evaluator_reference": GROUPS,
+            "benchmark_name": "InSTA-v3", "domain": "Shopping", "subdomain": "Fashion", "distribution": "iid",
+            "attempt_level": 0, "evaluator_reference": GROUPS,
         },
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("rubric", "facts", "kept"), [

@@ -12,13 +12,9 @@ def test_numbers_are_named_by_their_event_and_fact():
         "failures": {"page_timeout": 2}, "stages": {"policy": {"p50": 0.5, "buckets": [1, 2, 3]}},
     }  # fmt: skip
     assert extract_metrics(event) == {
-        "rollout/episodes": 8,
-        "rollout/success_rate": 0.25,
-        "rollout/interval_low": 0.1,
-        "rollout/interval_high": 0.6,
-        "rollout/failures/page_timeout": 2,
-        "rollout/stages/policy/p50": 0.5,
-    }
+        "rollout/episodes": 8, "rollout/success_rate": 0.25, "rollout/interval_low": 0.1,
+        "rollout/interval_high": 0.6, "rollout/failures/page_timeout": 2, "rollout/stages/policy/p50": 0.5,
+    }  # fmt: skip
 
 
 def test_results_of_another_server_have_names_of_their_own():

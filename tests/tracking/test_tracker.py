@@ -84,13 +84,8 @@ def test_metrics_are_drawn_over_the_iteration(tracked):
         assert train["train/mean_loss"] == 0.5
         logged = {name for row in file.history for name in row} - {"iteration"}
         assert {name.partition("/")[0] for name in logged} == {
-            "evaluation",
-            "rollout",
-            "prepare",
-            "judge",
-            "train",
-            "spent",
-        }
+            "evaluation", "rollout", "prepare", "judge", "train", "spent",
+        }  # fmt: skip
         assert {name: file.axes[name] for name in logged} == dict.fromkeys(logged, "iteration")
 
 

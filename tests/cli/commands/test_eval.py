@@ -97,11 +97,8 @@ async def test_an_evaluation_ends_at_its_limit_of_cost_and_goes_on_with_a_larger
     await call("resume", "own", "--max-cost", "100")
     record = json.loads(read(tmp_path / "own"))
     assert (host.received, record["episodes"], record["spent"]["cost"], record["spent"]["cost_per_step"]) == (
-        6,
-        6,
-        6,
-        1,
-    )
+        6, 6, 6, 1,
+    )  # fmt: skip
     assert record["spent"]["cpu_seconds"] > 0
     shown = await call("status", "own", "--cost")
     (line,) = (line.split("\t") for line in shown.stdout.splitlines() if line.startswith("cost\tcost"))

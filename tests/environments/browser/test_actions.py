@@ -65,19 +65,10 @@ async def find(session: BrowserSession, name: str) -> ElementSnapshot:
 async def test_what_is_listed(session: BrowserSession):
     seen = [element_snapshot.element for element_snapshot in await list_elements(session)]
     assert [(element.role, element.name) for element in seen] == [
-        ("textbox", "Query"),
-        ("checkbox", "Agree"),
-        ("combobox", "City"),
-        ("date", "Day"),
-        ("password", "Secret"),
-        ("textbox", "Notes"),
-        ("button", "Send"),
-        ("button", "Ask"),
-        ("link", "Open"),
-        ("generic", "Deep text"),
-        ("button", "Inner"),
-        ("generic", "Hover"),
-    ]
+        ("textbox", "Query"), ("checkbox", "Agree"), ("combobox", "City"), ("date", "Day"),
+        ("password", "Secret"), ("textbox", "Notes"), ("button", "Send"), ("button", "Ask"), ("link", "Open"),
+        ("generic", "Deep text"), ("button", "Inner"), ("generic", "Hover"),
+    ]  # fmt: skip
     assert [element.id for element in seen] == list(range(len(seen)))
     assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]
     assert [element_snapshot.element.id for element_snapshot in await list_elements(session, limit=3)] == [0, 1, 2]

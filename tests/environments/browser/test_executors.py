@@ -408,11 +408,8 @@ async def test_positions_within_a_canvas(session: BrowserSession, is_framed: boo
         ["mousedown", 20, 50],
     ]
     assert [line for line in log if line[0] != "mousedown"] == [
-        ["mouseup", 80, 60],
-        ["mouseup", 199, 99],
-        ["mouseup", 180, 50],
-        ["wheel", 50, 25],
-    ]
+        ["mouseup", 80, 60], ["mouseup", 199, 99], ["mouseup", 180, 50], ["wheel", 50, 25],
+    ]  # fmt: skip
 
 
 PATH = {"position": (100, 500), "to_position": (900, 500), "path": ((500, 0), (500, 1000), (0, 1000))}

@@ -89,12 +89,8 @@ CASES = {
         "<input type=submit><button><i class='fa fa-trash' style='display:block;width:9px;height:9px'></i></button>"
         "<div role=button>a<script>1</script><div>b</div><b hidden>no</b></div>",
         [
-            ("button", "One two"),
-            ("button", "Home"),
-            ("button", "Mail"),
-            ("button", "Submit"),
-            ("button", "trash"),
-            ("button", "a b"),
+            ("button", "One two"), ("button", "Home"), ("button", "Mail"), ("button", "Submit"),
+            ("button", "trash"), ("button", "a b"),
         ],
     ),
     "what changes under the mouse where the listener is above": (
@@ -183,7 +179,7 @@ CASES = {
         "<script>d.showModal()</script>",
         [("button", "Over")],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -229,11 +229,8 @@ TOLD = {
     "a grid's cells, after all else": (
         "<table role=grid onmousedown=1><tr><th>Name<th>Age</tr><tr><td>Ann<td>7</tr></table><button>Add</button>",
         [
-            ("columnheader", "Name", "", ()),
-            ("columnheader", "Age", "", ()),
-            ("button", "Add", "", ()),
-            ("gridcell", "row 1, column Name", "Ann", ()),
-            ("gridcell", "row 1, column Age", "7", ()),
+            ("columnheader", "Name", "", ()), ("columnheader", "Age", "", ()), ("button", "Add", "", ()),
+            ("gridcell", "row 1, column Name", "Ann", ()), ("gridcell", "row 1, column Age", "7", ()),
         ],
     ),
     "what is dragged and where it is dropped": (
@@ -296,7 +293,7 @@ TOLD = {
         "</datalist>",
         [("combobox", "S", "A", ("options: A, B",)), ("combobox", "D", "", ("options: C",))],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", TOLD)

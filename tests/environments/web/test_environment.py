@@ -387,13 +387,8 @@ async def test_heavy_pages_are_observed_within_bounds(monkeypatch):
         assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
         await visit.environment.close()
     assert {method.partition(".")[0] for method in methods} <= {
-        "Runtime",
-        "Page",
-        "Input",
-        "Target",
-        "Network",
-        "DOMDebugger",
-    }
+        "Runtime", "Page", "Input", "Target", "Network", "DOMDebugger",
+    }  # fmt: skip
 
 
 async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):

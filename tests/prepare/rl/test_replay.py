@@ -71,15 +71,10 @@ def test_the_first_success_of_each_task_over_all_runs_is_a_candidate(run, shown,
     ]
     replay = plan.to_json()["replay"]
     assert replay == {
-        "runs": [str(shown.root), str(run.root)],
-        "trajectories": 6,
-        "dropped_trajectories": {"failure": 1, "repeated_task": 1, "unsuccessful": 1},
-        "candidates": 3,
-        "actions_to_score": 7,
-        "at_most": 8,
-        "window": [1 / 0.95, 2.0],
-        "policy": POLICY,
-    }
+        "runs": [str(shown.root), str(run.root)], "trajectories": 6,
+        "dropped_trajectories": {"failure": 1, "repeated_task": 1, "unsuccessful": 1}, "candidates": 3,
+        "actions_to_score": 7, "at_most": 8, "window": [1 / 0.95, 2.0], "policy": POLICY,
+    }  # fmt: skip
     assert [path.name for path in shown.root.iterdir() if path.name.startswith("index")] == []  # nothing is written
 
 

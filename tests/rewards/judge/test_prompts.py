@@ -105,13 +105,9 @@ def test_a_fact_is_told_with_steps_actions_notes_and_the_whole_answer():
     assert data["answer"] == long
     first, second, third = data["steps"]
     assert first == {
-        "step": 1,
-        "url": "http://museum.test/0",
-        "title": "A portrait",
-        "action": 'type [3] "portrait"',
-        "page_changed": False,
-        "note": "I note the year.",
-    }
+        "step": 1, "url": "http://museum.test/0", "title": "A portrait", "action": 'type [3] "portrait"',
+        "page_changed": False, "note": "I note the year.",
+    }  # fmt: skip
     assert second["action"] == "none (no_tool_call)"
     assert len(second["note"]) == NOTE_CHARACTERS + 1
     assert (third["refused"], "page_changed" in third) == ("no element 3", False)

@@ -33,12 +33,9 @@ def deepspeed(tmp_path_factory) -> dict:
     file = tmp_path_factory.mktemp("deepspeed") / "zero3_offload.json"
     file.write_text(json.dumps(config))
     return {
-        "deepspeed_config_filename": str(file),
-        "train": {"nproc_per_node": PROCESSES},
-        "gradient_accumulation_steps": 4 // PROCESSES,
-        "num_train_epochs": 1,
-        "save_steps": 999999,
-    }
+        "deepspeed_config_filename": str(file), "train": {"nproc_per_node": PROCESSES},
+        "gradient_accumulation_steps": 4 // PROCESSES, "num_train_epochs": 1, "save_steps": 999999,
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")
