@@ -35,9 +35,13 @@ class Arm:
 
 TURNS = Arm("turns", mode="sync")
 ARMS = (
-    Arm("turns, completion_threshold 0.8", mode="sync", threshold=0.8), Arm("bound 0", bound=0), Arm("bound 1"),
-    Arm("bound 2", bound=2), Arm("bound 1, drop", stale="drop"), Arm("bound 1, time-sliced", sliced=True),
-)  # fmt: skip
+    Arm("turns, completion_threshold 0.8", mode="sync", threshold=0.8),
+    Arm("bound 0", bound=0),
+    Arm("bound 1"),
+    Arm("bound 2", bound=2),
+    Arm("bound 1, drop", stale="drop"),
+    Arm("bound 1, time-sliced", sliced=True),
+)
 TARGETS = {("bound 1", 15.0): 1.6, ("bound 1", 60.0): 1.6, ("bound 1, time-sliced", 15.0): 1.15}
 """Makespan in turns over the arm's, with 32 slots and batches of 128."""
 
@@ -78,10 +82,19 @@ def _measure(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 def _run(given: argparse.Namespace, model: str, arm: Arm, seconds: float, repeat: int) -> dict[str, Any]:
     job = {
-        "model": model, "slots": given.slots, "batch": given.batch, "updates": given.updates,
-        "training": seconds, "factor": given.factor, "mode": arm.mode, "bound": arm.bound, "stale": arm.stale,
-        "sliced": arm.sliced, "threshold": arm.threshold, "seed": SEED + repeat,
-    }  # fmt: skip
+        "model": model,
+        "slots": given.slots,
+        "batch": given.batch,
+        "updates": given.updates,
+        "training": seconds,
+        "factor": given.factor,
+        "mode": arm.mode,
+        "bound": arm.bound,
+        "stale": arm.stale,
+        "sliced": arm.sliced,
+        "threshold": arm.threshold,
+        "seed": SEED + repeat,
+    }
     return program("async_job", job)
 
 

@@ -36,11 +36,19 @@ def _qwen3_vl(*sizes: int, vision: tuple[int, int, int], tied: bool) -> dict[str
     rope = {"rope_type": "default", "rope_theta": 5_000_000.0, "mrope_section": [24, 20, 20], "mrope_interleaved": True}
     text = {"model_type": "qwen3_vl_text", "head_dim": 128, "vocab_size": _QWEN_VOCABULARY, "rope_parameters": rope}
     tower = {
-        "model_type": "qwen3_vl", "depth": depth, "hidden_size": hidden, "intermediate_size": intermediate,
-        "num_heads": 16, "patch_size": 16, "temporal_patch_size": 2, "in_channels": 3, "spatial_merge_size": 2,
-        "out_hidden_size": sizes[0], "num_position_embeddings": 2304,
+        "model_type": "qwen3_vl",
+        "depth": depth,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_heads": 16,
+        "patch_size": 16,
+        "temporal_patch_size": 2,
+        "in_channels": 3,
+        "spatial_merge_size": 2,
+        "out_hidden_size": sizes[0],
+        "num_position_embeddings": 2304,
         "deepstack_visual_indexes": [5, 11, 17] if depth == 24 else [8, 16, 24],
-    }  # fmt: skip
+    }
     text |= {"max_position_embeddings": 262_144, **_text(*sizes)}
     return {"model_type": "qwen3_vl", "tie_word_embeddings": tied, "text_config": text, "vision_config": tower}
 

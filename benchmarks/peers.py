@@ -163,8 +163,15 @@ def measure(
 ) -> dict[str, Any]:
     """Run our scripted episodes through BrowserGym, with or without marks on its pictures. Raises `JobError`."""
     job = {
-        "url": f"{pages_folder().as_uri()}/", "executable": str(find_chromium(load().browser)),
-        "arguments": ["--no-sandbox", *_BROWSER_ARGUMENTS], "clicks": CLICKS, "page": PAGE, "options": options,
-        "marks": marks, "seeds": list(seeds), "steps": steps, "concurrency": concurrency,
-    }  # fmt: skip
+        "url": f"{pages_folder().as_uri()}/",
+        "executable": str(find_chromium(load().browser)),
+        "arguments": ["--no-sandbox", *_BROWSER_ARGUMENTS],
+        "clicks": CLICKS,
+        "page": PAGE,
+        "options": options,
+        "marks": marks,
+        "seeds": list(seeds),
+        "steps": steps,
+        "concurrency": concurrency,
+    }
     return program("browsergym_peer", job, str(BROWSERGYM.python))

@@ -117,11 +117,18 @@ def beside_trl(
     data, budget = write(folder / "batch", batch), _AT_ONCE * batch.longest
     ours = _both(bench, model, data, budget, gradients=folder, gpu=gpu)
     job = {
-        "data": str(data), "model": str(model), "folder": str(folder / "trl"),
-        "gradients": [str(_gradient(folder, name)) for name in ours], "gpu": gpu, "steps": bench.steps,
-        "group_size": batch.size, "micro_batch": _AT_ONCE, "temperature": TEMPERATURE, "lr": RATE,
+        "data": str(data),
+        "model": str(model),
+        "folder": str(folder / "trl"),
+        "gradients": [str(_gradient(folder, name)) for name in ours],
+        "gpu": gpu,
+        "steps": bench.steps,
+        "group_size": batch.size,
+        "micro_batch": _AT_ONCE,
+        "temperature": TEMPERATURE,
+        "lr": RATE,
         "grad_clip": CLIP,
-    }  # fmt: skip
+    }
     results = bench.by_turns({**ours, TRL: lambda: bench.job(job, module="rl_trl", gpu=gpu)})
     alike = [one for result in results[TRL] for one in result["gradients"]]
     cosine = min(one["cosine"] for one in alike)

@@ -163,10 +163,13 @@ def _compared(case: Case, sizes: Sizes) -> list[Row]:
 
     results = alternated(sizes.schedule_repeats, {name: side(name) for name in (NAIVE, REFILL, OURS)})
     shared = {
-        "episodes": case.episodes, "sets": sizes.schedule_repeats, "page": PAGE,
-        "steps": [result["steps"] for result in results[OURS]], "distributions": drawn.to_json(),
+        "episodes": case.episodes,
+        "sets": sizes.schedule_repeats,
+        "page": PAGE,
+        "steps": [result["steps"] for result in results[OURS]],
+        "distributions": drawn.to_json(),
         "schedulers": DESCRIPTIONS,
-    }  # fmt: skip
+    }
     label = f"{case.network} N={case.concurrency}"
     rows = []
     for metric in ("makespan_s", "time_to_80_s"):
@@ -201,10 +204,14 @@ def matched(sizes: Sizes) -> list[Row]:
     )
     ours = results["ours"]
     shared = {
-        "sessions": SESSIONS, "viewport": VIEWPORT, "page": PAGE, "episodes": sizes.matched_episodes,
-        "steps_per_episode": sizes.matched_steps, "policy": "answers at once",
+        "sessions": SESSIONS,
+        "viewport": VIEWPORT,
+        "page": PAGE,
+        "episodes": sizes.matched_episodes,
+        "steps_per_episode": sizes.matched_steps,
+        "policy": "answers at once",
         "step": "click at a point, wait until the page has drawn, page information, PNG screenshot",
-    }  # fmt: skip
+    }
     case = f"matched step N={SESSIONS}"
 
     def row(metric: str, read: Callable[[Result], float], target: float | None, name: str, **more: Any) -> Row:
@@ -268,9 +275,12 @@ def experts(sizes: Sizes) -> list[Row]:
         scripts = tuple(replace(script, page=pages[number % len(pages)]) for number, script in enumerate(outcome))
         result = program("engine", Job(scripts, SESSIONS, expert=True, mode=mode).to_json())
         inputs = {
-            "pages": len(pages), "episodes": result["episodes"], "steps": result["steps"], "sessions": SESSIONS,
+            "pages": len(pages),
+            "episodes": result["episodes"],
+            "steps": result["steps"],
+            "sessions": SESSIONS,
             "unsolved": result["unsolved"],
-        }  # fmt: skip
+        }
         solved = Series((result["solved"] / result["episodes"],))
         speed = Series((result["episodes"] / result["seconds"],))
         case = f"{len(pages)} MiniWoB pages, {mode}"

@@ -25,17 +25,29 @@ STAGES = {
     *("inspect", "imports", "report", "evaluate"),
 }
 LAYERS = [
-    {"records", "errors", "util", "__init__"}, {"config"}, {"jobs", "store", "venvs", "trainer"},
-    {"tools", "scoring", "tasks"}, {"agent"}, {"environments"}, {*STAGES, "testing"},
-    {"compare", "curriculum", "gateway", "env_server", "record"}, {"loop"}, {"cli", "read", "__main__"},
-]  # fmt: skip
+    {"records", "errors", "util", "__init__"},
+    {"config"},
+    {"jobs", "store", "venvs", "trainer"},
+    {"tools", "scoring", "tasks"},
+    {"agent"},
+    {"environments"},
+    {*STAGES, "testing"},
+    {"compare", "curriculum", "gateway", "env_server", "record"},
+    {"loop"},
+    {"cli", "read", "__main__"},
+]
 """From the ground up: a room imports from its own floor or below, a stage never from another stage."""
 ENVIRONMENT_FOLDERS = {"miniwob", "web", "webarena", "sites", "tools"}
 """Names of built-in environments; each has a folder of its own in `environments/`."""
 ALONE = [
-    "jobs/guard.py", "venvs/cpu_hook.py", "venvs/gpu_report.py", "testing/tiny_model_build.py",
-    "tools/sandbox.py", "tools/sandbox_script.py", "train/llamafactory/optimizer_carryover_script.py",
-]  # fmt: skip
+    "jobs/guard.py",
+    "venvs/cpu_hook.py",
+    "venvs/gpu_report.py",
+    "testing/tiny_model_build.py",
+    "tools/sandbox.py",
+    "tools/sandbox_script.py",
+    "train/llamafactory/optimizer_carryover_script.py",
+]
 """Files that run where webgym is not installed."""
 STANDARD_ONLY = ["jobs/guard.py", "tools/sandbox.py", "tools/sandbox_script.py"]
 

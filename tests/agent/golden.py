@@ -35,8 +35,14 @@ def past(mode: InteractionMode) -> list[Step]:
         Action(name=ActionName.GO_BACK),
     ]
     responses = [
-        "Plain.", "<think>a\nb</think>\nThen <image>.", "", "<think>open", " a<think>b</think> c", "x", "<|y|>",
-    ]  # fmt: skip
+        "Plain.",
+        "<think>a\nb</think>\nThen <image>.",
+        "",
+        "<think>open",
+        " a<think>b</think> c",
+        "x",
+        "<|y|>",
+    ]
     return [
         step(
             index,

@@ -16,12 +16,36 @@ from webgym_cli.util.text import hide_passwords
 
 LENGTH = 300_000
 PIECES = [
-    "<tool_call>", "</tool_call>", "<tool_call></tool_call>", "<tool_call>{", '<tool_call>{"name": "',
-    '<tool_call>{"name":"calculator","arguments":{}}', "<think>", "</think>", "<think></think>", "<answer>",
-    "</answer>", "```python\n", "```python\nx\n", "```\n", "````python\n```\n", "Action:\n",
-    "Action: calculator\n", "Action: calculator\nAction Input:{\n", "Observation:\n", "Final Answer:",
-    "Memory:\n", "\\boxed{", '{"a":', " ", "\n", "`", "*", "a.", "a://b@",
-]  # fmt: skip
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_call></tool_call>",
+    "<tool_call>{",
+    '<tool_call>{"name": "',
+    '<tool_call>{"name":"calculator","arguments":{}}',
+    "<think>",
+    "</think>",
+    "<think></think>",
+    "<answer>",
+    "</answer>",
+    "```python\n",
+    "```python\nx\n",
+    "```\n",
+    "````python\n```\n",
+    "Action:\n",
+    "Action: calculator\n",
+    "Action: calculator\nAction Input:{\n",
+    "Observation:\n",
+    "Final Answer:",
+    "Memory:\n",
+    "\\boxed{",
+    '{"a":',
+    " ",
+    "\n",
+    "`",
+    "*",
+    "a.",
+    "a://b@",
+]
 
 
 def as_texts(*pieces):

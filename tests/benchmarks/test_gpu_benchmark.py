@@ -47,9 +47,13 @@ def test_the_peak_is_that_of_the_devices_name():
 
 
 SIZES = {
-    "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "vocab_size": 100,
-}  # fmt: skip
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
 
 
 def test_the_arithmetic_of_an_update():

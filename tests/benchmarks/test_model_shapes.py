@@ -11,12 +11,19 @@ def billions(model):
     return sum(math.prod(shape) for _, _, shape in published_tensors(model)) / 1e9
 
 
-@pytest.mark.parametrize(("model", "parameters"), [
-    ("Qwen/Qwen2.5-0.5B-Instruct", 0.494), ("Qwen/Qwen2.5-1.5B-Instruct", 1.544),
-    ("Qwen/Qwen2.5-3B-Instruct", 3.086), ("Qwen/Qwen2.5-7B-Instruct", 7.616),
-    ("Qwen/Qwen3-VL-2B-Instruct", 2.128), ("Qwen/Qwen3-VL-4B-Instruct", 4.438),
-    ("Qwen/Qwen3-VL-8B-Instruct", 8.767), ("meta-llama/Llama-3.1-8B-Instruct", 8.030),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("Qwen/Qwen2.5-0.5B-Instruct", 0.494),
+        ("Qwen/Qwen2.5-1.5B-Instruct", 1.544),
+        ("Qwen/Qwen2.5-3B-Instruct", 3.086),
+        ("Qwen/Qwen2.5-7B-Instruct", 7.616),
+        ("Qwen/Qwen3-VL-2B-Instruct", 2.128),
+        ("Qwen/Qwen3-VL-4B-Instruct", 4.438),
+        ("Qwen/Qwen3-VL-8B-Instruct", 8.767),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8.030),
+    ],
+)
 def test_published_numbers_of_parameters(model, parameters):
     assert billions(model) == pytest.approx(parameters, abs=5e-4)
 

@@ -48,10 +48,14 @@ def test_what_was_left_half_made_is_made_anew(cache):
     assert peer().installed
 
 
-@pytest.mark.parametrize(("nothing", "reason"), [
-    (peer(("--no-index", "nothing-at-all==1.0")), "nothing-at-all"),
-    (peer(works="import nothing_at_all"), "No module named 'nothing_at_all'"),
-], ids=["no index", "it does not work"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("nothing", "reason"),
+    [
+        (peer(("--no-index", "nothing-at-all==1.0")), "nothing-at-all"),
+        (peer(works="import nothing_at_all"), "No module named 'nothing_at_all'"),
+    ],
+    ids=["no index", "it does not work"],
+)
 def test_one_that_can_not_be_made_is_told_and_not_taken_for_complete(nothing, reason):
     with pytest.raises(JobError, match=rf"^Nothing 1\.0 can't be installed: .*{reason}"):
         nothing.install()

@@ -25,21 +25,24 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize(("lines", "reply"), [
-    (None, "tasks.jsonl: the task file can't be read: No such file or directory"),
-    ("", "tasks.jsonl: no task in the file"),
-    (GOOD + '{"id": "t2", "start', "tasks.jsonl:2: not JSON"),
-    (GOOD + "[1]\n", "tasks.jsonl:2: a task must be a JSON object"),
-    (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: the fields id and instruction are missing"),
-    (GOOD + '{"id": "t2", "extra": 3}\n', "tasks.jsonl:2: extra"),
-    (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
-    ('{"task_nam": "Find it.", "website": "https://a.example"}', "did you mean 'task_name' by 'task_nam'?"),
-    ('{"id": "t", "start_ur": "click-test.html"}', "did you mean 'start_url' by 'start_ur'?"),
-    (
-        GOOD + '{"id": "t2", "start_url": "no-such-page.html"}\n',
-        "tasks.jsonl:2: MiniWoB has no page 'no-such-page.html'",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "reply"),
+    [
+        (None, "tasks.jsonl: the task file can't be read: No such file or directory"),
+        ("", "tasks.jsonl: no task in the file"),
+        (GOOD + '{"id": "t2", "start', "tasks.jsonl:2: not JSON"),
+        (GOOD + "[1]\n", "tasks.jsonl:2: a task must be a JSON object"),
+        (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: the fields id and instruction are missing"),
+        (GOOD + '{"id": "t2", "extra": 3}\n', "tasks.jsonl:2: extra"),
+        (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
+        ('{"task_nam": "Find it.", "website": "https://a.example"}', "did you mean 'task_name' by 'task_nam'?"),
+        ('{"id": "t", "start_ur": "click-test.html"}', "did you mean 'start_url' by 'start_ur'?"),
+        (
+            GOOD + '{"id": "t2", "start_url": "no-such-page.html"}\n',
+            "tasks.jsonl:2: MiniWoB has no page 'no-such-page.html'",
+        ),
+    ],
+)
 def test_a_task_file(tmp_path, run, lines, reply):
     file = tmp_path / "tasks.jsonl"
     if lines is not None:
@@ -49,21 +52,24 @@ def test_a_task_file(tmp_path, run, lines, reply):
     assert not run.exists()
 
 
-@pytest.mark.parametrize(("arguments", "reply"), [
-    (("-s", "rollout.epsiodes=4"), "unknown setting 'rollout.epsiodes'; did you mean 'rollout.episodes'?"),
-    (("-s", "rollout.episodes=1000000000"), "rollout.episodes: "),
-    (("-s", f"rollout.episodes={'9' * 5000}"), "rollout.episodes: "),
-    (("-s", f"agent.tools=[{'9' * 5000}]"), "agent.tools: "),
-    (("-s", "agent.num_chains=1000000"), "agent.num_chains: "),
-    (("--policy", "oracle", "--episodes", "99999999999"), "1000000"),
-    (("-s", "rollout.episodes"), "-s takes section.key=value"),
-    (("-c", "nowhere.yaml"), "nowhere.yaml"),
-    (("--policy", "nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
-    (("-s", "rollout.policy=nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
-    (("-s", "tasks.train=miniwob:click-tset"), "MiniWoB has no page 'click-tset'"),
-    (("--policy", "oracle", "-s", "tasks.train=miniwob:bisect-angle"), "bisect-angle"),
-    ((*ORACLE, "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "reply"),
+    [
+        (("-s", "rollout.epsiodes=4"), "unknown setting 'rollout.epsiodes'; did you mean 'rollout.episodes'?"),
+        (("-s", "rollout.episodes=1000000000"), "rollout.episodes: "),
+        (("-s", f"rollout.episodes={'9' * 5000}"), "rollout.episodes: "),
+        (("-s", f"agent.tools=[{'9' * 5000}]"), "agent.tools: "),
+        (("-s", "agent.num_chains=1000000"), "agent.num_chains: "),
+        (("--policy", "oracle", "--episodes", "99999999999"), "1000000"),
+        (("-s", "rollout.episodes"), "-s takes section.key=value"),
+        (("-c", "nowhere.yaml"), "nowhere.yaml"),
+        (("--policy", "nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
+        (("-s", "rollout.policy=nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
+        (("-s", "tasks.train=miniwob:click-tset"), "MiniWoB has no page 'click-tset'"),
+        (("--policy", "oracle", "-s", "tasks.train=miniwob:bisect-angle"), "bisect-angle"),
+        ((*ORACLE, "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
+    ],
+)
 def test_settings_and_options(tmp_path, run, arguments, reply):
     message, _ = refused("rollout", run, *arguments, cwd=tmp_path)
     assert reply in message
@@ -73,38 +79,44 @@ def test_settings_and_options(tmp_path, run, arguments, reply):
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
 
 
-@pytest.mark.parametrize(("name", "text", "words"), [
-    ("bomb.yaml", BOMB, "bomb.yaml"),
-    ("bomb.yaml", BOMB.replace("[", "{k: [").replace("]", "]}"), "bomb.yaml"),
-    ("open.yaml", "{rollout: " + "[1, " * 900, "open.yaml"),
-    ("self.yaml", "rollout: &a {episodes: *a}", "self.yaml:1: not YAML: a value is within itself"),
-    ("list.yaml", "rollout: &a [*a]", "list.yaml:1: not YAML: a value is within itself"),
-    ("twice.yaml", "sites:\n  a: {url: 'http://a'}\n  a: {}", "twice.yaml:3: not YAML: a is given twice"),
-    ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}", "deep.yaml: nested too deeply"),
-    ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}', "deep.json: nested too deeply"),
-    ("half.json", '{"rollout":\n', "half.json: can't be read: Expecting value: line 2"),
-    ("digits.yaml", f"seed: {'9' * 5000}", "digits.yaml: can't be read"),
-    ("latin.yaml", "rollout: {policy: \udce9}", "latin.yaml: can't be read"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("bomb.yaml", BOMB, "bomb.yaml"),
+        ("bomb.yaml", BOMB.replace("[", "{k: [").replace("]", "]}"), "bomb.yaml"),
+        ("open.yaml", "{rollout: " + "[1, " * 900, "open.yaml"),
+        ("self.yaml", "rollout: &a {episodes: *a}", "self.yaml:1: not YAML: a value is within itself"),
+        ("list.yaml", "rollout: &a [*a]", "list.yaml:1: not YAML: a value is within itself"),
+        ("twice.yaml", "sites:\n  a: {url: 'http://a'}\n  a: {}", "twice.yaml:3: not YAML: a is given twice"),
+        ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}", "deep.yaml: nested too deeply"),
+        ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}', "deep.json: nested too deeply"),
+        ("half.json", '{"rollout":\n', "half.json: can't be read: Expecting value: line 2"),
+        ("digits.yaml", f"seed: {'9' * 5000}", "digits.yaml: can't be read"),
+        ("latin.yaml", "rollout: {policy: \udce9}", "latin.yaml: can't be read"),
+    ],
+)
 def test_settings_without_a_floor(tmp_path, name, text, words):
     (tmp_path / name).write_text(text, errors="surrogateescape")
     message, _ = refused("config", "show", "-c", name, cwd=tmp_path)
     assert message.startswith(words)
 
 
-@pytest.mark.parametrize(("arguments", "variables", "wanted"), [
-    (("rollout", "run", "-s", "tasks.train=miniwob:clik-test"), {}, "did you mean click-test?"),
-    (("rollout", "run", "-s", "tasks.train=sites:shop-chepest"), {}, "did you mean shop-cheapest?"),
-    (("rollout", "run", "-s", "tasks.train=arithmetic:tain"), {}, "did you mean train?"),
-    (("rollout", "run", *ORACLE, "-s", "tasks.train=miniwob:click-tab-2"), {}, "did you mean click-tab?"),
-    (("rollout", "run", "-c", "dmeo"), {}, "a path, or a shipped name: did you mean demo?"),
-    (("train", "run", "-s", "train.algorithm=grop"), {}, "did you mean grpo?"),
-    (("config", "show"), {"WEBGYM_ROLLOUT_EPISODES": "4"}, "WEBGYM_ROLLOUT__EPISODES: two underscores"),
-    (("config", "show", "-s", "rollout.episodes=-3"), {}, "webgym config show | grep -F rollout.episodes"),
-    (("rollout", "run", "--no-such-option"), {}, "webgym rollout --help"),
-    (("tasks", "chek"), {}, "webgym tasks --help"),
-    (("import", "webrl", "nowhere", "run"), {}, "webgym import --help"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "variables", "wanted"),
+    [
+        (("rollout", "run", "-s", "tasks.train=miniwob:clik-test"), {}, "did you mean click-test?"),
+        (("rollout", "run", "-s", "tasks.train=sites:shop-chepest"), {}, "did you mean shop-cheapest?"),
+        (("rollout", "run", "-s", "tasks.train=arithmetic:tain"), {}, "did you mean train?"),
+        (("rollout", "run", *ORACLE, "-s", "tasks.train=miniwob:click-tab-2"), {}, "did you mean click-tab?"),
+        (("rollout", "run", "-c", "dmeo"), {}, "a path, or a shipped name: did you mean demo?"),
+        (("train", "run", "-s", "train.algorithm=grop"), {}, "did you mean grpo?"),
+        (("config", "show"), {"WEBGYM_ROLLOUT_EPISODES": "4"}, "WEBGYM_ROLLOUT__EPISODES: two underscores"),
+        (("config", "show", "-s", "rollout.episodes=-3"), {}, "webgym config show | grep -F rollout.episodes"),
+        (("rollout", "run", "--no-such-option"), {}, "webgym rollout --help"),
+        (("tasks", "chek"), {}, "webgym tasks --help"),
+        (("import", "webrl", "nowhere", "run"), {}, "webgym import --help"),
+    ],
+)
 def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):
     _, hint = read_refusal(webgym(*arguments, cwd=tmp_path, **variables, code=2).stderr)
     assert hint.startswith(wanted)
@@ -215,10 +227,15 @@ def test_names_that_are_not_utf_8(tmp_path):
         assert result.returncode == 2 and "is not UTF-8" in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("error", "hint"), [
-    (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"), (MemoryError(), "ulimit -v"),
-    (RuntimeError("std::bad_alloc"), "ulimit -v"), (RuntimeError("can't start new thread"), "ulimit -v"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (MemoryError(), "ulimit -v"),
+        (RuntimeError("std::bad_alloc"), "ulimit -v"),
+        (RuntimeError("can't start new thread"), "ulimit -v"),
+    ],
+)
 def test_a_limit_of_the_shell_is_named(error, hint):
     assert hint in main._find_limit(error)
     assert not main._find_limit(StoreError("run: can't be read"))

@@ -71,17 +71,21 @@ def test_settings_are_offered_and_their_values(place):
                 load(overrides=[*NEEDED, *beside, f"{key}={value}"])
 
 
-@pytest.mark.parametrize(("words", "offered"), [
-    (["webgym", "compa"], ["compare"]),
-    (["webgym", "rollout", "-c", "gsm"], ["gsm8k"]),
-    (["webgym", "import", "web"], ["webgym", "webrl", "webrl-data"]),
-    (["webgym", "export-sharegpt", "gamma", "--format", "h"], ["hf"]),
-    (["webgym", "rollout", "gamma", "--split", "te"], ["test"]),
-    (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),
-    (["webgym", "tasks", "sample", "si"], ["sites:all"]),
-    (["webgym", "tasks", "sample", "weba"], ["webarena:fixture"]),
-    (["webgym", "rollout", "-s", "venvs.device=cu"], ["venvs.device=cuda"]),
-], ids=lambda part: " ".join(part))  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["webgym", "compa"], ["compare"]),
+        (["webgym", "rollout", "-c", "gsm"], ["gsm8k"]),
+        (["webgym", "import", "web"], ["webgym", "webrl", "webrl-data"]),
+        (["webgym", "export-sharegpt", "gamma", "--format", "h"], ["hf"]),
+        (["webgym", "rollout", "gamma", "--split", "te"], ["test"]),
+        (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),
+        (["webgym", "tasks", "sample", "si"], ["sites:all"]),
+        (["webgym", "tasks", "sample", "weba"], ["webarena:fixture"]),
+        (["webgym", "rollout", "-s", "venvs.device=cu"], ["venvs.device=cuda"]),
+    ],
+    ids=lambda part: " ".join(part),
+)
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
 def test_each_shell_is_answered(place, shell, words, offered):
     result = complete_in_shell(shell, *words)

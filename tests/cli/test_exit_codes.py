@@ -87,12 +87,18 @@ def signalled(number):
 
 
 CASES = {
-    0: (done, ""), 1: (failed, "not all is as it was written"), 2: (wrong, "did you mean 'venvs.device'?"),
-    3: (missing, "did you mean {run}?"), 4: (child_failed, "no such device"),
-    5: (below, "success rate 0.8 is below --min-success 0.9"), 75: (locked_out, "webgym train runs/a"),
-    85: (out_of_time, "before the deadline"), 86: (over_budget, "10.0000 of the cost of 1 is spent"),
-    130: (signalled(signal.SIGINT), "interrupted"), 143: (signalled(signal.SIGTERM), "terminated"),
-}  # fmt: skip
+    0: (done, ""),
+    1: (failed, "not all is as it was written"),
+    2: (wrong, "did you mean 'venvs.device'?"),
+    3: (missing, "did you mean {run}?"),
+    4: (child_failed, "no such device"),
+    5: (below, "success rate 0.8 is below --min-success 0.9"),
+    75: (locked_out, "webgym train runs/a"),
+    85: (out_of_time, "before the deadline"),
+    86: (over_budget, "10.0000 of the cost of 1 is spent"),
+    130: (signalled(signal.SIGINT), "interrupted"),
+    143: (signalled(signal.SIGTERM), "terminated"),
+}
 
 
 def test_every_code_has_its_case():

@@ -15,10 +15,16 @@ from webgym_cli.store.state import begin
 
 FIRST = "train-0000-00000"
 READERS = [
-    ("status", "RUN", "--json"), ("inspect-buffer", "RUN"), ("inspect-buffer", "RUN", "--verify"),
-    ("show", "RUN", FIRST), ("report", "RUN"), ("export-sharegpt", "RUN"), ("compare", "RUN", "RUN"),
-    ("gc", "RUN", "--dry-run"), ("config", "show", "--run", "RUN"),
-]  # fmt: skip
+    ("status", "RUN", "--json"),
+    ("inspect-buffer", "RUN"),
+    ("inspect-buffer", "RUN", "--verify"),
+    ("show", "RUN", FIRST),
+    ("report", "RUN"),
+    ("export-sharegpt", "RUN"),
+    ("compare", "RUN", "RUN"),
+    ("gc", "RUN", "--dry-run"),
+    ("config", "show", "--run", "RUN"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -97,42 +103,46 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
     assert not trace(tmp_path).exists()
 
 
-@pytest.mark.parametrize("setting", [
-    {"plugins": ["CODE"]},
-    {"plugins": ["no_such_module"]},
-    {"train__algorithm": "CODE:item"},
-    {"loop__demonstration_algorithm": "my_module:item"},
-    {"agent__tools": ["calculator", "CODE:item"]},
-    {"judge__protocol": "CODE:item"},
-    {"context_config__prompt_version": "CODE:item"},
-    {"venvs__train": "CODE"},
-    {"roles__train": "CODE", "venvs": None},
-    {"browser__executable": "CODE"},
-    {"browser__args": ["--renderer-cmd-prefix=CODE"]},
-    {"policy_config__trust_remote_code": True},
-    {"serve__extra_args": ["--middleware", "code.item"]},
-    {"train__extra": {"trust_remote_code": True}},
-    {"train": {"extra.trust_remote_code": True}},
-    {"rollout__ray_address": "ray://elsewhere:10001"},
-    {"webarena__shopping": {"url": "http://127.0.0.1:1", "reset": "CODE now"}},
-    {"webarena__shopping__url": "https://elsewhere.example"},
-    {"sites__desk": {"url": "http://127.0.0.1:1", "isolation": "reset", "reset": "CODE now"}},
-    {"sites__desk__url": "https://elsewhere.example"},
-    {"sites": {"desk.reset": "CODE now"}},
-    {"sites__desk": {"url": "http://127.0.0.1:1", "accounts": {"user": {"storage_state": "/home/me/state.json"}}}},
-    {"judge__base_url": "https://elsewhere.example/v1"},
-    {"judge__jobs": {"blocking": {"base_url": "https://elsewhere.example/v1"}}},
-    {"judge__blocking_base_url": "https://elsewhere.example/v1"},
-    {"orm__base_url": "https://elsewhere.example/v1"},
-    {"generate__base_url": "https://elsewhere.example/v1"},
-    {"rl__replay__base_url": "https://elsewhere.example/v1"},
-    {"rollout__policy": "https://elsewhere.example/v1", "rollout__endpoint": {"api_key_env_var": "GITHUB_TOKEN"}},
-    {"rollout__policy": "http://127.0.0.1:1/v1,https://elsewhere.example/v1"},
-    {"browser__cdp_urls": ["wss://elsewhere.example/?key=$GITHUB_TOKEN"]},
-    {"browser__http_credentials": {"https://elsewhere.example": "user:$GITHUB_TOKEN"}},
-    {"browser__private_hosts": ["10.0.0.1"]},
-    {"rollout__file_folders": ["/etc"]},
-], ids=lambda setting: next(iter(setting)))  # fmt: skip
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"plugins": ["CODE"]},
+        {"plugins": ["no_such_module"]},
+        {"train__algorithm": "CODE:item"},
+        {"loop__demonstration_algorithm": "my_module:item"},
+        {"agent__tools": ["calculator", "CODE:item"]},
+        {"judge__protocol": "CODE:item"},
+        {"context_config__prompt_version": "CODE:item"},
+        {"venvs__train": "CODE"},
+        {"roles__train": "CODE", "venvs": None},
+        {"browser__executable": "CODE"},
+        {"browser__args": ["--renderer-cmd-prefix=CODE"]},
+        {"policy_config__trust_remote_code": True},
+        {"serve__extra_args": ["--middleware", "code.item"]},
+        {"train__extra": {"trust_remote_code": True}},
+        {"train": {"extra.trust_remote_code": True}},
+        {"rollout__ray_address": "ray://elsewhere:10001"},
+        {"webarena__shopping": {"url": "http://127.0.0.1:1", "reset": "CODE now"}},
+        {"webarena__shopping__url": "https://elsewhere.example"},
+        {"sites__desk": {"url": "http://127.0.0.1:1", "isolation": "reset", "reset": "CODE now"}},
+        {"sites__desk__url": "https://elsewhere.example"},
+        {"sites": {"desk.reset": "CODE now"}},
+        {"sites__desk": {"url": "http://127.0.0.1:1", "accounts": {"user": {"storage_state": "/home/me/state.json"}}}},
+        {"judge__base_url": "https://elsewhere.example/v1"},
+        {"judge__jobs": {"blocking": {"base_url": "https://elsewhere.example/v1"}}},
+        {"judge__blocking_base_url": "https://elsewhere.example/v1"},
+        {"orm__base_url": "https://elsewhere.example/v1"},
+        {"generate__base_url": "https://elsewhere.example/v1"},
+        {"rl__replay__base_url": "https://elsewhere.example/v1"},
+        {"rollout__policy": "https://elsewhere.example/v1", "rollout__endpoint": {"api_key_env_var": "GITHUB_TOKEN"}},
+        {"rollout__policy": "http://127.0.0.1:1/v1,https://elsewhere.example/v1"},
+        {"browser__cdp_urls": ["wss://elsewhere.example/?key=$GITHUB_TOKEN"]},
+        {"browser__http_credentials": {"https://elsewhere.example": "user:$GITHUB_TOKEN"}},
+        {"browser__private_hosts": ["10.0.0.1"]},
+        {"rollout__file_folders": ["/etc"]},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
 def test_a_copy_that_executes_something_asks_for_trust(stranger, code, tmp_path, setting):
     change(stranger, **json.loads(json.dumps(setting).replace("CODE", str(code))))
     assert refused(stranger)

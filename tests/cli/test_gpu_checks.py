@@ -80,11 +80,14 @@ def test_a_torch_that_sees_no_gpu_is_named(machine):
     assert (part.status, "driver" in part.fix) == ("missing", True)
 
 
-@pytest.mark.parametrize(("result", "status", "fix"), [
-    (RoundResult({}, "restart", "it has other answers", 0.0), "warn", "it has other answers"),
-    (RoundResult({}, "in_place", "", 0.02), "warn", "serve.dtype"),
-    (JobError("vLLM ended", hint="read its log"), "missing", "read its log"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("result", "status", "fix"),
+    [
+        (RoundResult({}, "restart", "it has other answers", 0.0), "warn", "it has other answers"),
+        (RoundResult({}, "in_place", "", 0.02), "warn", "serve.dtype"),
+        (JobError("vLLM ended", hint="read its log"), "missing", "read its log"),
+    ],
+)
 def test_a_round_that_goes_wrong_is_told_with_what_mends_it(machine, result, status, fix):
     machine(result=result)
     part = checked()["serve, train, swap"]

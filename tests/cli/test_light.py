@@ -73,14 +73,18 @@ def test_a_commands_help_imports_only_what_typer_does(arguments):
     assert not result & set(HEAVY)
 
 
-@pytest.mark.parametrize(("words", "offered"), [
-    (["webgym", "roll"], "rollout"),
-    (["webgym", "rollout", "--spl"], "--split"),
-    (["webgym", "rollout", "r", "--split", "t"], "train\ntest"),
-    (["webgym", "rollout", "r", "-c", "gpu"], "gpu-host"),
-    (["webgym", "inspect-buffer", "r", "--failure", "brow"], "browser_crashed"),
-    (["webgym", "prepare", "tests/nosuch/r"], ""),
-], ids=lambda part: " ".join(part) if isinstance(part, list) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["webgym", "roll"], "rollout"),
+        (["webgym", "rollout", "--spl"], "--split"),
+        (["webgym", "rollout", "r", "--split", "t"], "train\ntest"),
+        (["webgym", "rollout", "r", "-c", "gpu"], "gpu-host"),
+        (["webgym", "inspect-buffer", "r", "--failure", "brow"], "browser_crashed"),
+        (["webgym", "prepare", "tests/nosuch/r"], ""),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
 def test_completion_imports_nothing_heavy(words, offered):
     """Only pydantic comes, with Typer's own parser of arguments."""
     output, result = completed(*words)

@@ -33,11 +33,15 @@ JSON = {
     "export": ["export-sharegpt", "run", "--format", "jsonl"],
 }
 PLAIN = {
-    "status": ["status", "run"], "inspect-buffer": ["inspect-buffer", "run"],
-    "ids": ["inspect-buffer", "run", "-q"], "show": ["show", "run", "train-0000-00000"],
-    "compare": ["compare", "run", "run"], "gc": ["gc", "run", "-n"], "config show": ["config", "show"],
+    "status": ["status", "run"],
+    "inspect-buffer": ["inspect-buffer", "run"],
+    "ids": ["inspect-buffer", "run", "-q"],
+    "show": ["show", "run", "train-0000-00000"],
+    "compare": ["compare", "run", "run"],
+    "gc": ["gc", "run", "-n"],
+    "config show": ["config", "show"],
     "help": ["rollout", "--help"],
-}  # fmt: skip
+}
 OTHERS = {
     "version": ["--version"],
     "page": ["--help"],

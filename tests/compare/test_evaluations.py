@@ -13,11 +13,16 @@ from webgym_cli.records.statistics import holm
 
 S, U, B = "success", "unsolved", "site_blocked"
 CONDITIONS = {
-    "tasks": {"source": "a.jsonl", "digest": "d1", "seed": 0, "repeats": 3}, "decoding": {"temperature": 1.0},
-    "judge": {"protocol": "webgym", "digest": "j1"}, "browser": {"access": "local"},
-    "limits": {"max_steps": {"30": 10}}, "scoring": {}, "prompt": {}, "policy": {"name": "p"},
+    "tasks": {"source": "a.jsonl", "digest": "d1", "seed": 0, "repeats": 3},
+    "decoding": {"temperature": 1.0},
+    "judge": {"protocol": "webgym", "digest": "j1"},
+    "browser": {"access": "local"},
+    "limits": {"max_steps": {"30": 10}},
+    "scoring": {},
+    "prompt": {},
+    "policy": {"name": "p"},
     "versions": {"webgym": "1"},
-}  # fmt: skip
+}
 
 
 def write(folder, name, results, **conditions):
@@ -90,17 +95,20 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-@pytest.mark.parametrize(("changed", "named"), [
-    ({"judge": {"protocol": "webjudge"}}, "judge.protocol"),
-    ({"judge": {"digest": "j2"}}, "judge.digest"),
-    ({"tasks": {"digest": "d2"}}, "tasks.digest"),
-    ({"tasks": {"seed": 1}}, "tasks.seed"),
-    ({"tasks": {"repeats": 1}}, "tasks.repeats"),
-    ({"tasks": {"episodes": 4}}, "tasks.episodes"),
-    ({"decoding": {"temperature": 0.0}}, "decoding.temperature"),
-    ({"browser": {"access": "cdp"}}, "browser.access"),
-    ({"limits": {"max_steps": {"15": 10}}}, "limits.max_steps"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"judge": {"protocol": "webjudge"}}, "judge.protocol"),
+        ({"judge": {"digest": "j2"}}, "judge.digest"),
+        ({"tasks": {"digest": "d2"}}, "tasks.digest"),
+        ({"tasks": {"seed": 1}}, "tasks.seed"),
+        ({"tasks": {"repeats": 1}}, "tasks.repeats"),
+        ({"tasks": {"episodes": 4}}, "tasks.episodes"),
+        ({"decoding": {"temperature": 0.0}}, "decoding.temperature"),
+        ({"browser": {"access": "cdp"}}, "browser.access"),
+        ({"limits": {"max_steps": {"15": 10}}}, "limits.max_steps"),
+    ],
+)
 def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed, named):
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
     with pytest.raises(UsageError, match=named):
@@ -124,11 +132,17 @@ def test_a_record_with_a_prompt_digest_has_all_its_checks(tmp_path, added):
             compare_records(sides, across=False)
 
 
-@pytest.mark.parametrize("changed", [
-    {"tasks": {"source": "b.jsonl"}}, {"policy": {"name": "q"}}, {"versions": {"x": "2"}},
-    {"scoring": {"checks": {"mine": "d1"}}}, {"prompt": {"digest": "d1"}},
-    {"tasks": {"edition": "WebVoyager, 643 tasks"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tasks": {"source": "b.jsonl"}},
+        {"policy": {"name": "q"}},
+        {"versions": {"x": "2"}},
+        {"scoring": {"checks": {"mine": "d1"}}},
+        {"prompt": {"digest": "d1"}},
+        {"tasks": {"edition": "WebVoyager, 643 tasks"}},
+    ],
+)
 def test_what_is_compared_may_differ(tmp_path, changed):
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
     (other,) = compare_records([one, two], across=False)["others"]
@@ -153,17 +167,20 @@ def test_a_folder_stands_for_its_only_record(tmp_path):
         find_record(tmp_path)
 
 
-@pytest.mark.parametrize("change", [
-    *({name: None} for name in ("conditions", "tasks", "overall", "valid_only", "episodes", "valid", "blocked")),
-    {"schema": None},
-    {"conditions": {}},
-    {"overall": {}},
-    {"overall": {"rate": 7}},
-    {"overall": {"rate": float("nan")}},
-    {"tasks": [{}]},
-    {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": []}]},
-    {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": [S]}] * 2},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({name: None} for name in ("conditions", "tasks", "overall", "valid_only", "episodes", "valid", "blocked")),
+        {"schema": None},
+        {"conditions": {}},
+        {"overall": {}},
+        {"overall": {"rate": 7}},
+        {"overall": {"rate": float("nan")}},
+        {"tasks": [{}]},
+        {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": []}]},
+        {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": [S]}] * 2},
+    ],
+)
 def test_a_record_that_was_edited_is_refused_by_name(tmp_path, change):
     one, two = (write(tmp_path, name, {"a": [S]}) for name in ("one", "two"))
     two.write_text(json.dumps(json.loads(two.read_text()) | change))

@@ -136,12 +136,15 @@ def test_a_refused_assignment_is_named_with_its_key_and_what_to_use(override):
     assert REFUSED[override] in str(caught.value)
 
 
-@pytest.mark.parametrize(("variable", "key", "near"), [
-    ("WEBGYM_SEEED", "seeed", "seed"),
-    ("WEBGYM_SERVE_PORT", "serve_port", "serve.port"),
-    ("WEBGYM_ROLOUT__EPISODES", "rolout.episodes", "rollout.episodes"),
-    ("WEBGYM_ROLLOUT__EPISODE", "rollout.episode", "rollout.episodes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("variable", "key", "near"),
+    [
+        ("WEBGYM_SEEED", "seeed", "seed"),
+        ("WEBGYM_SERVE_PORT", "serve_port", "serve.port"),
+        ("WEBGYM_ROLOUT__EPISODES", "rolout.episodes", "rollout.episodes"),
+        ("WEBGYM_ROLLOUT__EPISODE", "rollout.episode", "rollout.episodes"),
+    ],
+)
 def test_an_unknown_variable_names_the_nearest(variable, key, near, monkeypatch):
     monkeypatch.setenv(variable, "1")
     with pytest.raises(SettingsError) as caught:
@@ -162,14 +165,17 @@ def test_a_variable_that_is_not_json_is_an_error_of_ours(variable, monkeypatch):
         load()
 
 
-@pytest.mark.parametrize(("content", "place", "words"), [
-    ("rollout:\n  episods: 3\n", ": ", "'rollout.episodes'"),
-    ("seed: 1\nrollout: {episodes: x}\n", ": ", "rollout.episodes: "),
-    ("a: 1\nb: [1,\n", ":3: ", "YAML"),
-    ("seed: 1\n\trollout: 2\n", ":2: ", "YAML"),
-    ("a: 1\nb: c: d\n", ":2: ", "YAML"),
-    *((content, ": ", "mapping") for content in ("- a\n- b\n", "just text", "5")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "place", "words"),
+    [
+        ("rollout:\n  episods: 3\n", ": ", "'rollout.episodes'"),
+        ("seed: 1\nrollout: {episodes: x}\n", ": ", "rollout.episodes: "),
+        ("a: 1\nb: [1,\n", ":3: ", "YAML"),
+        ("seed: 1\n\trollout: 2\n", ":2: ", "YAML"),
+        ("a: 1\nb: c: d\n", ":2: ", "YAML"),
+        *((content, ": ", "mapping") for content in ("- a\n- b\n", "just text", "5")),
+    ],
+)
 def test_a_refused_file_is_named_with_the_place(content, place, words, written):
     path = written("a.yaml", content)
     with pytest.raises(SettingsError) as caught:
@@ -191,12 +197,15 @@ def test_what_is_commented_out_changes_nothing(written, content, changed):
     assert load([written("a.yaml", content)]) == resolve_model_defaults(Settings(**changed))
 
 
-@pytest.mark.parametrize(("overrides", "words"), [
-    *(([override], "section.key=value") for override in ("rollout", "=3", " =3")),
-    (["train.extra=5", "train.extra.b=1"], "train.extra"),
-    (["judge.jobs.facts.model=x"], "judge.jobs.facts"),
-    (["policy_config.max_new_tokens=100", "serve.max_model_len=100"], "leaves no room"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        *(([override], "section.key=value") for override in ("rollout", "=3", " =3")),
+        (["train.extra=5", "train.extra.b=1"], "train.extra"),
+        (["judge.jobs.facts.model=x"], "judge.jobs.facts"),
+        (["policy_config.max_new_tokens=100", "serve.max_model_len=100"], "leaves no room"),
+    ],
+)
 def test_assignments_without_a_key_or_at_odds_are_refused(overrides, words):
     with pytest.raises(SettingsError, match=re.escape(words)):
         load(overrides=overrides)
@@ -212,10 +221,15 @@ def test_loading_leaves_the_machine_learning_stack_alone():
 
 
 OLD_NAMES = {
-    "algorithm_config.num_nodes": 2, "algorithm_config.warmup_ratio": 0.25, "browser.settle_seconds": 1.5,
-    "filters.bands": ["easy"], "roles.device": "cpu", "serve.between_phases": "stop", "judge.max_tokens": 99,
+    "algorithm_config.num_nodes": 2,
+    "algorithm_config.warmup_ratio": 0.25,
+    "browser.settle_seconds": 1.5,
+    "filters.bands": ["easy"],
+    "roles.device": "cpu",
+    "serve.between_phases": "stop",
+    "judge.max_tokens": 99,
     "generate.max_tokens": 99,
-}  # fmt: skip
+}
 
 
 def test_every_old_name_has_a_setting_and_none_is_one():

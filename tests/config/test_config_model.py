@@ -20,16 +20,37 @@ from webgym_cli.store.run import RunDir, create_or_open, refuse_changes
 from webgym_cli.util.files import read_json, write_atomic, write_json
 
 SEED_DOCUMENT = {
-    "model_output_name": "model.pt", "positive_samples_to_train": 1800, "recency_bias_power": 2,
-    "val_split_ratio": 0.05, "cutoff_len": 16384, "per_device_train_batch_size": 3,
-    "per_device_eval_batch_size": 3, "gradient_accumulation_steps": 4, "learning_rate": 1e-6,
-    "max_grad_norm": 1.0, "weight_decay": 0.01, "num_train_epochs": 2, "warmup_steps": 30,
-    "lr_scheduler_type": "constant_with_warmup", "logging_steps": 1, "bf16": True, "do_eval": False,
-    "eval_strategy": "epoch", "save_strategy": "steps", "save_steps": 999999, "save_total_limit": 1,
-    "save_only_model": False, "preprocessing_num_workers": 16, "dataloader_num_workers": 2,
-    "dataloader_pin_memory": True, "remove_unused_columns": False, "min_token_length": 10, "plot_loss": False,
-    "deepspeed_config_filename": "ds_config_b200_zero1.json", "report_to": "wandb",
-}  # fmt: skip
+    "model_output_name": "model.pt",
+    "positive_samples_to_train": 1800,
+    "recency_bias_power": 2,
+    "val_split_ratio": 0.05,
+    "cutoff_len": 16384,
+    "per_device_train_batch_size": 3,
+    "per_device_eval_batch_size": 3,
+    "gradient_accumulation_steps": 4,
+    "learning_rate": 1e-6,
+    "max_grad_norm": 1.0,
+    "weight_decay": 0.01,
+    "num_train_epochs": 2,
+    "warmup_steps": 30,
+    "lr_scheduler_type": "constant_with_warmup",
+    "logging_steps": 1,
+    "bf16": True,
+    "do_eval": False,
+    "eval_strategy": "epoch",
+    "save_strategy": "steps",
+    "save_steps": 999999,
+    "save_total_limit": 1,
+    "save_only_model": False,
+    "preprocessing_num_workers": 16,
+    "dataloader_num_workers": 2,
+    "dataloader_pin_memory": True,
+    "remove_unused_columns": False,
+    "min_token_length": 10,
+    "plot_loss": False,
+    "deepspeed_config_filename": "ds_config_b200_zero1.json",
+    "report_to": "wandb",
+}
 """`algorithm_config` of `update_online.yaml`, as WebGym's page on `update_prepare.py` lists it, without
 `gradient_checkpointing: False`, which LLaMA-Factory does not read."""
 
@@ -91,13 +112,16 @@ def test_the_requirements_of_each_role_are_shipped(role, device):
     assert requirements_file(role, device).read_text().strip()
 
 
-@pytest.mark.parametrize(("system", "processor", "python", "suffix"), [
-    ("linux", "x86_64", (3, 11), ".lock"),
-    ("linux", "x86_64", (3, 14), ".txt"),
-    ("linux", "aarch64", (3, 11), ".txt"),
-    ("darwin", "x86_64", (3, 11), ".txt"),
-    ("darwin", "arm64", (3, 11), ".txt"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("system", "processor", "python", "suffix"),
+    [
+        ("linux", "x86_64", (3, 11), ".lock"),
+        ("linux", "x86_64", (3, 14), ".txt"),
+        ("linux", "aarch64", (3, 11), ".txt"),
+        ("darwin", "x86_64", (3, 11), ".txt"),
+        ("darwin", "arm64", (3, 11), ".txt"),
+    ],
+)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_lock_file_is_taken_on_its_platform_only(monkeypatch, system, processor, python, suffix, device):
     monkeypatch.setattr("sys.platform", system)
@@ -126,17 +150,20 @@ def test_known_keys_are_those_of_the_settings():
     assert set(known_keys()) == {"sites", *flatten(Settings().model_dump(mode="json"))}
 
 
-@pytest.mark.parametrize(("override", "changed"), [
-    ("seed=1", ["seed"]),
-    ("tasks.train=miniwob:click-test", ["tasks.train"]),
-    ("context_config.history_window=3", ["context_config.history_window"]),
-    ("agent.greedy_chain=true", ["agent.greedy_chain"]),
-    ("policy_config.base_model=x", ["policy_config.base_model", "policy_config.template"]),
-    ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
-    ("policy_config.temperature=0", []),
-    ("rollout.episodes=3", []),
-    ("algorithm_config.learning_rate=1", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("override", "changed"),
+    [
+        ("seed=1", ["seed"]),
+        ("tasks.train=miniwob:click-test", ["tasks.train"]),
+        ("context_config.history_window=3", ["context_config.history_window"]),
+        ("agent.greedy_chain=true", ["agent.greedy_chain"]),
+        ("policy_config.base_model=x", ["policy_config.base_model", "policy_config.template"]),
+        ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
+        ("policy_config.temperature=0", []),
+        ("rollout.episodes=3", []),
+        ("algorithm_config.learning_rate=1", []),
+    ],
+)
 def test_what_a_run_keeps(override, changed):
     assert changed_frozen_keys(load(), load(overrides=[override])) == changed
 

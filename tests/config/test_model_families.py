@@ -123,10 +123,15 @@ def test_a_folder_is_told_by_its_config(folder, config, template):
     assert policy(folder(config)).template == template
 
 
-@pytest.mark.parametrize(("kind", "chat", "template"), [
-    ("llama", "<|start_header_id|>", "llama3"), ("llama", "[INST]", "auto"),
-    ("chatglm", "[gMASK]<sop>", "glm4"), ("chatglm", "[Round 1]", "auto"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "chat", "template"),
+    [
+        ("llama", "<|start_header_id|>", "llama3"),
+        ("llama", "[INST]", "auto"),
+        ("chatglm", "[gMASK]<sop>", "glm4"),
+        ("chatglm", "[Round 1]", "auto"),
+    ],
+)
 def test_one_type_of_several_families_is_told_by_the_chat_template(folder, kind, chat, template):
     assert policy(folder({"model_type": kind}, chat)).template == template
 
@@ -182,18 +187,21 @@ def test_the_hub_s_cache_is_where_its_library_has_it(tmp_path, monkeypatch, vari
     assert find_model_folder("owner/model") == model / "snapshots/abc"
 
 
-@pytest.mark.parametrize(("template", "opens"), [
-    (TURN + THINKS, True),
-    (TURN + ASKS, False),
-    (TURN + ASKS + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}", False),
-    ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a><think>", True),
-    ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a>", False),
-    ("{{ '<think> is a word of the system' }}" + TURN + ASKS, False),
-    ("{{ raise_exception('no') }}", None),
-    ("{% for %}", None),
-    ("{{ messages.__class__.__mro__ }}", None),
-    ("nothing that was asked", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("template", "opens"),
+    [
+        (TURN + THINKS, True),
+        (TURN + ASKS, False),
+        (TURN + ASKS + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}", False),
+        ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a><think>", True),
+        ("{% for m in messages %}{{ '<u>' + m.content }}{% endfor %}<a>", False),
+        ("{{ '<think> is a word of the system' }}" + TURN + ASKS, False),
+        ("{{ raise_exception('no') }}", None),
+        ("{% for %}", None),
+        ("{{ messages.__class__.__mro__ }}", None),
+        ("nothing that was asked", None),
+    ],
+)
 def test_whether_a_chat_template_opens_the_thought(template, opens):
     assert template_opens_thought(template) is opens
 
@@ -205,26 +213,29 @@ def test_a_template_tells_what_the_model_does_not_and_what_is_said_wins(folder):
     assert (result.template, result.thinking) == ("qwen3_vl", True)
 
 
-@pytest.mark.parametrize(("model", "overrides", "message", "hint"), [
-    (
-        "Qwen/Qwen3-VL-8B-Thinking",
-        ["policy_config.template=qwen3_vl_nothink"],
-        "policy_config.template: qwen3_vl_nothink is not for Qwen/Qwen3-VL-8B-Thinking, which thinks before",
-        "-s policy_config.template=auto takes qwen3_vl",
-    ),
-    (
-        "Qwen/Qwen3-VL-8B-Instruct",
-        ["policy_config.template=qwen3_vl"],
-        "policy_config.template: qwen3_vl is not for Qwen/Qwen3-VL-8B-Instruct, which answers at once",
-        "-s policy_config.template=auto takes qwen3_vl_nothink",
-    ),
-    (
-        "zai-org/GLM-4.1V-9B-Thinking",
-        ["policy_config.thinking=false"],
-        "policy_config.thinking: zai-org/GLM-4.1V-9B-Thinking thinks before it acts",
-        "policy_config.thinking=true",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "overrides", "message", "hint"),
+    [
+        (
+            "Qwen/Qwen3-VL-8B-Thinking",
+            ["policy_config.template=qwen3_vl_nothink"],
+            "policy_config.template: qwen3_vl_nothink is not for Qwen/Qwen3-VL-8B-Thinking, which thinks before",
+            "-s policy_config.template=auto takes qwen3_vl",
+        ),
+        (
+            "Qwen/Qwen3-VL-8B-Instruct",
+            ["policy_config.template=qwen3_vl"],
+            "policy_config.template: qwen3_vl is not for Qwen/Qwen3-VL-8B-Instruct, which answers at once",
+            "-s policy_config.template=auto takes qwen3_vl_nothink",
+        ),
+        (
+            "zai-org/GLM-4.1V-9B-Thinking",
+            ["policy_config.thinking=false"],
+            "policy_config.thinking: zai-org/GLM-4.1V-9B-Thinking thinks before it acts",
+            "policy_config.thinking=true",
+        ),
+    ],
+)
 def test_what_contradicts_the_model_is_refused(model, overrides, message, hint):
     with pytest.raises(SettingsError) as caught:
         policy(model, *overrides)

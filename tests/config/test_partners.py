@@ -6,25 +6,28 @@ from webgym_cli.config.load import load
 from webgym_cli.config.partners import list_ineffective
 
 
-@pytest.mark.parametrize(("given", "partner"), [
-    ("judge.protocol=webgym2", "judge.base_url=http://h/v1"),
-    ("judge.model=m", "judge.base_url=scripted"),
-    ("judge.votes=3", "judge.base_url=scripted"),
-    ('judge.jobs={"key_points": {"base_url": "http://h/v1"}}', "judge.base_url=scripted"),
-    ('tasks.difficulty_ratio={"easy": 1, "hard": 1}', "tasks.sampler=ratio"),
-    ("rollout.completion_grace=5", "rollout.completion_threshold=0.9"),
-    ("rollout.ray_address=h:6379", "rollout.executor=ray"),
-    ("rollout.ray_cpus=2", "rollout.executor=ray"),
-    ("train.nodes=2", "train.executor=ray"),
-    ("loop.max_staleness=2", "loop.mode=async"),
-    ("loop.stale=drop", "loop.mode=async"),
-    ("rl.actor.kl_loss_coef=0.1", "rl.actor.use_kl_loss=true"),
-    ("rl.algorithm.kl_ctrl.type=adaptive", "rl.algorithm.use_kl_in_reward=true"),
-    ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
-    ("algorithm_config.learning_rate=0.1", "loop.demonstration_iterations=1"),
-    ("algorithm_config.eval_steps=5", "algorithm_config.do_eval=true"),
-    ("rl.webrl.beta=0.5", "train.algorithm=webrl"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "partner"),
+    [
+        ("judge.protocol=webgym2", "judge.base_url=http://h/v1"),
+        ("judge.model=m", "judge.base_url=scripted"),
+        ("judge.votes=3", "judge.base_url=scripted"),
+        ('judge.jobs={"key_points": {"base_url": "http://h/v1"}}', "judge.base_url=scripted"),
+        ('tasks.difficulty_ratio={"easy": 1, "hard": 1}', "tasks.sampler=ratio"),
+        ("rollout.completion_grace=5", "rollout.completion_threshold=0.9"),
+        ("rollout.ray_address=h:6379", "rollout.executor=ray"),
+        ("rollout.ray_cpus=2", "rollout.executor=ray"),
+        ("train.nodes=2", "train.executor=ray"),
+        ("loop.max_staleness=2", "loop.mode=async"),
+        ("loop.stale=drop", "loop.mode=async"),
+        ("rl.actor.kl_loss_coef=0.1", "rl.actor.use_kl_loss=true"),
+        ("rl.algorithm.kl_ctrl.type=adaptive", "rl.algorithm.use_kl_in_reward=true"),
+        ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
+        ("algorithm_config.learning_rate=0.1", "loop.demonstration_iterations=1"),
+        ("algorithm_config.eval_steps=5", "algorithm_config.do_eval=true"),
+        ("rl.webrl.beta=0.5", "train.algorithm=webrl"),
+    ],
+)
 def test_a_setting_without_its_partner_is_named(given, partner):
     notes = list_ineffective(load(overrides=["train.algorithm=grpo", given]))
     assert len(notes) == 1
@@ -32,31 +35,34 @@ def test_a_setting_without_its_partner_is_named(given, partner):
     assert list_ineffective(load(overrides=["train.algorithm=grpo", given, partner])) == []
 
 
-@pytest.mark.parametrize(("given", "decides", "without", "with_it"), [
-    ("rl.actor.grad_clip=0.5", "train.algorithm", "sft", "grpo"),
-    ("algorithm_config.lora_alpha=4", "algorithm_config.finetuning_type", "full", "lora"),
-    ("algorithm_config.warmup_steps=5", "algorithm_config.lr_scheduler_type", "constant", "linear"),
-    ("rl.data.train_on_last_turn=true", "train.algorithm", "sft", "grpo"),
-    ("rl.actor.loss_mode=cispo", "train.algorithm", "webrl", "grpo"),
-    ("rl.critic.cliprange_value=0.2", "train.algorithm", "grpo", "gae"),
-    ("rl.trainer.critic_warmup=2", "train.algorithm", "gigpo", "gae"),
-    ("rl.algorithm.gamma=0.9", "train.algorithm", "rloo", "gigpo"),
-    ("rl.algorithm.lam=0.9", "train.algorithm", "gigpo", "gae"),
-    ("rl.algorithm.norm_adv_by_std_in_grpo=false", "train.algorithm", "rloo", "grpo"),
-    ("rl.algorithm.step_advantage_w=2", "train.algorithm", "grpo", "gigpo"),
-    ("rl.ref.path=runs/a", "rl.actor.use_kl_loss", "false", "true"),
-    ("rl.model.lora_alpha=32", "rl.model.lora_rank", "0", "8"),
-    ("rl.actor.clip_ratio=0.1", "rl.actor.clip_ratio_low", "0.2", "null"),
-    ("rl.actor.clip_ratio_c=10", "rl.actor.loss_mode", "cispo", "vanilla"),
-    ("rl.actor.loss_scale_factor=100", "rl.actor.loss_agg_mode", "token-mean", "seq-mean-token-sum-norm"),
-    ("rl.algorithm.kl_ctrl.horizon=9", "rl.algorithm.kl_ctrl.type", "fixed", "adaptive"),
-    (
-        "rl.algorithm.rollout_correction.rollout_is_threshold=3",
-        "rl.algorithm.rollout_correction.rollout_is",
-        "none",
-        "sequence",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "decides", "without", "with_it"),
+    [
+        ("rl.actor.grad_clip=0.5", "train.algorithm", "sft", "grpo"),
+        ("algorithm_config.lora_alpha=4", "algorithm_config.finetuning_type", "full", "lora"),
+        ("algorithm_config.warmup_steps=5", "algorithm_config.lr_scheduler_type", "constant", "linear"),
+        ("rl.data.train_on_last_turn=true", "train.algorithm", "sft", "grpo"),
+        ("rl.actor.loss_mode=cispo", "train.algorithm", "webrl", "grpo"),
+        ("rl.critic.cliprange_value=0.2", "train.algorithm", "grpo", "gae"),
+        ("rl.trainer.critic_warmup=2", "train.algorithm", "gigpo", "gae"),
+        ("rl.algorithm.gamma=0.9", "train.algorithm", "rloo", "gigpo"),
+        ("rl.algorithm.lam=0.9", "train.algorithm", "gigpo", "gae"),
+        ("rl.algorithm.norm_adv_by_std_in_grpo=false", "train.algorithm", "rloo", "grpo"),
+        ("rl.algorithm.step_advantage_w=2", "train.algorithm", "grpo", "gigpo"),
+        ("rl.ref.path=runs/a", "rl.actor.use_kl_loss", "false", "true"),
+        ("rl.model.lora_alpha=32", "rl.model.lora_rank", "0", "8"),
+        ("rl.actor.clip_ratio=0.1", "rl.actor.clip_ratio_low", "0.2", "null"),
+        ("rl.actor.clip_ratio_c=10", "rl.actor.loss_mode", "cispo", "vanilla"),
+        ("rl.actor.loss_scale_factor=100", "rl.actor.loss_agg_mode", "token-mean", "seq-mean-token-sum-norm"),
+        ("rl.algorithm.kl_ctrl.horizon=9", "rl.algorithm.kl_ctrl.type", "fixed", "adaptive"),
+        (
+            "rl.algorithm.rollout_correction.rollout_is_threshold=3",
+            "rl.algorithm.rollout_correction.rollout_is",
+            "none",
+            "sequence",
+        ),
+    ],
+)
 def test_a_setting_of_a_training_that_does_not_read_it_is_named(given, decides, without, with_it):
     base = [
         "train.algorithm=grpo",

@@ -21,11 +21,14 @@ def test_an_open_window_survives_its_file(tmp_path):
     assert type(settings).model_validate(json.loads(settings.model_dump_json())) == settings
 
 
-@pytest.mark.parametrize(("override", "reply"), [
-    ("rl.replay.window=[2, 1.5]", "no perplexity is from 2 on and below 1.5"),
-    ("rl.replay.window=[0.5, 0.95]", "greater than or equal to 1"),
-    ("rl.replay.ratio=-1", "greater than or equal to 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("override", "reply"),
+    [
+        ("rl.replay.window=[2, 1.5]", "no perplexity is from 2 on and below 1.5"),
+        ("rl.replay.window=[0.5, 0.95]", "greater than or equal to 1"),
+        ("rl.replay.ratio=-1", "greater than or equal to 0"),
+    ],
+)
 def test_wrong_ones_are_named(override, reply):
     with pytest.raises(SettingsError, match=reply):
         load(overrides=[override])

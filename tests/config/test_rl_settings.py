@@ -29,27 +29,30 @@ def test_a_run_imitates_as_it_comes():
     assert load().rl == RlSettings()
 
 
-@pytest.mark.parametrize(("override", "words"), [
-    ("rl.data.last_n_iterations=0", "greater than or equal to 1"),
-    ("rl.data.max_row_tokens=1", "greater than or equal to 2"),
-    ("rl.data.group_by=site", "'chain', 'task' or 'start'"),
-    ("rl.model.lora_rank=-1", "greater than or equal to 0"),
-    ("rl.algorithm.gamma=1.1", "less than or equal to 1"),
-    ("rl.algorithm.lam=1.5", "less than or equal to 1"),
-    ("rl.algorithm.kl_ctrl.kl_coef=-1", "greater than or equal to 0"),
-    ("rl.algorithm.kl_ctrl.target_kl=0", "greater than 0"),
-    ("rl.algorithm.kl_ctrl.horizon=0", "greater than or equal to 1"),
-    ("rl.algorithm.rollout_correction.rollout_is_threshold=0.9", "greater than or equal to 1"),
-    ("rl.actor.optim.lr=0", "greater than 0"),
-    ("rl.actor.clip_ratio_low=1.1", "less than or equal to 1"),
-    ("rl.actor.clip_ratio_high=-0.1", "greater than or equal to 0"),
-    ("rl.actor.clip_ratio_c=1.0", "greater than 1"),
-    ("rl.actor.loss_mode=ppo", "'vanilla', 'gspo' or 'cispo'"),
-    ("rl.actor.grad_clip=0", "greater than 0"),
-    ("rl.actor.loss_scale_factor=0", "greater than or equal to 1"),
-    ("rl.critic.cliprange_value=0", "greater than 0"),
-    ("rl.trainer.save_freq=-1", "greater than or equal to 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("rl.data.last_n_iterations=0", "greater than or equal to 1"),
+        ("rl.data.max_row_tokens=1", "greater than or equal to 2"),
+        ("rl.data.group_by=site", "'chain', 'task' or 'start'"),
+        ("rl.model.lora_rank=-1", "greater than or equal to 0"),
+        ("rl.algorithm.gamma=1.1", "less than or equal to 1"),
+        ("rl.algorithm.lam=1.5", "less than or equal to 1"),
+        ("rl.algorithm.kl_ctrl.kl_coef=-1", "greater than or equal to 0"),
+        ("rl.algorithm.kl_ctrl.target_kl=0", "greater than 0"),
+        ("rl.algorithm.kl_ctrl.horizon=0", "greater than or equal to 1"),
+        ("rl.algorithm.rollout_correction.rollout_is_threshold=0.9", "greater than or equal to 1"),
+        ("rl.actor.optim.lr=0", "greater than 0"),
+        ("rl.actor.clip_ratio_low=1.1", "less than or equal to 1"),
+        ("rl.actor.clip_ratio_high=-0.1", "greater than or equal to 0"),
+        ("rl.actor.clip_ratio_c=1.0", "greater than 1"),
+        ("rl.actor.loss_mode=ppo", "'vanilla', 'gspo' or 'cispo'"),
+        ("rl.actor.grad_clip=0", "greater than 0"),
+        ("rl.actor.loss_scale_factor=0", "greater than or equal to 1"),
+        ("rl.critic.cliprange_value=0", "greater than 0"),
+        ("rl.trainer.save_freq=-1", "greater than or equal to 0"),
+    ],
+)
 def test_a_value_that_makes_no_sense_is_refused(override, words):
     key = override.partition("=")[0]
     with pytest.raises(SettingsError) as caught:
@@ -72,12 +75,15 @@ def test_values_that_contradict_each_other_are_refused():
     )
 
 
-@pytest.mark.parametrize(("preset", "values"), [
-    ("dapo", {"low": 0.2, "high": 0.28, "clip_ratio_c": 10, "loss_agg_mode": "token-mean", "loss_mode": "vanilla"}),
-    ("dr-grpo", {"low": 0.2, "high": 0.2, "loss_agg_mode": "seq-mean-token-sum-norm", "loss_mode": "vanilla"}),
-    ("gspo", {"low": 3e-4, "high": 4e-4, "loss_agg_mode": "seq-mean-token-mean", "loss_mode": "gspo"}),
-    ("cispo", {"low": 1.0, "high": 4.0, "loss_agg_mode": "token-mean", "loss_mode": "cispo"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("preset", "values"),
+    [
+        ("dapo", {"low": 0.2, "high": 0.28, "clip_ratio_c": 10, "loss_agg_mode": "token-mean", "loss_mode": "vanilla"}),
+        ("dr-grpo", {"low": 0.2, "high": 0.2, "loss_agg_mode": "seq-mean-token-sum-norm", "loss_mode": "vanilla"}),
+        ("gspo", {"low": 3e-4, "high": 4e-4, "loss_agg_mode": "seq-mean-token-mean", "loss_mode": "gspo"}),
+        ("cispo", {"low": 1.0, "high": 4.0, "loss_agg_mode": "token-mean", "loss_mode": "cispo"}),
+    ],
+)
 def test_a_preset_changes_the_objective_of_a_recipe(preset, values):
     """By the published numbers; what is said in the recipe of its model and data stays."""
     settings = load(["gsm8k", preset])

@@ -46,25 +46,28 @@ def test_sources_are_merged_key_by_key(tmp_path):
     assert (sites["desk"].is_shared, sites["map"].is_shared, sites["reddit"].is_shared) == (True, True, False)
 
 
-@pytest.mark.parametrize(("yaml", "words"), [
-    ("{desk: {ulr: http://a.test}}", r"site.yaml: unknown setting 'sites.desk.ulr'; did you mean 'sites.desk.url'"),
-    ("{desk: {accounts: {a: {acount: x}}}}", r"site.yaml: unknown setting 'sites.desk.accounts.a.acount'; did you"),
-    ("{desk: {accounts: {a: {account: x}}}}", r"site.yaml: sites.desk.accounts.a: no variable holds the password"),
-    ("{desk: {accounts: {a: {password_env_var: X}}}}", r"site.yaml: sites.desk.accounts.a: a role needs account"),
-    ("{desk: {accounts: [a]}}", r"site.yaml: sites.desk.accounts: it should be a table"),
-    ("{desk: 5}", r"site.yaml: sites.desk: it should be a table"),
-    ("5", r"site.yaml: sites: "),
-    ("{desk: {url: desk.test}}", r"site.yaml: sites.desk.url: 'desk.test' is no http\(s\) address"),
-    ("{desk: {url: 'http://desk.test:x'}}", r"site.yaml: sites.desk.url: .* is no http\(s\) address"),
-    ("{desk: {isolation: reset}}", r'site.yaml: sites.desk: isolation "reset" needs reset'),
-    ("{desk: {reset: 'make {episodes}'}}", r"site.yaml: sites.desk.reset: {episodes} is no placeholder; there are"),
-    ("{desk: {reset: make 'it}}", r"site.yaml: sites.desk.reset: No closing quotation"),
-    ("{desk: {isolation: alone}}", r"site.yaml: sites.desk.isolation: "),
-    ("{desk: {login_hours: 0}}", r"site.yaml: sites.desk.login_hours"),
-    ("{'my desk': {url: 'http://a.test'}}", r"site.yaml: 'sites.my desk.url': names of sites and of roles are"),
-    ("{desk: {url: 'http://a.test/?q=1'}}", r"site.yaml: sites.desk.url: .* paths are appended to it"),
-    ("{desk: {reset: 'http://u:password@h/reset'}}", r"site.yaml: sites.desk.reset: an address holds a key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("yaml", "words"),
+    [
+        ("{desk: {ulr: http://a.test}}", r"site.yaml: unknown setting 'sites.desk.ulr'; did you mean 'sites.desk.url'"),
+        ("{desk: {accounts: {a: {acount: x}}}}", r"site.yaml: unknown setting 'sites.desk.accounts.a.acount'; did you"),
+        ("{desk: {accounts: {a: {account: x}}}}", r"site.yaml: sites.desk.accounts.a: no variable holds the password"),
+        ("{desk: {accounts: {a: {password_env_var: X}}}}", r"site.yaml: sites.desk.accounts.a: a role needs account"),
+        ("{desk: {accounts: [a]}}", r"site.yaml: sites.desk.accounts: it should be a table"),
+        ("{desk: 5}", r"site.yaml: sites.desk: it should be a table"),
+        ("5", r"site.yaml: sites: "),
+        ("{desk: {url: desk.test}}", r"site.yaml: sites.desk.url: 'desk.test' is no http\(s\) address"),
+        ("{desk: {url: 'http://desk.test:x'}}", r"site.yaml: sites.desk.url: .* is no http\(s\) address"),
+        ("{desk: {isolation: reset}}", r'site.yaml: sites.desk: isolation "reset" needs reset'),
+        ("{desk: {reset: 'make {episodes}'}}", r"site.yaml: sites.desk.reset: {episodes} is no placeholder; there are"),
+        ("{desk: {reset: make 'it}}", r"site.yaml: sites.desk.reset: No closing quotation"),
+        ("{desk: {isolation: alone}}", r"site.yaml: sites.desk.isolation: "),
+        ("{desk: {login_hours: 0}}", r"site.yaml: sites.desk.login_hours"),
+        ("{'my desk': {url: 'http://a.test'}}", r"site.yaml: 'sites.my desk.url': names of sites and of roles are"),
+        ("{desk: {url: 'http://a.test/?q=1'}}", r"site.yaml: sites.desk.url: .* paths are appended to it"),
+        ("{desk: {reset: 'http://u:password@h/reset'}}", r"site.yaml: sites.desk.reset: an address holds a key"),
+    ],
+)
 def test_what_is_wrong_is_named_with_file_and_place(tmp_path, yaml, words):
     file = tmp_path / "site.yaml"
     file.write_text(f"sites: {yaml}\n")
@@ -84,11 +87,14 @@ def test_the_environment_sets_a_site(monkeypatch):
     assert load().sites["desk"].url == "http://desk.test"
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("webarena.shopping.url=http://a.test", "sites.shopping.url"),
-    ("webarena.map.isolation=serial", "sites.map.isolation"),
-    ("webarena.auth_folder=/x", "browser.auth_folder"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("webarena.shopping.url=http://a.test", "sites.shopping.url"),
+        ("webarena.map.isolation=serial", "sites.map.isolation"),
+        ("webarena.auth_folder=/x", "browser.auth_folder"),
+    ],
+)
 def test_old_keys_work_with_one_note_each(old, new):
     with pytest.warns(RenamedSettingWarning, match=rf"is called {new} now") as notes:
         settings = load((), [old])

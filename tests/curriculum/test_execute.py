@@ -129,14 +129,18 @@ async def test_the_policy_s_own_critic_is_asked_about_a_round_at_once(generation
     assert list(reasons(work).values()) == ["too_hard", None, "too_easy", "known_task"]
 
 
-@pytest.mark.parametrize(("reply", "expected"), [
-    (verdict(False), Rejection.INFEASIBLE),
-    ("yes", Rejection.FEASIBILITY_UNREADABLE),
-    ('{"verdict": "yes"}', Rejection.FEASIBILITY_UNREADABLE),
-    (f"Sure: {verdict(True)}", Rejection.FEASIBILITY_UNREADABLE),
-    (ScriptedReply(verdict(True), finish_reason="length"), Rejection.FEASIBILITY_UNREADABLE),
-    (DOWN, Rejection.FEASIBILITY_SILENT),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (verdict(False), Rejection.INFEASIBLE),
+        ("yes", Rejection.FEASIBILITY_UNREADABLE),
+        ('{"verdict": "yes"}', Rejection.FEASIBILITY_UNREADABLE),
+        (f"Sure: {verdict(True)}", Rejection.FEASIBILITY_UNREADABLE),
+        (ScriptedReply(verdict(True), finish_reason="length"), Rejection.FEASIBILITY_UNREADABLE),
+        (DOWN, Rejection.FEASIBILITY_SILENT),
+    ],
+    ids=str,
+)
 async def test_only_a_yes_that_can_be_read_lets_a_task_pass(generation, server, reply, expected):
     server.script(proposed("Which museum is this?"), proposed("One", "Two"), job="generate")
     server.script(verdict(True), reply, verdict(True), job="feasible")

@@ -15,12 +15,15 @@ def seen():
     return seen_texts
 
 
-@pytest.mark.parametrize("text", [
-    HISTORY,
-    "show me the ORDER history, of Emma Lopez: in March 2023!",
-    "In March 2023, show me the order history of Emma Lopez",
-    "Show me the whole order history of Emma Lopez in March 2023",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        HISTORY,
+        "show me the ORDER history, of Emma Lopez: in March 2023!",
+        "In March 2023, show me the order history of Emma Lopez",
+        "Show me the whole order history of Emma Lopez in March 2023",
+    ],
+)
 def test_the_same_in_other_words_or_spelling_is_found(seen, text):
     assert seen.find_similar(text) == HISTORY
 

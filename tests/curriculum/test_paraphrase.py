@@ -14,9 +14,13 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.tasks.expand import TaskTemplates, expand_templates
 
 CLOSE = {
-    "id": "close", "environment": "web", "start_url": "http://desk/",
-    "instruction": "Set '{title}' to closed for {user}@desk.test.", "check": "ticket", "status": "closed",
-}  # fmt: skip
+    "id": "close",
+    "environment": "web",
+    "start_url": "http://desk/",
+    "instruction": "Set '{title}' to closed for {user}@desk.test.",
+    "check": "ticket",
+    "status": "closed",
+}
 OPEN = CLOSE | {"id": "open-{title}", "instruction": 'Open "{title}".', "status": "open"}
 GIVEN = {
     "parameters": {"title": ["A b", "C"], "user": ["ada"]},
@@ -41,12 +45,15 @@ def work(tmp_path, server):
     return make
 
 
-@pytest.mark.parametrize(("template", "fixed"), [
-    (CLOSE, {"{title}", "closed", "{user}@desk.test", "{user}"}),
-    (OPEN, {"{title}"}),
-    ({"instruction": "Don't set {a}'s age to 7 or 'x y'.", "age": 7, "site": "age"}, {"7", "x y", "{a}'s", "{a}"}),
-    ({"instruction": ""}, set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("template", "fixed"),
+    [
+        (CLOSE, {"{title}", "closed", "{user}@desk.test", "{user}"}),
+        (OPEN, {"{title}"}),
+        ({"instruction": "Don't set {a}'s age to 7 or 'x y'.", "age": 7, "site": "age"}, {"7", "x y", "{a}'s", "{a}"}),
+        ({"instruction": ""}, set()),
+    ],
+)
 def test_values_and_quoted_texts_are_fixed(template, fixed):
     assert set(list_fixed_texts(template)) == fixed
 

@@ -90,17 +90,27 @@ def test_a_new_task_on_a_site_starts_there_as_the_same_role():
 
 
 DELETE = {
-    "id": "delete", "site": "desk", "check": "groups", "instruction": "Delete the group {group}.",
-    "gone": "{group}", "todo": "delete",
-}  # fmt: skip
+    "id": "delete",
+    "site": "desk",
+    "check": "groups",
+    "instruction": "Delete the group {group}.",
+    "gone": "{group}",
+    "todo": "delete",
+}
 RENAME = {
-    "id": "rename", "site": "desk", "check": "groups", "instruction": "Rename {group} to {group} team.",
+    "id": "rename",
+    "site": "desk",
+    "check": "groups",
+    "instruction": "Rename {group} to {group} team.",
     "made": "{group} team",
-}  # fmt: skip
+}
 COUNT = {
-    "id": "count", "site": "desk", "check": "count", "instruction": "Count the {table.name}.",
+    "id": "count",
+    "site": "desk",
+    "check": "count",
+    "instruction": "Count the {table.name}.",
     "table": "{table.id}",
-}  # fmt: skip
+}
 HIDDEN = {"id": "hidden", "site": "desk", "check": "user", "instruction": "Rename the user {user}.", "value": "{group}"}
 
 
@@ -115,15 +125,18 @@ def failed(tmp_path):
     return [FailedTask(parse_task(task.model_dump_json().encode()), task.instruction, None) for task in tasks]
 
 
-@pytest.mark.parametrize(("instruction", "check", "fields"), [
-    ("Delete the group Press and more.", "groups", {"group": "Press and more", "gone": "Press and more"}),
-    ("Rename Legal to Legal team.", "groups", {"group": "Legal", "made": "Legal team"}),
-    ("Rename Legal to Press team.", "", {}),
-    ("Delete the group .", "", {}),
-    ("Please delete the group Press.", "", {}),
-    ("Count the groups.", "", {}),
-    ("Rename the user ben.", "", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("instruction", "check", "fields"),
+    [
+        ("Delete the group Press and more.", "groups", {"group": "Press and more", "gone": "Press and more"}),
+        ("Rename Legal to Legal team.", "groups", {"group": "Legal", "made": "Legal team"}),
+        ("Rename Legal to Press team.", "", {}),
+        ("Delete the group .", "", {}),
+        ("Please delete the group Press.", "", {}),
+        ("Count the groups.", "", {}),
+        ("Rename the user ben.", "", {}),
+    ],
+)
 def test_a_new_task_has_the_check_of_the_template_whose_form_it_has(failed, instruction, check, fields):
     ((request,),) = plan_requests(group_by_site(failed), 1, 2, 0)
     task = build_task(instruction, request)

@@ -43,22 +43,28 @@ def test_there_are_commands_in_blocks():
     assert {name(page) for page, _, _ in COMMANDS} >= {"README.md", "docs/quick-start.md", "docs/gpu-host.md"}
 
 
-@pytest.mark.parametrize(("line", "values"), [
-    ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
-    ("A=1 .venv/bin/webgym config schema > x.md && ls", [["config", "schema"]]),
-    ("webgym inspect-buffer r -q | webgym judge r -", [["inspect-buffer", "r", "-q"], ["judge", "r", "-"]]),
-    ("webgym rollout r -s 'tasks.x=[\"easy\"]'", [["rollout", "r", "-s", 'tasks.x=["easy"]']]),
-    ("echo webgym", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
+        ("A=1 .venv/bin/webgym config schema > x.md && ls", [["config", "schema"]]),
+        ("webgym inspect-buffer r -q | webgym judge r -", [["inspect-buffer", "r", "-q"], ["judge", "r", "-"]]),
+        ("webgym rollout r -s 'tasks.x=[\"easy\"]'", [["rollout", "r", "-s", 'tasks.x=["easy"]']]),
+        ("echo webgym", []),
+    ],
+)
 def test_commands_are_found_in_shell_lines(line, values):
     assert list(webgym_commands(line)) == values
 
 
-@pytest.mark.parametrize(("args", "says"), [
-    (["rollout", "runs/a", "--no-such-option"], "No such option"),
-    (["judge"], "Missing"),
-    (["config", "nothing"], "no command"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["rollout", "runs/a", "--no-such-option"], "No such option"),
+        (["judge"], "Missing"),
+        (["config", "nothing"], "no command"),
+    ],
+)
 def test_a_command_that_is_none_is_refused(args, says):
     with pytest.raises(Exception, match=says):
         parsed(args)

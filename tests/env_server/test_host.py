@@ -35,12 +35,15 @@ def test_a_task_is_named_by_id_or_index_in_a_split(host):
     assert test.max_steps > plan(host, task_id="shop-cheapest").max_steps
 
 
-@pytest.mark.parametrize("given", [
-    *({"seed": seed} for seed in (-1, 2**32, True, 1.0, "1", [], float("nan"))),
-    *({"index": index} for index in (-1, 10**9, False, 0.0, "0", {})),
-    *({"task_id": name} for name in ("", "nobody", 3, "\ud800")),
-    *({"split": split} for split in ("validation", "", None, [])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"seed": seed} for seed in (-1, 2**32, True, 1.0, "1", [], float("nan"))),
+        *({"index": index} for index in (-1, 10**9, False, 0.0, "0", {})),
+        *({"task_id": name} for name in ("", "nobody", 3, "\ud800")),
+        *({"split": split} for split in ("validation", "", None, [])),
+    ],
+)
 def test_what_no_episode_has_is_refused(host, given):
     with pytest.raises(UsageError):
         plan(host, **given)

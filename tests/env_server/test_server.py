@@ -151,17 +151,20 @@ async def test_a_session_without_a_message_ends_and_frees_its_place(host):
             assert (await client.state())["step_count"] == 0
 
 
-@pytest.mark.parametrize(("frame", "code"), [
-    ("{", "INVALID_JSON"),
-    ("[]", "SESSION_ERROR"),
-    ("[" * 10**5, "SESSION_ERROR"),
-    ('{"type": "dance"}', "UNKNOWN_TYPE"),
-    ('{"type": "step", "data": []}', "VALIDATION_ERROR"),
-    ('{"type": "step", "data": {"action": 5}}', "VALIDATION_ERROR"),
-    ('{"type": "step", "data": {"action": "wait"}}', "EXECUTION_ERROR"),
-    ('{"type": "reset", "data": {"seed": NaN}}', "EXECUTION_ERROR"),
-    ('{"type": "reset", "data": {"task": {"check": "x.py:f"}}}', "EXECUTION_ERROR"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("{", "INVALID_JSON"),
+        ("[]", "SESSION_ERROR"),
+        ("[" * 10**5, "SESSION_ERROR"),
+        ('{"type": "dance"}', "UNKNOWN_TYPE"),
+        ('{"type": "step", "data": []}', "VALIDATION_ERROR"),
+        ('{"type": "step", "data": {"action": 5}}', "VALIDATION_ERROR"),
+        ('{"type": "step", "data": {"action": "wait"}}', "EXECUTION_ERROR"),
+        ('{"type": "reset", "data": {"seed": NaN}}', "EXECUTION_ERROR"),
+        ('{"type": "reset", "data": {"task": {"check": "x.py:f"}}}', "EXECUTION_ERROR"),
+    ],
+)
 async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
     async with socket_of(address) as socket:
         await socket.send(frame)
@@ -169,13 +172,33 @@ async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
 
 
 VALUES = (
-    None, True, -1, 1e400, 10**400, "", "\ud800", "x" * 100_000, [], {}, [[]], {"a": {"b": []}}, "../x",
+    None,
+    True,
+    -1,
+    1e400,
+    10**400,
+    "",
+    "\ud800",
+    "x" * 100_000,
+    [],
+    {},
+    [[]],
+    {"a": {"b": []}},
+    "../x",
     float("nan"),
-)  # fmt: skip
+)
 PATHS = (
-    "/ws", "/mcp", "/harness", "/reset", "/step", "/state", "/webgym/task", "/webgym/task_range", "/a/tasks",
+    "/ws",
+    "/mcp",
+    "/harness",
+    "/reset",
+    "/step",
+    "/state",
+    "/webgym/task",
+    "/webgym/task_range",
+    "/a/tasks",
     "/%00",
-)  # fmt: skip
+)
 
 
 def make_frames(draw):

@@ -122,9 +122,13 @@ def test_a_task_stands_for_its_only_episode_of_a_policy():
 def test_the_threshold_that_a_precision_needs():
     scores = [(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.4, False), (0.2, True)]
     votes = [
-        (True, True, True), (True, True, False), (True, True, False), (True, False, False), (False,) * 3,
+        (True, True, True),
+        (True, True, False),
+        (True, True, False),
+        (True, False, False),
         (False,) * 3,
-    ]  # fmt: skip
+        (False,) * 3,
+    ]
     episodes = [
         judged(number, sum(of) > 1, probability=score, votes=of)
         for number, ((score, _), of) in enumerate(zip(scores, votes, strict=True))
@@ -141,43 +145,46 @@ def test_the_threshold_that_a_precision_needs():
     assert [row["threshold"] for row in never] == [None, None]
 
 
-@pytest.mark.parametrize(("name", "records", "labels"), [
-    (
-        "ours.jsonl",
-        [
-            {"trajectory": "a", "label": "yes", "who": "anna"},
-            {"trajectory": "b", "label": 0},
-            {"trajectory": "c", "label": "unsure"},
-            {"trajectory": "d", "label": "Pass"},
-            {"trajectory": "e", "label": "N"},
-        ],
-        [Label("a", True, "anna"), Label("b", False), Label("c", None), Label("d", True), Label("e", False)],
-    ),
-    (
-        "annotations.csv",
-        [
-            {
-                "annotator_name": "A1",
-                "benchmark": "webarena",
-                "task_id": "webarena.7",
-                "model_name": "m",
-                "exp_name": "e",
-                "trajectory_success": "Unsuccessful",
-            }
-        ],
-        [Label("webarena.7", False, "A1", "webarena", "m")],
-    ),
-    (
-        "annotations.jsonl",
-        [{"task_id": "t", "annotator": "Judge1", "human_judgement_outcome": "Correct"}],
-        [Label("t", True, "Judge1")],
-    ),
-    (
-        "trajectories.jsonl",
-        [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
-        [Label("t", False, "majority")],
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "records", "labels"),
+    [
+        (
+            "ours.jsonl",
+            [
+                {"trajectory": "a", "label": "yes", "who": "anna"},
+                {"trajectory": "b", "label": 0},
+                {"trajectory": "c", "label": "unsure"},
+                {"trajectory": "d", "label": "Pass"},
+                {"trajectory": "e", "label": "N"},
+            ],
+            [Label("a", True, "anna"), Label("b", False), Label("c", None), Label("d", True), Label("e", False)],
+        ),
+        (
+            "annotations.csv",
+            [
+                {
+                    "annotator_name": "A1",
+                    "benchmark": "webarena",
+                    "task_id": "webarena.7",
+                    "model_name": "m",
+                    "exp_name": "e",
+                    "trajectory_success": "Unsuccessful",
+                }
+            ],
+            [Label("webarena.7", False, "A1", "webarena", "m")],
+        ),
+        (
+            "annotations.jsonl",
+            [{"task_id": "t", "annotator": "Judge1", "human_judgement_outcome": "Correct"}],
+            [Label("t", True, "Judge1")],
+        ),
+        (
+            "trajectories.jsonl",
+            [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
+            [Label("t", False, "majority")],
+        ),
+    ],
+)
 def test_the_formats_of_labels(tmp_path, name, records, labels):
     file = tmp_path / name
     if name.endswith(".csv"):
@@ -200,9 +207,15 @@ def test_labels_by_task_and_under_other_names(tmp_path):
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_two_annotators_of_cuaverifierbench_by_hand(tmp_path, suffix):
     fields = {
-        "t0": (1, 1), "t1": (1, 1), "t2": (0, 0), "t3": (1, 0), "t4": (0, 0), "t5": (1, 1), "t6": (0,),
+        "t0": (1, 1),
+        "t1": (1, 1),
+        "t2": (0, 0),
+        "t3": (1, 0),
+        "t4": (0, 0),
+        "t5": (1, 1),
+        "t6": (0,),
         "t7": (1, 1),
-    }  # fmt: skip
+    }
     fields |= {"t99": (1,)}  # no episode
     given = [("t0", "Judge1", 0)]  # labelled again below
     given += [(task, f"Judge{number}", answer) for task, of in fields.items() for number, answer in enumerate(of, 1)]
@@ -241,10 +254,17 @@ def test_without_one_class_of_labels_its_rates_are_null():
     assert (row["precision"], row["recall"], row["false_positive_rate"], row["kappa"]) == (None, None, 0.0, None)
 
 
-@pytest.mark.parametrize("line", [
-    "{}", '{"trajectory": {"a": 1}, "label": "yes"}', '{"trajectory": "", "label": "yes"}',
-    '{"trajectory": "a", "label": "maybe not"}', '{"trajectory": "a"}', "no JSON",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        '{"trajectory": {"a": 1}, "label": "yes"}',
+        '{"trajectory": "", "label": "yes"}',
+        '{"trajectory": "a", "label": "maybe not"}',
+        '{"trajectory": "a"}',
+        "no JSON",
+    ],
+)
 def test_another_file_is_refused_by_its_line(tmp_path, line):
     file = tmp_path / "labels.jsonl"
     file.write_text(f'{{"trajectory": "a", "label": "yes"}}\n{line}\n')

@@ -38,9 +38,12 @@ CASES = [
 ]
 # What each protocol decides on the episodes of `webvoyager.jsonl`.
 PROTOCOLS = {
-    "webvoyager": (YES, YES, NO), "webgym": (YES, NO, NO), "webjudge": (YES, YES, YES),
-    "agenttrek": (YES, YES, YES), "agentrewardbench": (YES, YES, NO),
-}  # fmt: skip
+    "webvoyager": (YES, YES, NO),
+    "webgym": (YES, NO, NO),
+    "webjudge": (YES, YES, YES),
+    "agenttrek": (YES, YES, YES),
+    "agentrewardbench": (YES, YES, NO),
+}
 
 
 class ScriptedPolicy(LocalServer):

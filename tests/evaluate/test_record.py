@@ -95,15 +95,18 @@ def test_nothing_valid_is_no_rate():
     assert record["valid_only"]["interval"] == [0.0, 1.0]
 
 
-@pytest.mark.parametrize(("prices", "costs"), [
-    ({}, (None, None, None)),
-    ({"policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
-    ({"hub/policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
-    (
-        {"policy": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}, "judge": {"prompt": 10.0, "completion": 0.0}},
-        (5e-5, 1e-4, 1.5e-4),
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("prices", "costs"),
+    [
+        ({}, (None, None, None)),
+        ({"policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
+        ({"hub/policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
+        (
+            {"policy": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}, "judge": {"prompt": 10.0, "completion": 0.0}},
+            (5e-5, 1e-4, 1.5e-4),
+        ),
+    ],
+)
 def test_tokens_cost_what_the_price_table_says(prices, costs):
     result = results(
         {"a": (S,)},
@@ -122,9 +125,12 @@ def test_what_was_spent_is_shared_among_steps_episodes_and_successes():
     machine = {"policy_tokens": tokens, "cpu_seconds": 4.0, "gpu_seconds": 0.5, "judge_calls": 2}
     spent = build(results(**machine), prices={"policy": {"prompt": 1e6, "completion": 0.0}})["spent"]
     by_hand = {
-        "cost": (810, 45, 90, 270), "tokens": (900, 50, 100, 300), "judge_calls": (18, 1, 2, 6),
-        "cpu_seconds": (36, 2, 4, 12), "gpu_seconds": (4.5, 0.25, 0.5, 1.5),
-    }  # fmt: skip
+        "cost": (810, 45, 90, 270),
+        "tokens": (900, 50, 100, 300),
+        "judge_calls": (18, 1, 2, 6),
+        "cpu_seconds": (36, 2, 4, 12),
+        "gpu_seconds": (4.5, 0.25, 0.5, 1.5),
+    }
     for name, amounts in by_hand.items():
         keys = (name, *(f"{name}_per_{share}" for share in ("step", "episode", "success")))
         assert tuple(spent[key] for key in keys) == amounts

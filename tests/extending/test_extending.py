@@ -74,9 +74,13 @@ def test_a_toy_environment_is_resumed_where_it_was_killed(webgym, tmp_path):
 def test_its_episodes_train_a_backend_of_the_user_s(webgym, tmp_path, tiny_model_dir):
     plugins = ("-s", 'plugins=["dial_plugin.py", "train_plugin.py"]', "-s", "tasks.train=dial:all")
     model = (
-        "-s", f"policy_config.base_model={tiny_model_dir}", "-s", "train.algorithm=dial_trainer", "-s",
+        "-s",
+        f"policy_config.base_model={tiny_model_dir}",
+        "-s",
+        "train.algorithm=dial_trainer",
+        "-s",
         "algorithm_config.bf16=false",
-    )  # fmt: skip
+    )
     webgym(*ROLLOUT, "--episodes", "3", *plugins, *model)
     replies = webgym("export-sharegpt", "run", "--format", "replies").splitlines()
     assert replies and all('"turn"' in json.loads(reply) for reply in replies)
@@ -107,9 +111,12 @@ def test_an_import_format_of_the_user_s_brings_episodes(webgym, tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "1.png").write_bytes(png())
     fields = {
-        "id": "a", "goal": "Find it.", "url": "https://a.example/", "reward": 1.0,
+        "id": "a",
+        "goal": "Find it.",
+        "url": "https://a.example/",
+        "reward": 1.0,
         "started_at": "2026-01-02T00:00:00Z",
-    }  # fmt: skip
+    }
     steps = [{"response": ANSWER, "screenshot": "1.png"}]
     for number, changes in enumerate(({}, {"reward": 0.0}, {"steps": [{"response": ANSWER}]}, {"goal": 3})):
         file = tmp_path / "logs" / f"{number}.episode.json"

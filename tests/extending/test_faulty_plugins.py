@@ -30,26 +30,29 @@ def webgym(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(("line", "fault", "words"), [
-    (LISTED, 'raise KeyError("boom")', ("plugin.py:", "in list_tasks", "KeyError: 'boom'")),
-    (LISTED, 'open("/none")', ("plugin.py:", "in list_tasks", "FileNotFoundError")),
-    (LISTED, "raise SystemExit(3)", ("plugin.py:", "in list_tasks", "SystemExit: 3")),
-    (LISTED, "return [5]", ("list of tasks for dial:all returned int, not Task",)),
-    ("        return DialEnvironment()", "1 / 0", ("in new", "ZeroDivisionError")),
-    ("        return DialEnvironment()", "return None", ("NoneType",)),
-    (
-        "        self.value, self.goal =",
-        "return None",
-        ("6 x internal_error", "reset returned NoneType, not tuple"),
-    ),
-    ("        await asyncio.sleep(float", "return 5", ("6 x internal_error", "step returned int")),
-    (
-        "        await asyncio.sleep(float",
-        "raise SystemExit(3)",
-        ("6 x internal_error", "SystemExit: 3", "in step"),
-    ),
-    ("        pass\n\n\nclass", "raise SystemExit(3)", ("6 x internal_error", "SystemExit: 3", "in close")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "fault", "words"),
+    [
+        (LISTED, 'raise KeyError("boom")', ("plugin.py:", "in list_tasks", "KeyError: 'boom'")),
+        (LISTED, 'open("/none")', ("plugin.py:", "in list_tasks", "FileNotFoundError")),
+        (LISTED, "raise SystemExit(3)", ("plugin.py:", "in list_tasks", "SystemExit: 3")),
+        (LISTED, "return [5]", ("list of tasks for dial:all returned int, not Task",)),
+        ("        return DialEnvironment()", "1 / 0", ("in new", "ZeroDivisionError")),
+        ("        return DialEnvironment()", "return None", ("NoneType",)),
+        (
+            "        self.value, self.goal =",
+            "return None",
+            ("6 x internal_error", "reset returned NoneType, not tuple"),
+        ),
+        ("        await asyncio.sleep(float", "return 5", ("6 x internal_error", "step returned int")),
+        (
+            "        await asyncio.sleep(float",
+            "raise SystemExit(3)",
+            ("6 x internal_error", "SystemExit: 3", "in step"),
+        ),
+        ("        pass\n\n\nclass", "raise SystemExit(3)", ("6 x internal_error", "SystemExit: 3", "in close")),
+    ],
+)
 def test_an_environment(webgym, line, fault, words):
     indent = line[: -len(line.lstrip())]
     text = PLUGIN.replace(line, f"{indent}{fault}\n{line}")
@@ -57,10 +60,13 @@ def test_an_environment(webgym, line, fault, words):
     assert all(word in error for word in words), error
 
 
-@pytest.mark.parametrize(("line", "fault", "words"), [
-    ("    EnvironmentSpec(", "    (EnvironmentSpec(", ("dial is no environment", "tuple")),
-    ('        name="dial",', '        name="dial", max_steps=5,', ("max_steps is 5, not a function",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "fault", "words"),
+    [
+        ("    EnvironmentSpec(", "    (EnvironmentSpec(", ("dial is no environment", "tuple")),
+        ('        name="dial",', '        name="dial", max_steps=5,', ("max_steps is 5, not a function",)),
+    ],
+)
 def test_an_item_of_another_type_is_refused_where_it_is_registered(webgym, line, fault, words):
     text = PLUGIN.replace("max_steps=lambda settings, task, split: settings.agent.max_turns,", "")
     text = text.replace(line, fault)

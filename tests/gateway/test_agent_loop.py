@@ -36,10 +36,14 @@ def test_a_loop_trains_on_the_episodes_of_an_agent_s_command(tmp_path, policy, t
     task = {"id": "shop-cheapest", "environment": "sites", "start_url": "http://shop.test/", "check": "calls"}
     (run.folder / "tasks.jsonl").write_text(json.dumps(task))
     settings = (
-        "train.algorithm=copying_batch", f"loop.mode={mode}", 'plugins=["copying_plugin.py", "calls.py"]',
-        "tasks.train=tasks.jsonl", f"rollout.agent={sys.executable} {AGENT} answer 'Turn it to 1.'",
-        "rollout.episodes=4", "loop.iterations=2",
-    )  # fmt: skip
+        "train.algorithm=copying_batch",
+        f"loop.mode={mode}",
+        'plugins=["copying_plugin.py", "calls.py"]',
+        "tasks.train=tasks.jsonl",
+        f"rollout.agent={sys.executable} {AGENT} answer 'Turn it to 1.'",
+        "rollout.episodes=4",
+        "loop.iterations=2",
+    )
     code, _, error = run.finish(*settings)
     assert code == 0, error
     stored, batches = run.read_stored(), [members(batch) for batch in run.read_ledger().values()]

@@ -132,15 +132,18 @@ async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("mode", "override", "failure", "attempts"), [
-    ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-    ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-    ("misnamed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-    ("fifo", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-    ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
-    ("cut-helper", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-    ("cut-killed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "override", "failure", "attempts"),
+    [
+        ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("misnamed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("fifo", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
+        ("cut-helper", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("cut-killed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+    ],
+)
 async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, model, mode, override, failure, attempts):
     summary, run, _ = await roll_out(tmp_path, model, mode, override, cut=mode.startswith("cut"))
     assert [(one.outcome.failure, one.outcome.reward) for one in summary] == [(failure, None)] * attempts
@@ -156,10 +159,13 @@ async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, mo
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("error", "failure"), [
-    (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), FailureKind.NAVIGATION_FAILED),
-    (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), FailureKind.NETWORK_UNAVAILABLE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), FailureKind.NAVIGATION_FAILED),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), FailureKind.NETWORK_UNAVAILABLE),
+    ],
+)
 @pytest.mark.parametrize("steps", [1, 9])
 async def test_an_answer_without_the_site_is_a_failure(tmp_path, model, monkeypatch, error, failure, steps):
     """The agent's policy answers, and the agent exits with 0."""
@@ -175,12 +181,15 @@ async def test_an_answer_without_the_site_is_a_failure(tmp_path, model, monkeypa
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("page", "override", "failure"), [
-    ("captcha", "seed=0", FailureKind.SITE_BLOCKED),
-    ("error", "seed=0", FailureKind.START_PAGE_FAILED),
-    ("blank", "seed=0", FailureKind.NAVIGATION_FAILED),
-    ("late", 'browser.http_credentials={"lab.test": "LAB_LOGIN"}', FailureKind.AUTHENTICATION_REQUIRED),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("page", "override", "failure"),
+    [
+        ("captcha", "seed=0", FailureKind.SITE_BLOCKED),
+        ("error", "seed=0", FailureKind.START_PAGE_FAILED),
+        ("blank", "seed=0", FailureKind.NAVIGATION_FAILED),
+        ("late", 'browser.http_credentials={"lab.test": "LAB_LOGIN"}', FailureKind.AUTHENTICATION_REQUIRED),
+    ],
+)
 async def test_an_agent_whose_start_page_is_an_error_page_is_a_failure(
     tmp_path, model, monkeypatch, page, override, failure
 ):

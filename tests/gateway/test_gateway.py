@@ -157,10 +157,13 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
     assert isinstance(read_turns(trajectory, world.upstream.tokens), list)
 
 
-@pytest.mark.parametrize(("path", "body"), [
-    ("/v1/chat/completions", ask(tools=[CLICK])),
-    ("/v1/responses", {"model": "policy", "input": "Go.", "tools": [{"type": "function", **CLICK["function"]}]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", ask(tools=[CLICK])),
+        ("/v1/responses", {"model": "policy", "input": "Go.", "tools": [{"type": "function", **CLICK["function"]}]}),
+    ],
+)
 async def test_a_request_that_allows_no_calls_offers_no_tools(world, path, body):
     key, world.upstream.text = (await world.open())["key"], CALL
     kinds = []
@@ -171,16 +174,19 @@ async def test_a_request_that_allows_no_calls_offers_no_tools(world, path, body)
     assert ["click" in json.dumps(sent["messages"]) for sent in world.upstream.bodies] == [True, False]
 
 
-@pytest.mark.parametrize(("choice", "text", "problem"), [
-    ({"tool_choice": "required"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
-    ({"tool_choice": "click"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
-    ({"tool_choice": "scroll"}, CALL, ParseErrorKind.NO_TOOL_CALL),
-    ({"tool_choice": "click"}, CALL, None),
-    ({"tool_choice": "required"}, CALL, None),
-    ({"parallel_tool_calls": False}, CALL, None),
-    ({"parallel_tool_calls": False}, CALL * 2, ParseErrorKind.SEVERAL_TOOL_CALLS),
-    ({}, CALL * 2, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("choice", "text", "problem"),
+    [
+        ({"tool_choice": "required"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "click"}, "It is done.", ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "scroll"}, CALL, ParseErrorKind.NO_TOOL_CALL),
+        ({"tool_choice": "click"}, CALL, None),
+        ({"tool_choice": "required"}, CALL, None),
+        ({"parallel_tool_calls": False}, CALL, None),
+        ({"parallel_tool_calls": False}, CALL * 2, ParseErrorKind.SEVERAL_TOOL_CALLS),
+        ({}, CALL * 2, None),
+    ],
+)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 async def test_an_answer_without_the_calls_that_were_asked_for_has_no_valid_call(world, path, choice, text, problem):
     session, world.upstream.text = await world.open(), text

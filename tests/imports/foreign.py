@@ -73,11 +73,18 @@ def webgym(name, **fields):
 CALL = render_web_action(Action(name=ActionName.CLICK, coordinate=(500, 250)), InteractionMode.COORDINATES)
 ANSWER = render_web_action(Action(name=ActionName.ANSWER, text="1632"), InteractionMode.COORDINATES)
 TASK = {
-    "task_name": "When was it painted?", "domain": "Art", "subdomain": "Museums",
-    "website": "https://museum.example/", "difficulty": 2,
-    "evaluator_reference": ["the year is named", "the painter is named"], "reference_answer": "1632",
-    "attempt_level": 0, "task_id": 7, "max_steps": 10, "trajectory_index": 0,
-}  # fmt: skip
+    "task_name": "When was it painted?",
+    "domain": "Art",
+    "subdomain": "Museums",
+    "website": "https://museum.example/",
+    "difficulty": 2,
+    "evaluator_reference": ["the year is named", "the painter is named"],
+    "reference_answer": "1632",
+    "attempt_level": 0,
+    "task_id": 7,
+    "max_steps": 10,
+    "trajectory_index": 0,
+}
 IN_PROGRESS = {"reward": 0, "evaluation": "Task in progress", "is_blocked": False, "submit": False}
 SUCCEEDED = {
     "reward": 1,

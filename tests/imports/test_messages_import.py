@@ -90,10 +90,13 @@ def stored(run):
     return list(scan(run, Split.TRAIN, 0))
 
 
-@pytest.mark.parametrize("url", [
-    *("shots/a.png", "file:///gone/given/shots/%61.png", "/gone/shots/a.png", data_url(FIRST)),
-    *(f"sha256:{digest(FIRST)}", "shots\\a.png", "C:\\gone\\shots\\a.png"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("shots/a.png", "file:///gone/given/shots/%61.png", "/gone/shots/a.png", data_url(FIRST)),
+        *(f"sha256:{digest(FIRST)}", "shots\\a.png", "C:\\gone\\shots\\a.png"),
+    ],
+)
 def test_images_as_files_data_urls_and_digests(run, folder, url):
     summary, _ = bring(run, write(folder, episode(url)), "messages")
     assert (summary["imported"], summary["solved"], summary["steps"], summary["new_images"]) == (1, 1, 2, 2)
@@ -175,29 +178,32 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
     assert [one.id for one in stored(run)] == before
 
 
-@pytest.mark.parametrize(("given", "reason"), [
-    (episode("shots/b.png"), "screenshot_missing"),
-    (episode("../../secret.png"), "not_understood"),
-    (episode("https://example.org/a.png"), "not_understood"),
-    (episode(data_url(b"no image")), "screenshot_missing"),
-    (episode("data:image/png;base64,%%%"), "screenshot_missing"),
-    *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"))),
-    (episode(f"sha256:{digest(SECOND)}"), "screenshot_missing"),
-    (
-        episode(messages=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}, call(1)]),
-        "not_understood",
-    ),
-    (episode("A" * 5000), "screenshot_missing"),
-    (episode(f"sha256:{'b' * 5000}"), "screenshot_missing"),
-    (episode(messages=[episode()["messages"][1], {"role": "assistant", "refusal": "no"}]), "not_understood"),
-    (episode(rewards=1), "not_understood"),
-    (episode(reward=1, failure="broke", messages=[]), "not_understood"),
-    (episode(messages=episode()["messages"][2:]), "not_understood"),
-    (episode(messages=[episode()["messages"][1]] * 2), "not_understood"),
-    (episode(messages=[*episode()["messages"], call(2)]), "not_understood"),
-    ([1], "not_understood"),
-    (None, "not_understood"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (episode("shots/b.png"), "screenshot_missing"),
+        (episode("../../secret.png"), "not_understood"),
+        (episode("https://example.org/a.png"), "not_understood"),
+        (episode(data_url(b"no image")), "screenshot_missing"),
+        (episode("data:image/png;base64,%%%"), "screenshot_missing"),
+        *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"))),
+        (episode(f"sha256:{digest(SECOND)}"), "screenshot_missing"),
+        (
+            episode(messages=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}, call(1)]),
+            "not_understood",
+        ),
+        (episode("A" * 5000), "screenshot_missing"),
+        (episode(f"sha256:{'b' * 5000}"), "screenshot_missing"),
+        (episode(messages=[episode()["messages"][1], {"role": "assistant", "refusal": "no"}]), "not_understood"),
+        (episode(rewards=1), "not_understood"),
+        (episode(reward=1, failure="broke", messages=[]), "not_understood"),
+        (episode(messages=episode()["messages"][2:]), "not_understood"),
+        (episode(messages=[episode()["messages"][1]] * 2), "not_understood"),
+        (episode(messages=[*episode()["messages"], call(2)]), "not_understood"),
+        ([1], "not_understood"),
+        (None, "not_understood"),
+    ],
+)
 def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reason):
     path = write(folder, episode(), given, episode(reward=0.0))
     # torn: that line, and the last one

@@ -67,9 +67,13 @@ def test_records_become_their_names_and_fields_and_shared_parts_stay_shared(prot
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_plain_things_of_the_standard_library_are_data(protocol):
     value = [
-        collections.OrderedDict(a=1), collections.defaultdict(list, {"b": [2]}), {3}, frozenset({4}),
-        pathlib.PosixPath("/a/b"), bytearray(b"5"),
-    ]  # fmt: skip
+        collections.OrderedDict(a=1),
+        collections.defaultdict(list, {"b": [2]}),
+        {3},
+        frozenset({4}),
+        pathlib.PosixPath("/a/b"),
+        bytearray(b"5"),
+    ]
     assert read(pickle.dumps(value, protocol)) == [{"a": 1}, {"b": [2]}, [3], [4], "/a/b", b"5"]
     moment = read(pickle.dumps(datetime.datetime(2026, 1, 2), protocol))
     assert moment.name == "datetime.datetime"
@@ -142,34 +146,37 @@ def test_a_state_that_brings_its_own_methods_is_only_fields():
     assert callable(result.get)
 
 
-@pytest.mark.parametrize("content", [
-    b"cwebgym.data.components\nTask\n}S'__setstate__'\nI1\nsb.",  # a state for the class itself
-    b"cwebgym.data.components\nTask\n(tR(tR.",  # calling what was made
-    b"(lI1\nb.",  # a state for a list
-    b"(lp0\n(S'a'\nI1\nu.",  # entries of a dict for a list
-    b"]\x94(h\x00\x85h\x00t\x85}\x94h\x00I1\ns.",  # a list as a key
-    b"\x80\x02}(((tttI1\nu.",  # a tuple as a key
-    b"cwebgym.data.components\nTask.__init__\n.",
-    b"c__builtin__\nbytes\n(I1000000000000\ntR.",  # a terabyte of zeros
-    b"cwebgym.data.components\nTask\np0\n0g1\n.",  # a memo that is not there
-    b"Punknown\n.",
-    b"\x80\x02X\x01\x00\x00\x00aQ.",  # persistent ids: tensors
-    b"\x80\x02\x82\x01.",  # the registry of extensions
-    b"\x80\x05\x97.",  # buffers from elsewhere
-    b"0.",
-    b".",
-    b"",
-    b"garbage",
-    b"((((.",
-    b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.",  # a frame of 9 exabytes
-    b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fx.",  # a text of 9 exabytes
-    b"\x80\x04B\xff\xff\xff\xffx.",
-    b"\x80\x02\x8b\xff\xff\xff\x7f\x01.",  # a number of 2 GB
-    b"L" + b"9" * 10_000 + b"L\n.",
-    b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7fx.",  # a byte array of 9 exabytes
-    b"c__builtin__\nset\n(N}S'__code__'\nI1\nstb.",  # attributes for what does the work here
-    b"c__builtin__\nset\n}S'__defaults__'\nNsb.",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"cwebgym.data.components\nTask\n}S'__setstate__'\nI1\nsb.",  # a state for the class itself
+        b"cwebgym.data.components\nTask\n(tR(tR.",  # calling what was made
+        b"(lI1\nb.",  # a state for a list
+        b"(lp0\n(S'a'\nI1\nu.",  # entries of a dict for a list
+        b"]\x94(h\x00\x85h\x00t\x85}\x94h\x00I1\ns.",  # a list as a key
+        b"\x80\x02}(((tttI1\nu.",  # a tuple as a key
+        b"cwebgym.data.components\nTask.__init__\n.",
+        b"c__builtin__\nbytes\n(I1000000000000\ntR.",  # a terabyte of zeros
+        b"cwebgym.data.components\nTask\np0\n0g1\n.",  # a memo that is not there
+        b"Punknown\n.",
+        b"\x80\x02X\x01\x00\x00\x00aQ.",  # persistent ids: tensors
+        b"\x80\x02\x82\x01.",  # the registry of extensions
+        b"\x80\x05\x97.",  # buffers from elsewhere
+        b"0.",
+        b".",
+        b"",
+        b"garbage",
+        b"((((.",
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.",  # a frame of 9 exabytes
+        b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fx.",  # a text of 9 exabytes
+        b"\x80\x04B\xff\xff\xff\xffx.",
+        b"\x80\x02\x8b\xff\xff\xff\x7f\x01.",  # a number of 2 GB
+        b"L" + b"9" * 10_000 + b"L\n.",
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7fx.",  # a byte array of 9 exabytes
+        b"c__builtin__\nset\n(N}S'__code__'\nI1\nstb.",  # attributes for what does the work here
+        b"c__builtin__\nset\n}S'__defaults__'\nNsb.",
+    ],
+)
 def test_what_is_no_whole_data_is_refused_in_one_line(content, tmp_path):
     file = tmp_path / "x"
     file.write_bytes(content)
@@ -203,13 +210,17 @@ ENDLESS = b"]q\0" + b"".join(b"0(h%ch%clq%c" % (n, n, n + 1) for n in range(60))
 
 
 @pytest.mark.parametrize("nested", [DEEP, ENDLESS], ids=["deep", "endless"])
-@pytest.mark.parametrize("wrapped", [
-    b"(d" + b"%sI1\ns.",  # a key
-    b"ccollections\nOrderedDict\n((lp0\n(%sI1\nlatR.",  # a key in pairs
-    b"c_codecs\nencode\n(%sS'latin1'\ntR.",
-    b"c_codecs\nencode\n(S'a'\n%stR.",
-    b"ccopy_reg\n_reconstructor\n(cwebgym.data.components\nTask\n%sNtR.",
-], ids=range(5))  # fmt: skip
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        b"(d" + b"%sI1\ns.",  # a key
+        b"ccollections\nOrderedDict\n((lp0\n(%sI1\nlatR.",  # a key in pairs
+        b"c_codecs\nencode\n(%sS'latin1'\ntR.",
+        b"c_codecs\nencode\n(S'a'\n%stR.",
+        b"ccopy_reg\n_reconstructor\n(cwebgym.data.components\nTask\n%sNtR.",
+    ],
+    ids=range(5),
+)
 def test_nested_parts_where_words_are_expected_are_refused_at_once(nested, wrapped):
     with pytest.raises(PickleRefused) as refused:
         read(wrapped % nested, RECORDS)

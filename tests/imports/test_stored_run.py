@@ -76,11 +76,14 @@ def test_a_condition_selects_the_episodes(origin, run, where, imported, newest):
     assert (summary["imported"], summary["iteration"], version(run)) == (imported, newest, newest)
 
 
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("run", {"where": "no_such_column"}, "no condition on trajectories"),
-    ("run", {"where": "success); DROP TABLE x"}, "no condition"),
-    ("webgym", {"where": "success"}, "takes no condition"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("run", {"where": "no_such_column"}, "no condition on trajectories"),
+        ("run", {"where": "success); DROP TABLE x"}, "no condition"),
+        ("webgym", {"where": "success"}, "takes no condition"),
+    ],
+)
 def test_what_is_no_condition_is_refused(origin, run, tmp_path, name, options, message):
     (tmp_path / "a.pt.iteration1").touch()
     path = origin.root if name == "run" else tmp_path / "a.pt.iteration1"

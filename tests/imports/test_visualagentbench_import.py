@@ -100,24 +100,27 @@ def test_a_damaged_trace_is_named_with_its_line(tmp_path):
         only(root, kind="traces")
 
 
-@pytest.mark.parametrize(("response", "action"), [
-    (
-        'do(action="Type", argument="red", element="3")',
-        Action(name=ActionName.TYPE, coordinate=(500, 500), text="red"),
-    ),
-    ('do(action="Click", element=3)', Action(name=ActionName.CLICK, coordinate=(500, 500))),
-    ('do(action="Click", element="99")', None),
-    ('do(action="Click", element="3\\" .*")', None),
-    ('do(action="Click")', None),
-    ('do(action="Scroll Down")', Action(name=ActionName.SCROLL, direction="down")),
-    ('do(action="Go Backward")', Action(name=ActionName.GO_BACK)),
-    ('do(action="Search", argument="red", element="3")', None),
-    ('do(action="Hover", element="3")', None),
-    ('do(action="Press Enter")', None),
-    ("exit(message='4')", Action(name=ActionName.ANSWER, text="4")),
-    ("quit()", None),
-    ("I will click.", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "action"),
+    [
+        (
+            'do(action="Type", argument="red", element="3")',
+            Action(name=ActionName.TYPE, coordinate=(500, 500), text="red"),
+        ),
+        ('do(action="Click", element=3)', Action(name=ActionName.CLICK, coordinate=(500, 500))),
+        ('do(action="Click", element="99")', None),
+        ('do(action="Click", element="3\\" .*")', None),
+        ('do(action="Click")', None),
+        ('do(action="Scroll Down")', Action(name=ActionName.SCROLL, direction="down")),
+        ('do(action="Go Backward")', Action(name=ActionName.GO_BACK)),
+        ('do(action="Search", argument="red", element="3")', None),
+        ('do(action="Hover", element="3")', None),
+        ('do(action="Press Enter")', None),
+        ("exit(message='4')", Action(name=ActionName.ANSWER, text="4")),
+        ("quit()", None),
+        ("I will click.", None),
+    ],
+)
 def test_webrls_calls_in_our_words(response, action):
     assert convert_call(response, PAGE, 64, 48) == action
 
@@ -127,17 +130,20 @@ def test_an_element_without_a_readable_place_is_nowhere():
     assert convert_call(CLICK, '<a id="3" data-bbox="600,2,3,4">', 64, 48) is None
 
 
-@pytest.mark.parametrize(("line", "action"), [
-    ("type [3] [a [b] c] where [3]", Action(name=ActionName.TYPE, element_id=3, text="a [b] c")),
-    ("hover [3] where [3] is a link", Action(name=ActionName.HOVER, element_id=3)),
-    ("scroll [up]", Action(name=ActionName.SCROLL, direction="up")),
-    ("goto [http://a.example]", Action(name=ActionName.NAVIGATE, url="http://a.example")),
-    ("go_back", Action(name=ActionName.GO_BACK)),
-    ("click [99999999999999999999]", None),
-    ("scroll [left]", None),
-    ("press [Enter]", None),
-    ("none", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("type [3] [a [b] c] where [3]", Action(name=ActionName.TYPE, element_id=3, text="a [b] c")),
+        ("hover [3] where [3] is a link", Action(name=ActionName.HOVER, element_id=3)),
+        ("scroll [up]", Action(name=ActionName.SCROLL, direction="up")),
+        ("goto [http://a.example]", Action(name=ActionName.NAVIGATE, url="http://a.example")),
+        ("go_back", Action(name=ActionName.GO_BACK)),
+        ("click [99999999999999999999]", None),
+        ("scroll [left]", None),
+        ("press [Enter]", None),
+        ("none", None),
+    ],
+)
 def test_lines_in_our_words(line, action):
     assert convert_line(line) == action
 

@@ -69,17 +69,20 @@ def test_its_judges_words_become_a_judgement(tmp_path):
     assert refuted.facts[0].reason == "Not there.\nVerdict:\nNOT SUCCESS"
 
 
-@pytest.mark.parametrize(("reward", "failure"), [
-    ({**SUCCEEDED, "reward": 0, "is_blocked": True}, FailureKind.SITE_BLOCKED),
-    ({**SUCCEEDED, "reward": 0, "evaluation": "Async evaluation failed: 429"}, FailureKind.JUDGE_FAILED),
-    ({**SUCCEEDED, "reward": 0, "evaluation": "Reward calculation failed: x"}, FailureKind.JUDGE_FAILED),
-    (
-        {**SUCCEEDED, "reward": 0, "evaluation": ["[Criterion B - Anti-Hallucination] Error: timeout"]},
-        FailureKind.JUDGE_FAILED,
-    ),
-    (IN_PROGRESS, FailureKind.CANCELLED),
-    ({**IN_PROGRESS, "reward": -1, "evaluation": "Evaluation in progress..."}, None),  # it never ended
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reward", "failure"),
+    [
+        ({**SUCCEEDED, "reward": 0, "is_blocked": True}, FailureKind.SITE_BLOCKED),
+        ({**SUCCEEDED, "reward": 0, "evaluation": "Async evaluation failed: 429"}, FailureKind.JUDGE_FAILED),
+        ({**SUCCEEDED, "reward": 0, "evaluation": "Reward calculation failed: x"}, FailureKind.JUDGE_FAILED),
+        (
+            {**SUCCEEDED, "reward": 0, "evaluation": ["[Criterion B - Anti-Hallucination] Error: timeout"]},
+            FailureKind.JUDGE_FAILED,
+        ),
+        (IN_PROGRESS, FailureKind.CANCELLED),
+        ({**IN_PROGRESS, "reward": -1, "evaluation": "Evaluation in progress..."}, None),  # it never ended
+    ],
+)
 def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, reward, failure):
     trajectory = only(tmp_path, webgym_episode(reward=reward))
     assert (trajectory.outcome.failure, trajectory.outcome.reward, trajectory.verdict) == (failure, None, None)
@@ -92,13 +95,16 @@ def test_an_unanswered_task_is_no_success_and_no_failure(tmp_path):
     assert trajectory.outcome.stop == Stop.STEP_LIMIT
 
 
-@pytest.mark.parametrize(("kind", "failure"), [
-    ("TIMEOUT", FailureKind.EPISODE_TIMEOUT),
-    ("PROCESS_KILLED", FailureKind.PAGE_TIMEOUT),
-    ("POOL_FAILURE", FailureKind.BROWSER_CRASHED),
-    ("GRACE_PERIOD_INCOMPLETE", FailureKind.CANCELLED),
-    ("ERROR", FailureKind.ENVIRONMENT_ERROR),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [
+        ("TIMEOUT", FailureKind.EPISODE_TIMEOUT),
+        ("PROCESS_KILLED", FailureKind.PAGE_TIMEOUT),
+        ("POOL_FAILURE", FailureKind.BROWSER_CRASHED),
+        ("GRACE_PERIOD_INCOMPLETE", FailureKind.CANCELLED),
+        ("ERROR", FailureKind.ENVIRONMENT_ERROR),
+    ],
+)
 def test_a_stand_in_for_an_error_is_that_failure(tmp_path, kind, failure):
     step = webgym_step(
         ONE, 0, f"Task failed due to {kind}", IN_PROGRESS, key="error", error_type=kind, error_message="x"

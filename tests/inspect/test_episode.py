@@ -59,12 +59,15 @@ def test_verdicts_come_in_the_order_of_asking():
     assert list(list_verdicts(verdict)) == [("claims", yes), ("fact", yes), ("fact", no)]
 
 
-@pytest.mark.parametrize(("response", "thinking", "parts"), [
-    ("go", False, ("", "go")),
-    ("<think>a</think>go", False, ("<think>a</think>", "go")),
-    ("a</think>go", True, ("a</think>", "go")),
-    ("never closed", True, ("never closed", "")),
-    ("never opened</think>go", False, ("", "never opened</think>go")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "thinking", "parts"),
+    [
+        ("go", False, ("", "go")),
+        ("<think>a</think>go", False, ("<think>a</think>", "go")),
+        ("a</think>go", True, ("a</think>", "go")),
+        ("never closed", True, ("never closed", "")),
+        ("never opened</think>go", False, ("", "never opened</think>go")),
+    ],
+)
 def test_a_thought_is_told_from_what_was_said(response, thinking, parts):
     assert split_thought(response, thinking=thinking) == parts

@@ -159,14 +159,24 @@ def test_even_with_damage_what_can_be_read_of_a_damaged_line_stays(damaged):
     assert wasted(damaged, even_with_damage=True) == {(WasteKind.UNNAMED, image(damaged, 11).name)}
 
 
-@pytest.mark.parametrize(("place", "goes"), [
-    ("screenshots/{0}/.{1}.png.abc_1234", True), ("screenshots/{0}/.{1}.webp.abcdefgh", True),
-    (".config.json.abcdefgh", True), (".lock.holder.abcdefgh", True),
-    ("tasks/.train.iteration_0000.jsonl.abcdefgh", True), ("status/.rollout-0.json.abcdefgh", True),
-    ("index.parquet/v1/steps/.train.0000.part-0.0-100.new", True), (".notes.markdown", False),
-    ("screenshots/{0}/notes.png", False), ("screenshots/{0}/recoded.jsonl", False), ("config.json", False),
-    ("checkpoints/model_1/.config.json.abcdefgh", False), ("notes/.a.json.abcdefgh", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "goes"),
+    [
+        ("screenshots/{0}/.{1}.png.abc_1234", True),
+        ("screenshots/{0}/.{1}.webp.abcdefgh", True),
+        (".config.json.abcdefgh", True),
+        (".lock.holder.abcdefgh", True),
+        ("tasks/.train.iteration_0000.jsonl.abcdefgh", True),
+        ("status/.rollout-0.json.abcdefgh", True),
+        ("index.parquet/v1/steps/.train.0000.part-0.0-100.new", True),
+        (".notes.markdown", False),
+        ("screenshots/{0}/notes.png", False),
+        ("screenshots/{0}/recoded.jsonl", False),
+        ("config.json", False),
+        ("checkpoints/model_1/.config.json.abcdefgh", False),
+        ("notes/.a.json.abcdefgh", False),
+    ],
+)
 def test_rests_of_torn_writes_go_when_they_are_old(run, place, goes):
     path = run.root / place.format(shot(0).sha256[:2], shot(0).sha256)
     path.parent.mkdir(parents=True, exist_ok=True)

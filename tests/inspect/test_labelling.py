@@ -93,15 +93,18 @@ async def test_labels_of_other_episodes_are_not_counted(run):
     assert "ben, 0 of 1" in page
 
 
-@pytest.mark.parametrize(("path", "host", "status"), [
-    ("", None, 200),
-    ("ben/", "evil.test", 403),
-    ("../", None, 404),
-    ("ben/test-0000-00002", None, 404),  # it failed: there is nothing to label
-    ("..%2f/test-0000-00000", None, 404),
-    ("?who=a%2fb", None, 400),
-    ("?who=..", None, 400),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("", None, 200),
+        ("ben/", "evil.test", 403),
+        ("../", None, 404),
+        ("ben/test-0000-00002", None, 404),  # it failed: there is nothing to label
+        ("..%2f/test-0000-00000", None, 404),
+        ("?who=a%2fb", None, 400),
+        ("?who=..", None, 400),
+    ],
+)
 async def test_only_the_address_itself_is_served(run, path, host, status):
     async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
         assert (await session.get(server.url + path, headers={"Host": host} if host else {})).status == status

@@ -71,12 +71,15 @@ def test_no_file_of_the_machine_is_read(run, sql, tmp_path):
     assert "KEY" not in str(caught.value)
 
 
-@pytest.mark.parametrize("expression", [
-    "id IN (SELECT content FROM read_text('/etc/passwd'))",
-    "length((SELECT content FROM read_blob('/proc/self/environ'))) > 0",
-    "true) UNION SELECT content FROM read_text('/etc/passwd') WHERE (true",
-    "true); COPY stored TO 'x.csv'; SELECT (1",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "id IN (SELECT content FROM read_text('/etc/passwd'))",
+        "length((SELECT content FROM read_blob('/proc/self/environ'))) > 0",
+        "true) UNION SELECT content FROM read_text('/etc/passwd') WHERE (true",
+        "true); COPY stored TO 'x.csv'; SELECT (1",
+    ],
+)
 def test_a_condition_reads_and_writes_no_file_of_the_machine(run, expression, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_index(run) as index, pytest.raises((UsageError, StoreError)):
@@ -90,10 +93,15 @@ def test_the_lock_holds(run, sql):
         list(index.rows(sql))
 
 
-@pytest.mark.parametrize(("sql", "words"), [
-    ("SELEC 1", 'syntax error at or near "SELEC"'), ("SELECT sit FROM stored", 'Candidate bindings: "site"'),
-    ("SELECT * FROM step", "Did you mean"), ("SELECT task::INT FROM stored", "Could not convert string 'a'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELEC 1", 'syntax error at or near "SELEC"'),
+        ("SELECT sit FROM stored", 'Candidate bindings: "site"'),
+        ("SELECT * FROM step", "Did you mean"),
+        ("SELECT task::INT FROM stored", "Could not convert string 'a'"),
+    ],
+)
 def test_mistakes_are_told_in_one_line(run, sql, words):
     with pytest.raises(UsageError) as caught:
         rows(run, sql)

@@ -169,11 +169,15 @@ def forged(run, table, change):
     arrow.write(run, source, span, tables, tail)
 
 
-@pytest.mark.parametrize(("table", "change"), [
-    ("steps", lambda rows: rows[1:]),
-    ("steps", lambda rows: [*rows, rows[-1]]),
-    ("trajectories", lambda rows: [{**rows[0], "reward": 0.25, "seed": 99}, *rows[1:]]),
-], ids=["missing", "too many", "other values"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("steps", lambda rows: rows[1:]),
+        ("steps", lambda rows: [*rows, rows[-1]]),
+        ("trajectories", lambda rows: [{**rows[0], "reward": 0.25, "seed": 99}, *rows[1:]]),
+    ],
+    ids=["missing", "too many", "other values"],
+)
 def test_rows_that_the_lines_do_not_give_are_named(run, table, change):
     forged(run, table, change)
     finding = only(run)

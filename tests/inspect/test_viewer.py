@@ -237,11 +237,19 @@ async def test_several_runs_begin_with_their_curves_and_a_refresh_shows_what_is_
         await view.wait_for_url(server.url)
 
 
-@pytest.mark.parametrize(("query", "wanted"), [
-    ({}, IDS), ({"outcome": "failure"}, [IDS[3]]), ({"failure": "browser_crashed", "words": "gone"}, [IDS[3]]),
-    ({"verdict": "no"}, [IDS[1]]), ({"reward": "1.0", "site": "kettle.test"}, [IDS[0]]),
-    ({"task": HOSTILE}, [IDS[2]]), ({"words": "' OR 1=1 --"}, []), ({"where": "steps = 0"}, [IDS[4]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({}, IDS),
+        ({"outcome": "failure"}, [IDS[3]]),
+        ({"failure": "browser_crashed", "words": "gone"}, [IDS[3]]),
+        ({"verdict": "no"}, [IDS[1]]),
+        ({"reward": "1.0", "site": "kettle.test"}, [IDS[0]]),
+        ({"task": HOSTILE}, [IDS[2]]),
+        ({"words": "' OR 1=1 --"}, []),
+        ({"where": "steps = 0"}, [IDS[4]]),
+    ],
+)
 def test_filters(run, query, wanted):
     with open_index(run) as index:
         table = EpisodeTable(index)
@@ -250,20 +258,23 @@ def test_filters(run, query, wanted):
         assert table.count(where, values) == len(wanted)
 
 
-@pytest.mark.parametrize(("path", "host", "status"), [
-    ("", None, 200),
-    ("?page=x", None, 200),
-    ("?page=99", None, 200),
-    ("", "evil.test", 403),
-    ("../", None, 404),
-    ("episode?id=nothing", None, 400),
-    ("pair?id=a", None, 400),
-    ("?where=1%3D1)%3B+DROP+TABLE+episodes", None, 400),
-    ("?where=nothing", None, 400),
-    (f"thumbnail?id={IDS[0]}", None, 200),
-    (f"thumbnail?id={IDS[2]}", None, 400),  # its image is lost
-    (f"thumbnail?id={IDS[4]}", None, 404),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("", None, 200),
+        ("?page=x", None, 200),
+        ("?page=99", None, 200),
+        ("", "evil.test", 403),
+        ("../", None, 404),
+        ("episode?id=nothing", None, 400),
+        ("pair?id=a", None, 400),
+        ("?where=1%3D1)%3B+DROP+TABLE+episodes", None, 400),
+        ("?where=nothing", None, 400),
+        (f"thumbnail?id={IDS[0]}", None, 200),
+        (f"thumbnail?id={IDS[2]}", None, 400),  # its image is lost
+        (f"thumbnail?id={IDS[4]}", None, 404),
+    ],
+)
 async def test_only_what_is_there_is_served(served, path, host, status):
     async with served as server, aiohttp.ClientSession() as session:
         answer = await session.get(server.url + path, headers={"Host": host} if host else {})

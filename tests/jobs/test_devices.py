@@ -4,12 +4,20 @@ from webgym_cli.errors import UsageError
 from webgym_cli.jobs import devices
 
 
-@pytest.mark.parametrize(("value", "wanted"), [
-    ("", ()), ("-1", ()), ("NoDevFiles", ()), ("0", ("0",)), ("2, 0", ("2", "0")), ("0,1,-1,2", ("0", "1")),
-    ("0,1,", ("0", "1")),
-    ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1a", ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1a")),
-    ("MIG-GPU-8932f937/1/0", ("MIG-GPU-8932f937/1/0",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+        ("0", ("0",)),
+        ("2, 0", ("2", "0")),
+        ("0,1,-1,2", ("0", "1")),
+        ("0,1,", ("0", "1")),
+        ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1a", ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1a")),
+        ("MIG-GPU-8932f937/1/0", ("MIG-GPU-8932f937/1/0",)),
+    ],
+)
 def test_the_variable_is_read_as_cuda_reads_it(value, wanted):
     assert devices.list_visible({"CUDA_VISIBLE_DEVICES": value}) == wanted
 
@@ -27,10 +35,15 @@ def test_how_many_can_be_used(value, wanted):
     assert devices.usable({"CUDA_VISIBLE_DEVICES": value}, 4) == wanted
 
 
-@pytest.mark.parametrize(("value", "words"), [
-    ("all", "'all' is no GPU"), ("0;1", "no GPU"), ("0,0", "twice"),
-    ("0,4", "no GPU 4, they are numbered from 0 to 3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("all", "'all' is no GPU"),
+        ("0;1", "no GPU"),
+        ("0,0", "twice"),
+        ("0,4", "no GPU 4, they are numbered from 0 to 3"),
+    ],
+)
 def test_what_names_no_gpu_is_refused(value, words):
     with pytest.raises(UsageError, match=words) as caught:
         devices.usable({"CUDA_VISIBLE_DEVICES": value}, 4)

@@ -16,13 +16,16 @@ def stat(*ticks):
     return ["S", *["0"] * 10, *map(str, ticks), "0"]
 
 
-@pytest.mark.parametrize(("readings", "laps"), [
-    ((100, 160, 160, 230.5), (60, 0, 70.5)),
-    # A subtree left without being waited for: the second reading of a lap is low, too.
-    ((0, 100, 60, 60, 90, 130), (100, 0, 30, 40)),
-    # A child ended between the reading of its parent and its own.
-    ((0, 100, 60, 101, 103), (100, 1, 2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("readings", "laps"),
+    [
+        ((100, 160, 160, 230.5), (60, 0, 70.5)),
+        # A subtree left without being waited for: the second reading of a lap is low, too.
+        ((0, 100, 60, 60, 90, 130), (100, 0, 30, 40)),
+        # A child ended between the reading of its parent and its own.
+        ((0, 100, 60, 101, 103), (100, 1, 2)),
+    ],
+)
 def test_a_lap_counts_what_passed_since_the_one_before(monkeypatch, readings, laps):
     left = iter(readings)
     monkeypatch.setattr(machine_time, "measure_cpu", lambda: float(next(left)))

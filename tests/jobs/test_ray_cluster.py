@@ -57,12 +57,15 @@ def test_a_client_address_is_refused(monkeypatch):
         raise AssertionError("it opened")
 
 
-@pytest.mark.parametrize(("address", "message"), [
-    ("127.0.0.1:9", r"rollout.ray_address: 127.0.0.1:9: .*refused"),
-    ("127.0.0.1:99999", r"rollout.ray_address: 127.0.0.1:99999: "),
-    ("no-such-host.invalid:6379", r"rollout.ray_address: no-such-host.invalid:6379: "),
-    ("", "no Ray cluster on this machine"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:9", r"rollout.ray_address: 127.0.0.1:9: .*refused"),
+        ("127.0.0.1:99999", r"rollout.ray_address: 127.0.0.1:99999: "),
+        ("no-such-host.invalid:6379", r"rollout.ray_address: no-such-host.invalid:6379: "),
+        ("", "no Ray cluster on this machine"),
+    ],
+)
 def test_a_cluster_that_is_not_there_is_an_error_with_the_command_to_type(monkeypatch, tmp_path, address, message):
     pytest.importorskip("ray")
     monkeypatch.setattr("ray._private.services.find_gcs_addresses", lru_cache(set))  # without those of other tests
@@ -84,12 +87,15 @@ def test_ray_speaks_in_one_line():
     assert one_line(RuntimeError(text)) == "The actor died. The node was lost."
 
 
-@pytest.mark.parametrize(("error", "lost", "raised", "message", "hint"), [
-    (UsageError("no folder", hint="mount it"), "left", UsageError, "n1: no folder", "mount it"),
-    (JobError("it failed"), "left", JobError, "n1: it failed", "again"),
-    (NodeLostError("it died"), "left", JobError, "n1 left: it died", "again"),
-    (NodeLostError("it died"), "", NodeLostError, "it died", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "lost", "raised", "message", "hint"),
+    [
+        (UsageError("no folder", hint="mount it"), "left", UsageError, "n1: no folder", "mount it"),
+        (JobError("it failed"), "left", JobError, "n1: it failed", "again"),
+        (NodeLostError("it died"), "left", JobError, "n1 left: it died", "again"),
+        (NodeLostError("it died"), "", NodeLostError, "it died", ""),
+    ],
+)
 def test_an_error_names_the_node(error, lost, raised, message, hint):
     with pytest.raises(raised, match=f"^{message}$") as caught, name_errors("n1", "again", lost=lost):
         raise error

@@ -37,12 +37,21 @@ class AsyncRun:
     def words(self, command: str, *assignments: str) -> list[str]:
         """Return a command's words on the run, with the settings of a loop of small batches."""
         settings = (
-            'plugins=["dial_plugin.py", "copying_plugin.py"]', "tasks.train=dial:all",
-            f"policy_config.base_model={self.model}", "policy_config.top_k=-1", "policy_config.top_p=1",
-            "agent.num_chains=2", "algorithm_config.bf16=false", "algorithm_config.min_trajectory_steps=1",
-            "algorithm_config.min_token_length=1", f"rollout.policy={self.policy}", "rollout.episodes=8",
-            "rollout.concurrency=4", "loop.eval_every=0", *assignments,
-        )  # fmt: skip
+            'plugins=["dial_plugin.py", "copying_plugin.py"]',
+            "tasks.train=dial:all",
+            f"policy_config.base_model={self.model}",
+            "policy_config.top_k=-1",
+            "policy_config.top_p=1",
+            "agent.num_chains=2",
+            "algorithm_config.bf16=false",
+            "algorithm_config.min_trajectory_steps=1",
+            "algorithm_config.min_token_length=1",
+            f"rollout.policy={self.policy}",
+            "rollout.episodes=8",
+            "rollout.concurrency=4",
+            "loop.eval_every=0",
+            *assignments,
+        )
         kept = command == "resume"  # the run keeps its settings
         words = [word for assignment in settings for word in ("-s", assignment) if not kept]
         return [*command.split(), "run", *words]

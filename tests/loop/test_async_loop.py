@@ -123,18 +123,21 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
     assert check_ledger(run, bound=1)["versions"] == 2
 
 
-@pytest.mark.parametrize(("assignments", "options", "reply"), [
-    ((), {"keep_going": True}, "--keep-going"),
-    ((), {"phase": Phase.UPDATE}, "--phase update"),
-    (("rollout.policy=oracle",), {}, "expert"),
-    (("train.executor=ray", "train.nodes=2"), {}, "one node"),
-    (("rollout.executor=ray", "rollout.policy=http://127.0.0.1:1/v1"), {}, "rollout.policy=vllm"),
-    (("rollout.completion_threshold=0.9",), {}, "completion_threshold"),
-    (("rl.data.last_n_iterations=2",), {}, "last_n_iterations"),
-    (("rl.actor.recompute_old_log_probs=false",), {}, "recompute"),
-    (("train.algorithm=webrl",), {}, "in turns"),
-    (("train.algorithm=sft", "loop.stale=drop"), {}, "policy gradients"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("assignments", "options", "reply"),
+    [
+        ((), {"keep_going": True}, "--keep-going"),
+        ((), {"phase": Phase.UPDATE}, "--phase update"),
+        (("rollout.policy=oracle",), {}, "expert"),
+        (("train.executor=ray", "train.nodes=2"), {}, "one node"),
+        (("rollout.executor=ray", "rollout.policy=http://127.0.0.1:1/v1"), {}, "rollout.policy=vllm"),
+        (("rollout.completion_threshold=0.9",), {}, "completion_threshold"),
+        (("rl.data.last_n_iterations=2",), {}, "last_n_iterations"),
+        (("rl.actor.recompute_old_log_probs=false",), {}, "recompute"),
+        (("train.algorithm=webrl",), {}, "in turns"),
+        (("train.algorithm=sft", "loop.stale=drop"), {}, "policy gradients"),
+    ],
+)
 def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(tmp_path, assignments, options, reply):
     run, usual = RunDir(tmp_path / "run"), ("rl.actor.recompute_old_log_probs=true", ASYNC)
     assert plan_loop(run, load(["sums"], [*usual])).mode == "async"

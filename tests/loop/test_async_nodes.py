@@ -31,10 +31,16 @@ def run(tmp_path, tiny_model_dir, cluster):
     python = fake_python(tmp_path, dial_vllm.__file__)
     nodes_run = NodesRun(tmp_path / "run", "vllm", tiny_model_dir)
     nodes_run.usual = (
-        "train.algorithm=copying_batch", "loop.mode=async", "rollout.executor=ray",
-        f"rollout.ray_address={cluster.address}", "rollout.concurrency=6", "venvs.device=cuda",
-        f"venvs.serve={python}", "serve.replicas=1", "serve.port=0",
-    )  # fmt: skip
+        "train.algorithm=copying_batch",
+        "loop.mode=async",
+        "rollout.executor=ray",
+        f"rollout.ray_address={cluster.address}",
+        "rollout.concurrency=6",
+        "venvs.device=cuda",
+        f"venvs.serve={python}",
+        "serve.replicas=1",
+        "serve.port=0",
+    )
     yield nodes_run
     psutil.wait_procs(nodes_run.find_servers(), 30)
     assert nodes_run.find_servers() == []

@@ -93,11 +93,14 @@ class Varied(Host):
         self.content = "yes" if next(self.right) else "no"
 
 
-@pytest.mark.parametrize(("right", "planned"), [
-    ([1, 0, 1, 1, 0, 0, 1, 1, *[1, 0] * 3, 0, 0], 16),  # one group of four has gradient; three of the next four
-    ([1] * 24, 24),  # never any: at most three times what was asked for
-    ([1, 0] * 4, 8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("right", "planned"),
+    [
+        ([1, 0, 1, 1, 0, 0, 1, 1, *[1, 0] * 3, 0, 0], 16),  # one group of four has gradient; three of the next four
+        ([1] * 24, 24),  # never any: at most three times what was asked for
+        ([1, 0] * 4, 8),
+    ],
+)
 async def test_groups_of_equal_rewards_are_replaced_by_others(tmp_path, right, planned):
     (tmp_path / "mine.py").write_text(
         "from webgym_cli.scoring import reward\n\n\n"

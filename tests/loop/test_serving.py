@@ -207,10 +207,15 @@ async def test_in_turns_the_adapter_before_is_dropped(serving):
     assert (await look(url))["adapters"] == ["policy-v2"]
 
 
-@pytest.mark.parametrize(("overrides", "layout"), [
-    (("serve.enable_lora=false",), {}), (("rl.model.freeze_vision_tower=false",), {}), ((), {"rank": 64}),
-    ((), {"base": "model_19990101_000000"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("overrides", "layout"),
+    [
+        (("serve.enable_lora=false",), {}),
+        (("rl.model.freeze_vision_tower=false",), {}),
+        ((), {"rank": 64}),
+        ((), {"base": "model_19990101_000000"}),
+    ],
+)
 async def test_what_vllm_can_t_serve_by_its_name_is_served_merged(serving, overrides, layout):
     one = serving("venvs.device=cpu", *LORA, *overrides)
     await one.current()

@@ -40,14 +40,17 @@ def test_codegen_s_recording_is_replayed_and_trained(folder):
     assert [one["seed"] for one in stored(folder)] == [0, 1]
 
 
-@pytest.mark.parametrize(("line", "action"), [
-    ({"name": "click", "clickCount": 2, "button": "right", "modifiers": 10}, RIGHT),
-    ({"name": "check"}, {"name": "click"}),
-    ({"name": "press", "key": "a", "modifiers": 2}, {"name": "key", "keys": ["Control", "a"]}),
-    ({"name": "select", "options": ["2"]}, {"name": "select_option", "text": "2"}),
-    ({"name": "setInputFiles", "files": ["/home/me/a.txt"]}, {"name": "upload_file", "text": "a.txt"}),
-    ({"name": "hover"}, {"name": "hover"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ({"name": "click", "clickCount": 2, "button": "right", "modifiers": 10}, RIGHT),
+        ({"name": "check"}, {"name": "click"}),
+        ({"name": "press", "key": "a", "modifiers": 2}, {"name": "key", "keys": ["Control", "a"]}),
+        ({"name": "select", "options": ["2"]}, {"name": "select_option", "text": "2"}),
+        ({"name": "setInputFiles", "files": ["/home/me/a.txt"]}, {"name": "upload_file", "text": "a.txt"}),
+        ({"name": "hover"}, {"name": "hover"}),
+    ],
+)
 def test_each_action_of_codegen(tmp_path, line, action):
     assert read(tmp_path / "a.jsonl", {**PLACE, **line}) == [action]
 
@@ -79,18 +82,21 @@ OPENED = {"name": "openPage", "url": "chrome://newtab/", "pageGuid": "q"}
 CLOSED = {"name": "closePage", "pageGuid": "q"}
 
 
-@pytest.mark.parametrize(("lines", "actions"), [
-    ([press("a", "p"), press("b", "q"), press("c", "p"), press("d", "p"), press("e", "q")], "a b 0 c d 1 e"),
-    ([press("a", "p", "q"), press("b", "p"), press("c", "q")], "a 0 b 1 c"),
-    ([press("a", "p", "q", "r"), press("b", "q"), CLOSED, press("c", "r"), press("d", "p")], "a 1 b x 1 c 0 d"),
-    ([press("a", "p", "q"), press("b", "q"), CLOSED, press("c", "p")], "a b x c"),
-    ([press("a", "p", "q"), press("b", "p"), CLOSED, press("c", "p")], "a 0 b 1 x c"),
-    (
-        [press("a", "p"), OPENED, {"name": "navigate", "url": "http://b.test/", "pageGuid": "q"}],
-        "a new http://b.test/",
-    ),
-    ([{**press("a", "p", "q"), "name": "click"}, {**press("", "q"), "name": "fill", "text": "t"}], "click t"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "actions"),
+    [
+        ([press("a", "p"), press("b", "q"), press("c", "p"), press("d", "p"), press("e", "q")], "a b 0 c d 1 e"),
+        ([press("a", "p", "q"), press("b", "p"), press("c", "q")], "a 0 b 1 c"),
+        ([press("a", "p", "q", "r"), press("b", "q"), CLOSED, press("c", "r"), press("d", "p")], "a 1 b x 1 c 0 d"),
+        ([press("a", "p", "q"), press("b", "q"), CLOSED, press("c", "p")], "a b x c"),
+        ([press("a", "p", "q"), press("b", "p"), CLOSED, press("c", "p")], "a 0 b 1 x c"),
+        (
+            [press("a", "p"), OPENED, {"name": "navigate", "url": "http://b.test/", "pageGuid": "q"}],
+            "a new http://b.test/",
+        ),
+        ([{**press("a", "p", "q"), "name": "click"}, {**press("", "q"), "name": "fill", "text": "t"}], "click t"),
+    ],
+)
 def test_each_action_is_done_in_its_own_tab(tmp_path, lines, actions):
     short = {"close_tab": "x", "new_tab": "new", "click": "click"}
     seen = []
@@ -100,10 +106,16 @@ def test_each_action_is_done_in_its_own_tab(tmp_path, lines, actions):
     assert seen == actions.split()
 
 
-@pytest.mark.parametrize("line", [
-    {"name": "dance"}, {"name": "click", "selector": 3}, {"name": "fill", "selector": "#a"}, [1],
-    {"action": {"name": "type"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"name": "dance"},
+        {"name": "click", "selector": 3},
+        {"name": "fill", "selector": "#a"},
+        [1],
+        {"action": {"name": "type"}},
+    ],
+)
 def test_a_line_that_is_no_action_is_named(tmp_path, line):
     with pytest.raises(UsageError, match=r"a\.jsonl:2"):
         read(tmp_path / "a.jsonl", {"name": "check", **PLACE}, line)

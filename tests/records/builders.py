@@ -60,21 +60,35 @@ def trajectory(
     split = changes.get("split", Split.TRAIN)
     name = f"{split}-{iteration:04d}-{number:05d}"
     values = {
-        "id": name, "episode": name, "split": split, "iteration": iteration, "task": Task(id="click-test"),
-        "instruction": "Click the button.", "seed": number, "policy": "oracle", "prompt": PromptSpec(),
-        "steps": tuple(map(step, range(steps))) if isinstance(steps, int) else steps, "outcome": outcome,
-        "started_at": "2026-01-02T03:04:05.000+00:00", "seconds": 1.5,
-    }  # fmt: skip
+        "id": name,
+        "episode": name,
+        "split": split,
+        "iteration": iteration,
+        "task": Task(id="click-test"),
+        "instruction": "Click the button.",
+        "seed": number,
+        "policy": "oracle",
+        "prompt": PromptSpec(),
+        "steps": tuple(map(step, range(steps))) if isinstance(steps, int) else steps,
+        "outcome": outcome,
+        "started_at": "2026-01-02T03:04:05.000+00:00",
+        "seconds": 1.5,
+    }
     return Trajectory.model_validate({**values, **changes})
 
 
 def checkpoint(version: int = 1, **changes: Any) -> Checkpoint:
     """Return the record of a checkpoint that so many trainings lie behind."""
     values = {
-        "name": f"model_202601{version:02d}_000000", "version": version, "iteration": version - 1,
-        "parent": "base", "data_digest": "0" * 64, "resumable": False, "steps": 1,
+        "name": f"model_202601{version:02d}_000000",
+        "version": version,
+        "iteration": version - 1,
+        "parent": "base",
+        "data_digest": "0" * 64,
+        "resumable": False,
+        "steps": 1,
         "created_at": "2026-01-02T03:04:05.000+00:00",
-    }  # fmt: skip
+    }
     return Checkpoint.model_validate({**values, **changes})
 
 

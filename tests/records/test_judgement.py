@@ -67,17 +67,20 @@ def test_the_environments_own_reward_stands_whatever_a_judge_says(fields):
     assert outcome.scores == (*SCORED.scores, *judges)
 
 
-@pytest.mark.parametrize(("outcome", "task", "scored", "needed"), [
-    (ANSWERED, WEB, False, True),
-    (UNSOLVED, WEB, False, True),
-    (SCORED, WEB, True, False),
-    (SCORED.model_copy(update={"reward": None}), WEB, False, True),
-    (SOLVED, WEB, True, False),
-    (SOLVED.model_copy(update={"reward": None}), WEB, False, True),
-    (UNSOLVED, Task(id="t"), True, False),
-    (CRASHED, WEB, False, False),
-    (Outcome(stop=Stop.ANSWERED, failure=FailureKind.JUDGE_FAILED), WEB, False, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("outcome", "task", "scored", "needed"),
+    [
+        (ANSWERED, WEB, False, True),
+        (UNSOLVED, WEB, False, True),
+        (SCORED, WEB, True, False),
+        (SCORED.model_copy(update={"reward": None}), WEB, False, True),
+        (SOLVED, WEB, True, False),
+        (SOLVED.model_copy(update={"reward": None}), WEB, False, True),
+        (UNSOLVED, Task(id="t"), True, False),
+        (CRASHED, WEB, False, False),
+        (Outcome(stop=Stop.ANSWERED, failure=FailureKind.JUDGE_FAILED), WEB, False, True),
+    ],
+)
 def test_whose_the_reward_is(outcome, task, scored, needed):
     result = episode(outcome, task)
     assert (scored_by_environment(result), needs_judge(result)) == (scored, needed)
@@ -120,24 +123,41 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
     assert outcome.scores == (*before.scores, Score(source="orm", value=0.9, detail="an-orm"))
 
 
-@pytest.mark.parametrize(("values", "expected"), [
-    ([], None), (["orm 1", "orm 2"], "orm 2"), (["judge 1", "orm 1"], "judge 1"),
-    (["judge 1", "judge 2", "orm 1"], "judge 2"), (["orm 1", "failed"], "orm 1"), (["failed"], "failed"),
-    (["orm 1", "blocked"], "blocked"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], None),
+        (["orm 1", "orm 2"], "orm 2"),
+        (["judge 1", "orm 1"], "judge 1"),
+        (["judge 1", "judge 2", "orm 1"], "judge 2"),
+        (["orm 1", "failed"], "orm 1"),
+        (["failed"], "failed"),
+        (["orm 1", "blocked"], "blocked"),
+    ],
+    ids=str,
+)
 def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(values, expected):
     fields = {
-        "orm 1": by_orm(0.1, success=False), "orm 2": by_orm(0.2, success=False), "judge 1": judgement(),
-        "judge 2": judgement(success=False), "failed": judgement(failure=FailureKind.JUDGE_FAILED),
+        "orm 1": by_orm(0.1, success=False),
+        "orm 2": by_orm(0.2, success=False),
+        "judge 1": judgement(),
+        "judge 2": judgement(success=False),
+        "failed": judgement(failure=FailureKind.JUDGE_FAILED),
         "blocked": judgement(failure=FailureKind.SITE_BLOCKED),
-    }  # fmt: skip
+    }
     assert effective_verdict([fields[name] for name in values]) == (fields[expected] if expected else None)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"probability": 0.5}, {"source": "orm"}, {"source": "orm", "probability": 1.5},
-    {"source": "orm", "probability": 0.5, "failure": FailureKind.JUDGE_FAILED},
-], ids=["a judge's", "none", "no probability", "it says nothing rather than that it failed"])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"probability": 0.5},
+        {"source": "orm"},
+        {"source": "orm", "probability": 1.5},
+        {"source": "orm", "probability": 0.5, "failure": FailureKind.JUDGE_FAILED},
+    ],
+    ids=["a judge's", "none", "no probability", "it says nothing rather than that it failed"],
+)
 def test_a_probability_is_an_orms(wrong):
     with pytest.raises(ValidationError):
         judgement(**wrong)

@@ -4,10 +4,19 @@ from pydantic import ValidationError
 from webgym_cli.records.sampling import Sampling
 
 
-@pytest.mark.parametrize(("changes", "untouched"), [
-    ({}, True), ({"logprobs": "raw"}, True), ({"temperature": 0.7}, False), ({"temperature": 0}, False),
-    ({"top_k": 2}, False), ({"top_p": 0.99}, False), ({"min_p": 0.1}, False),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "untouched"),
+    [
+        ({}, True),
+        ({"logprobs": "raw"}, True),
+        ({"temperature": 0.7}, False),
+        ({"temperature": 0}, False),
+        ({"top_k": 2}, False),
+        ({"top_p": 0.99}, False),
+        ({"min_p": 0.1}, False),
+    ],
+    ids=str,
+)
 def test_only_temperature_1_without_limits_is_the_models_own_distribution(changes, untouched):
     assert Sampling(**{"temperature": 1, **changes}).untouched is untouched
 

@@ -23,10 +23,14 @@ def test_the_key_depends_on_the_content_not_on_the_order_of_its_extras():
     assert Task(id="a", extra=one).key == Task(id="a", extra=other).key
 
 
-@pytest.mark.parametrize("change", [
-    *({"id": "b"}, {"instruction": "x"}, {"start_url": "u"}, {"difficulty": 2}, {"rubric": ("f",)}),
-    *({"extra": {"x": 1}}, {"site": "s"}, {"role": "r"}, {"check": "c"}),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"id": "b"}, {"instruction": "x"}, {"start_url": "u"}, {"difficulty": 2}, {"rubric": ("f",)}),
+        *({"extra": {"x": 1}}, {"site": "s"}, {"role": "r"}, {"check": "c"}),
+    ],
+    ids=str,
+)
 def test_other_content_has_another_key(change):
     key = Task.model_validate({"id": "a", **change}).key
     assert key != Task(id="a").key

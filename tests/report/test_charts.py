@@ -36,11 +36,17 @@ def centres(picture):
     return [(float(dot.get("cx")), float(dot.get("cy"))) for dot in picture.iter("circle")]
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [
-    (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (0, 3, [0, 1, 2, 3]), (0, 0, [0, 0.2]),
-    (0, 0.031, [0, 0.01, 0.02, 0.03, 0.04]), (-2, 7, [-2, 0, 2, 4, 6, 8]),
-    (3, 1003, [0, 200, 400, 600, 800, 1000, 1200]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0, 3, [0, 1, 2, 3]),
+        (0, 0, [0, 0.2]),
+        (0, 0.031, [0, 0.01, 0.02, 0.03, 0.04]),
+        (-2, 7, [-2, 0, 2, 4, 6, 8]),
+        (3, 1003, [0, 200, 400, 600, 800, 1000, 1200]),
+    ],
+)
 def test_ticks_are_round(low, high, expected):
     assert compute_ticks(low, high) == pytest.approx(expected)
 

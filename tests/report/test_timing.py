@@ -74,10 +74,21 @@ def test_cost_is_hours_times_gpus_times_price():
     assert compute_cost(times, gpus=1, price=None)["total"] == {"hours": 2, "gpu_hours": 2, "cost": None}
 
 
-@pytest.mark.parametrize("odd", [
-    {"at": None}, {"at": "yesterday"}, {"at": at(40).removesuffix("+00:00")}, {"seconds": "20"},
-    {"seconds": float("nan")}, {"seconds": -1}, {"stages": ["act"]}, {"stages": {"act": 3}}, {"iteration": "x"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"at": None},
+        {"at": "yesterday"},
+        {"at": at(40).removesuffix("+00:00")},
+        {"seconds": "20"},
+        {"seconds": float("nan")},
+        {"seconds": -1},
+        {"stages": ["act"]},
+        {"stages": {"act": 3}},
+        {"iteration": "x"},
+    ],
+    ids=str,
+)
 def test_events_of_another_shape_are_no_obstacle(tmp_path, odd):
     run = fill_run(tmp_path / "run")
     note(run, EVALUATION, {**ROLLOUT, **odd}, {**PREPARE, "train_samples": "many"}, {**TRAIN, **odd, "loss": "low"})

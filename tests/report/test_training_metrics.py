@@ -11,9 +11,12 @@ from webgym_cli.report.training_metrics import build_training_section, find_warn
 from webgym_cli.store.run import RunDir
 
 WELL = {
-    "actor/entropy": 0.8, "critic/score/min": 0.0, "critic/score/max": 1.0, "actor/rows_with_gradient": 1.0,
+    "actor/entropy": 0.8,
+    "critic/score/min": 0.0,
+    "critic/score/max": 1.0,
+    "actor/rows_with_gradient": 1.0,
     "rollout_corr/kl": 0.001,
-}  # fmt: skip
+}
 
 
 def trained(*metrics):
@@ -36,41 +39,50 @@ def test_a_policy_that_does_well_has_no_warning():
     assert find_warnings(trained({}, {}), success(3, 2)) == find_warnings([], []) == []
 
 
-@pytest.mark.parametrize(("changed", "words"), [
-    ({"actor/entropy": 0.1}, "fell from 0.8 to 0.1 nats"),
-    ({"critic/score/max": 0.0}, "All rewards that version 2 was trained on were 0"),
-    ({"actor/rows_with_gradient": 0.25}, "Only 25 % of the rows"),
-    ({"rollout_corr/kl": -0.2}, "differ by -0.2 nats"),
-    ({"rollout_corr/kl": 0.0, "rollout_corr/staleness_0/kl": 0.3}, "differ by 0.3 nats"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"actor/entropy": 0.1}, "fell from 0.8 to 0.1 nats"),
+        ({"critic/score/max": 0.0}, "All rewards that version 2 was trained on were 0"),
+        ({"actor/rows_with_gradient": 0.25}, "Only 25 % of the rows"),
+        ({"rollout_corr/kl": -0.2}, "differ by -0.2 nats"),
+        ({"rollout_corr/kl": 0.0, "rollout_corr/staleness_0/kl": 0.3}, "differ by 0.3 nats"),
+    ],
+)
 def test_what_shows_a_collapse_is_said(changed, words):
     (warning,) = find_warnings(trained(WELL, WELL | changed), success(1, 1))
     assert words in warning
 
 
-@pytest.mark.parametrize(("counts", "scored", "warns"), [
-    ((2, 4, 0), 10, True),
-    ((79, 60, 13), 100, True),
-    ((20, 79, 70, 13), 100, True),
-    ((79, 40), 100, False),
-    ((79, 39), 100, True),
-    ((3, 1), 4, False),  # chance
-    ((13, 79), 100, False),
-    ((79, 13, 70), 100, False),  # it has recovered
-    ((0, 0), 10, False),
-    ((79,), 100, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "scored", "warns"),
+    [
+        ((2, 4, 0), 10, True),
+        ((79, 60, 13), 100, True),
+        ((20, 79, 70, 13), 100, True),
+        ((79, 40), 100, False),
+        ((79, 39), 100, True),
+        ((3, 1), 4, False),  # chance
+        ((13, 79), 100, False),
+        ((79, 13, 70), 100, False),  # it has recovered
+        ((0, 0), 10, False),
+        ((79,), 100, False),
+    ],
+)
 def test_success_that_falls_steeply_is_said(counts, scored, warns):
     warnings = find_warnings([], success(*counts, scored=scored))
     assert bool(warnings) == warns
     assert all(f"to {counts[-1] / scored:.2f} " in words and words.endswith(").") for words in warnings)
 
 
-@pytest.mark.parametrize(("entropies", "words"), [
-    ((0.5, 0.9, 2.4), "while the entropy rose from 0.5 to 2.4 nats"),
-    ((0.5, 0.55, 0.55), None),
-    ((2.0, 1.0, 1.3), None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entropies", "words"),
+    [
+        ((0.5, 0.9, 2.4), "while the entropy rose from 0.5 to 2.4 nats"),
+        ((0.5, 0.55, 0.55), None),
+        ((2.0, 1.0, 1.3), None),
+    ],
+)
 def test_the_entropy_that_rose_meanwhile_is_named(entropies, words):
     trainings = trained(*(WELL | {"actor/entropy": entropy} for entropy in entropies))
     (warning,) = find_warnings(trainings, success(30, 79, 50, 13, scored=100))

@@ -83,16 +83,20 @@ def test_with_other_settings_everything_is_owed(run):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "names"), [
-    ({"selection": ScoringSelection.FAILED}, ["failed"]),
-    ({"selection": ScoringSelection.ALL}, ["new", "other", "failed", "scored", "later", "held-out"]),
-    ({"split": Split.TEST}, ["held-out"]),
-    ({"split": Split.TRAIN, "iteration": 1}, ["later"]),
-    ({"iteration": 0}, ["new", "failed", "held-out"]),
-    ({"ids": ("other", "scored", "same", "crashed")}, ["other", "scored"]),
-    ({"ids": ("other", "failed"), "selection": ScoringSelection.FAILED}, ["failed"]),
-    ({"ids": ()}, []),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"selection": ScoringSelection.FAILED}, ["failed"]),
+        ({"selection": ScoringSelection.ALL}, ["new", "other", "failed", "scored", "later", "held-out"]),
+        ({"split": Split.TEST}, ["held-out"]),
+        ({"split": Split.TRAIN, "iteration": 1}, ["later"]),
+        ({"iteration": 0}, ["new", "failed", "held-out"]),
+        ({"ids": ("other", "scored", "same", "crashed")}, ["other", "scored"]),
+        ({"ids": ("other", "failed"), "selection": ScoringSelection.FAILED}, ["failed"]),
+        ({"ids": ()}, []),
+    ],
+    ids=str,
+)
 def test_a_part_can_be_asked_for(run, query, names):
     assert owed(run, **query) == names
 

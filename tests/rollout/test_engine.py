@@ -331,10 +331,13 @@ async def test_training_episodes_of_others_are_data_but_no_result_of_the_policy(
     assert (await world.roll(plan=world.plan(4)))["owed"] == 0
 
 
-@pytest.mark.parametrize(("policy", "name"), [
-    ("http://b:2/v1,http://A:1/v1", "policy at http://a:1/v1, http://b:2/v1"),
-    ("https://h/v1", "policy at https://h:443/v1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        ("http://b:2/v1,http://A:1/v1", "policy at http://a:1/v1, http://b:2/v1"),
+        ("https://h/v1", "policy at https://h:443/v1"),
+    ],
+)
 def test_servers_have_one_name_in_any_order(world, policy, name):
     assert world.plan(1, policy=policy).policy_name == name
 
@@ -348,11 +351,14 @@ async def test_the_step_limit_is_a_reward_of_0(world):
     assert stored.outcome.success is False
 
 
-@pytest.mark.parametrize(("limit", "replies", "steps"), [
-    ("rollout.max_parse_errors=2", ("no call", CALL, "no call", "none either", CALL), 4),
-    ("rollout.max_repeated_actions=3", (CALL, "no call", CALL, CALL, CALL), 5),
-    ("rollout.max_parse_errors=3", ("no call", "none", CALL, "no call", "none", CALL), 9),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limit", "replies", "steps"),
+    [
+        ("rollout.max_parse_errors=2", ("no call", CALL, "no call", "none either", CALL), 4),
+        ("rollout.max_repeated_actions=3", (CALL, "no call", CALL, CALL, CALL), 5),
+        ("rollout.max_parse_errors=3", ("no call", "none", CALL, "no call", "none", CALL), 9),
+    ],
+)
 async def test_a_policy_that_is_stuck_ends_its_episode_with_a_reward_of_0(world, limit, replies, steps):
     world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
     world.load("rollout.train_max_steps.easy=9", limit)

@@ -41,19 +41,22 @@ GROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 GROUP_2 = ("memory.max", "memory.current", "")
 
 
-@pytest.mark.parametrize(("own", "folder", "files", "limit", "expected"), [
-    ("0::/job/step", "job/step", GROUP_2, "1000", 1000 - 700 + 150),
-    ("0::/job/step", "job", GROUP_2, "1000", 450),
-    ("0::/of/the/host", "", GROUP_2, "1000", 450),
-    ("0::/", "", GROUP_2, "1000", 450),
-    ("0::/../..", "", GROUP_2, "1000", 450),
-    ("4:memory:/slurm/job", "memory/slurm", GROUP_1, "1000", 450),
-    ("4:memory:/docker/1", "memory", GROUP_1, "1000", 450),
-    ("0::/job", "job", GROUP_2, "500", -50),
-    ("0::/job", "job", GROUP_2, "max", 100_000),
-    ("4:cpu:/job", "job", GROUP_2, "1000", 100_000),
-    ("0::/job", "other", GROUP_2, "1000", 100_000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "folder", "files", "limit", "expected"),
+    [
+        ("0::/job/step", "job/step", GROUP_2, "1000", 1000 - 700 + 150),
+        ("0::/job/step", "job", GROUP_2, "1000", 450),
+        ("0::/of/the/host", "", GROUP_2, "1000", 450),
+        ("0::/", "", GROUP_2, "1000", 450),
+        ("0::/../..", "", GROUP_2, "1000", 450),
+        ("4:memory:/slurm/job", "memory/slurm", GROUP_1, "1000", 450),
+        ("4:memory:/docker/1", "memory", GROUP_1, "1000", 450),
+        ("0::/job", "job", GROUP_2, "500", -50),
+        ("0::/job", "job", GROUP_2, "max", 100_000),
+        ("4:cpu:/job", "job", GROUP_2, "1000", 100_000),
+        ("0::/job", "other", GROUP_2, "1000", 100_000),
+    ],
+)
 def test_the_limit_of_a_container_or_job_counts(tmp_path, monkeypatch, own, folder, files, limit, expected):
     group = tmp_path / "cgroup" / folder
     group.mkdir(parents=True)

@@ -26,35 +26,41 @@ async def hosts():
         await host.stop()
 
 
-@pytest.mark.parametrize(("policy", "urls"), [
-    ("http://a:1/v1", ("http://a:1/v1",)),
-    ("http://a/v1,https://a/v1", ("http://a/v1", "https://a/v1")),
-    (" http://a:1/v1 ,\thttp://a:2/v1", ("http://a:1/v1", "http://a:2/v1")),
-    ("http://[::1]:1/v1,http://a/v1/x", ("http://[::1]:1/v1", "http://a/v1/x")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "urls"),
+    [
+        ("http://a:1/v1", ("http://a:1/v1",)),
+        ("http://a/v1,https://a/v1", ("http://a/v1", "https://a/v1")),
+        (" http://a:1/v1 ,\thttp://a:2/v1", ("http://a:1/v1", "http://a:2/v1")),
+        ("http://[::1]:1/v1,http://a/v1/x", ("http://[::1]:1/v1", "http://a/v1/x")),
+    ],
+)
 def test_base_urls(policy, urls):
     assert policy_urls(policy) == urls
 
 
-@pytest.mark.parametrize(("policy", "named"), [
-    ("nonsense", "'nonsense' is neither vllm, oracle nor a base URL"),
-    ("", "'' is neither"),
-    ("http://a/v1,", "'' is neither"),
-    ("http://a/v1,,http://b/v1", "'' is neither"),
-    ("http://a/v1,ftp://b", "'ftp://b' is neither"),
-    ("http://a/v1,vllm", "vllm acts alone, it can't share requests with others"),
-    ("oracle,http://a/v1", "oracle acts alone"),
-    ("vllm,oracle", "vllm acts alone"),
-    ("http://", "'http://' is no address: it names no host"),
-    ("http://a/v1,http://:80/v1", "is no address: it names no host"),
-    ("http://[::1/v1", "is no address: "),
-    ("http://a:b/v1", "is no address: "),
-    ("http://a/v1,http://b/v1,http://a/v1", "a:80/v1 is named twice"),
-    ("http://a:443/v1,https://A/v1/", "a:443/v1 is named twice"),
-    ("http://a/v1,http://$LOGIN@a/v1", "rollout.policy: a:80/v1 is named twice"),
-    ("http://me:hidden@a/v1", "rollout.policy: an address holds a key (user)"),
-    ("http://a/v1,http://b/v1?token=hidden", "rollout.policy: an address holds a key (token)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        ("nonsense", "'nonsense' is neither vllm, oracle nor a base URL"),
+        ("", "'' is neither"),
+        ("http://a/v1,", "'' is neither"),
+        ("http://a/v1,,http://b/v1", "'' is neither"),
+        ("http://a/v1,ftp://b", "'ftp://b' is neither"),
+        ("http://a/v1,vllm", "vllm acts alone, it can't share requests with others"),
+        ("oracle,http://a/v1", "oracle acts alone"),
+        ("vllm,oracle", "vllm acts alone"),
+        ("http://", "'http://' is no address: it names no host"),
+        ("http://a/v1,http://:80/v1", "is no address: it names no host"),
+        ("http://[::1/v1", "is no address: "),
+        ("http://a:b/v1", "is no address: "),
+        ("http://a/v1,http://b/v1,http://a/v1", "a:80/v1 is named twice"),
+        ("http://a:443/v1,https://A/v1/", "a:443/v1 is named twice"),
+        ("http://a/v1,http://$LOGIN@a/v1", "rollout.policy: a:80/v1 is named twice"),
+        ("http://me:hidden@a/v1", "rollout.policy: an address holds a key (user)"),
+        ("http://a/v1,http://b/v1?token=hidden", "rollout.policy: an address holds a key (token)"),
+    ],
+)
 def test_what_can_not_act_is_refused_in_one_line(policy, named, monkeypatch):
     monkeypatch.setenv("LOGIN", "me:hidden")
     with pytest.raises(UsageError) as caught:

@@ -92,11 +92,15 @@ def engine(tmp_path, web, monkeypatch):
 async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web):
     web.odd.pages["/block"] = "<title>block</title><button onclick='for (;;);'>Freeze</button> <button>b</button>"
     tasks = {
-        "fine": "http://lab.test/history", "download": "http://lab.test/download",
-        "blank": "http://lab.test/blank", "error": "http://lab.test/error",
-        "captcha": "http://lab.test/captcha", "freeze": "http://odd.test/block", "private": web.private.url,
+        "fine": "http://lab.test/history",
+        "download": "http://lab.test/download",
+        "blank": "http://lab.test/blank",
+        "error": "http://lab.test/error",
+        "captcha": "http://lab.test/captcha",
+        "freeze": "http://odd.test/block",
+        "private": web.private.url,
         "unknown": "http://no-such-host.invalid/",
-    }  # fmt: skip
+    }
     plays = {"fine": ["Next page", "Next page"], "download": ["Download the report"], "freeze": ["b", "Freeze"]}
     summary = await engine.roll(tasks, Player(plays), says_yes)
     by_name = {name: result.outcome.failure for name, result in engine.stored.items()}

@@ -57,10 +57,23 @@ def test_a_number_from_0_to_1_is_a_score(value, reward):
     assert score(lambda: value).value == reward
 
 
-@pytest.mark.parametrize("value", [
-    None, "1", b"1", float("nan"), float("inf"), -0.1, 1.01, 10**400, [], {}, {"reward": None},
-    {"reward": 1, "n": 1e999},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "1",
+        b"1",
+        float("nan"),
+        float("inf"),
+        -0.1,
+        1.01,
+        10**400,
+        [],
+        {},
+        {"reward": None},
+        {"reward": 1, "n": 1e999},
+    ],
+)
 def test_any_other_value_is_a_failure_that_names_the_check_and_its_line(value):
     with pytest.raises(BoundaryError, match=r"the check closed failed: .* \(test_check.py:\d+\)$") as caught:
         score(lambda: value)

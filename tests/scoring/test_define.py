@@ -56,19 +56,38 @@ def test_arguments_without_a_name_are_refused(given):
         reward(given)
 
 
-@pytest.mark.parametrize(("value", "verdict"), [
-    (1, RewardResult(1.0, {})), (True, RewardResult(1.0, {})), (0.25, RewardResult(0.25, {})),
-    ({"reward": 2, "acc": 1.0, "why": "x"}, RewardResult(2.0, {"acc": 1.0, "why": "x"})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (1, RewardResult(1.0, {})),
+        (True, RewardResult(1.0, {})),
+        (0.25, RewardResult(0.25, {})),
+        ({"reward": 2, "acc": 1.0, "why": "x"}, RewardResult(2.0, {"acc": 1.0, "why": "x"})),
+    ],
+)
 def test_numbers_and_mappings_are_verdicts(value, verdict):
     assert parse_reward(value) == verdict
 
 
-@pytest.mark.parametrize("value", [
-    None, "1", b"1", float("nan"), float("inf"), {}, {"acc": 1}, {"reward": None}, [1],
-    {"reward": float("nan")}, {"reward": 1, "acc": float("nan")}, {"reward": 1, "acc": float("-inf")},
-    {"reward": 1, "n": 10**400}, 10**400,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "1",
+        b"1",
+        float("nan"),
+        float("inf"),
+        {},
+        {"acc": 1},
+        {"reward": None},
+        [1],
+        {"reward": float("nan")},
+        {"reward": 1, "acc": float("nan")},
+        {"reward": 1, "acc": float("-inf")},
+        {"reward": 1, "n": 10**400},
+        10**400,
+    ],
+)
 def test_anything_else_is_none(value):
     with pytest.raises(ValueError, match=r"reward|not finite"):
         parse_reward(value)

@@ -49,12 +49,23 @@ STATEMENTS = ("\\boxed{%s}", "The answer is $%s$ because it is.", "%s")
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
 
 
-@pytest.mark.parametrize(("response", "answer", "used", "value"), [
-    ("72", "72", True, 1.0), ("The answer is 72.", "72", True, 1.0), ("72", "72", False, 0.0),
-    ("71", "72", True, 0.1), ("$1,000", "1000", True, 0.1), ("3.50", "3.5", True, 0.1), ("-5", "5", True, 1.0),
-    ("72 clips in 2 months", "72", True, 0.1), ("72", 72, True, 1.0), ("72", 72.0, True, 1.0),
-    ("1000", "10 * 100 = <<10*100=1000>>1000\n#### 1,000", True, 1.0), ("none", "72", True, 0.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "answer", "used", "value"),
+    [
+        ("72", "72", True, 1.0),
+        ("The answer is 72.", "72", True, 1.0),
+        ("72", "72", False, 0.0),
+        ("71", "72", True, 0.1),
+        ("$1,000", "1000", True, 0.1),
+        ("3.50", "3.5", True, 0.1),
+        ("-5", "5", True, 1.0),
+        ("72 clips in 2 months", "72", True, 0.1),
+        ("72", 72, True, 1.0),
+        ("72", 72.0, True, 1.0),
+        ("1000", "10 * 100 = <<10*100=1000>>1000\n#### 1,000", True, 1.0),
+        ("none", "72", True, 0.1),
+    ],
+)
 def test_string_equality_is_as_documented(response, answer, used, value):
     assert math_reward_string_equal(response, answer, TOOL if used else TOOL[:2]) == value
 
@@ -91,11 +102,16 @@ def test_an_answer_that_differs_in_a_digit_a_sign_a_variable_or_a_unit_is_wrong(
     one, other = draw.sample("abcdkmnpqrstuvwxyz", 2)
     unit, another = draw.sample(["cm", "kg", "hours", "%", "dollars", "apples", "oranges"], 2)
     differing = [
-        (f"{number:,}", f"{number + 1}"), (f"-{number}", f"{number}"), (f"0.{number}1", f"0.{number}2"),
-        (f"{factor}{one}", f"{factor}{other}"), (f"{factor}{one}", f"{factor}"), (f"-{factor}i", f"-{factor}"),
-        (f"{factor}+{factor}i", f"{factor}-{factor}i"), (f"{factor} {unit}", f"{factor} {another}"),
+        (f"{number:,}", f"{number + 1}"),
+        (f"-{number}", f"{number}"),
+        (f"0.{number}1", f"0.{number}2"),
+        (f"{factor}{one}", f"{factor}{other}"),
+        (f"{factor}{one}", f"{factor}"),
+        (f"-{factor}i", f"-{factor}"),
+        (f"{factor}+{factor}i", f"{factor}-{factor}i"),
+        (f"{factor} {unit}", f"{factor} {another}"),
         (f"({factor}, {number})", f"({number}, {factor})"),
-    ]  # fmt: skip
+    ]
     for statement in STATEMENTS:
         for given, wanted in differing:
             assert math_equal_reward(statement % given, given)["acc"] == 1.0, (statement, given)
@@ -124,22 +140,32 @@ def test_the_parts_of_a_response():
     assert answers_equal("A b", "a B")
 
 
-@pytest.mark.parametrize(("text", "plain"), [
-    ("The  Cat's hat!", "cats hat"), ("an A-Team", "ateam"), ("  ", ""), ("the theatre", "theatre"),
-    ("?!", "?!"), ("1_2", "1_2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("The  Cat's hat!", "cats hat"),
+        ("an A-Team", "ateam"),
+        ("  ", ""),
+        ("the theatre", "theatre"),
+        ("?!", "?!"),
+        ("1_2", "1_2"),
+    ],
+)
 def test_squads_normalisation(text, plain):
     assert normalise(text) == plain
 
 
-@pytest.mark.parametrize(("given", "wanted", "value"), [
-    ("the cat sat", "a cat", 2 * 1 / 3),  # words: cat sat / cat; precision 1/2, recall 1
-    ("red red fish", "red fish fish", 2 * 2 / 6),  # shared: red once, fish once
-    ("x", "y", 0.0),
-    ("", "", 1.0),
-    ("", "y", 0.0),
-    ("same", "Same.", 1.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "wanted", "value"),
+    [
+        ("the cat sat", "a cat", 2 * 1 / 3),  # words: cat sat / cat; precision 1/2, recall 1
+        ("red red fish", "red fish fish", 2 * 2 / 6),  # shared: red once, fish once
+        ("x", "y", 0.0),
+        ("", "", 1.0),
+        ("", "y", 0.0),
+        ("same", "Same.", 1.0),
+    ],
+)
 def test_f1_over_words(given, wanted, value):
     assert ok_vqa_reward(given, [wanted]) == pytest.approx(value)
 
@@ -152,10 +178,18 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
     assert qa_f1_reward("x", [])["reward"] == 0.0
 
 
-@pytest.mark.parametrize(("response", "value"), [
-    ("so \\boxed{7}", 1.0), ("<answer>x</answer>", 1.0), ("\\boxed{1} \\boxed{2}", 0.0),
-    ("\\boxed{1} <answer>1</answer>", 0.0), ("\\boxed{ }", 0.0), ("\\boxed{7", 0.0), ("7", 0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "value"),
+    [
+        ("so \\boxed{7}", 1.0),
+        ("<answer>x</answer>", 1.0),
+        ("\\boxed{1} \\boxed{2}", 0.0),
+        ("\\boxed{1} <answer>1</answer>", 0.0),
+        ("\\boxed{ }", 0.0),
+        ("\\boxed{7", 0.0),
+        ("7", 0.0),
+    ],
+)
 def test_format(response, value):
     assert format_reward(response) == value
 
@@ -170,22 +204,26 @@ def messages_of(*contents, tools=1):
     return messages
 
 
-@pytest.mark.parametrize(("reward", "contents", "tools", "value"), [
-    (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 1, 1.0),
-    (math_equal_reward_think, ("<think>a</think>", "b</think> 71"), 1, 0.1),
-    (math_equal_reward_think, ("<think>a</think>", "72"), 1, 0.0),
-    (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 0, 0.0),
-    (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 1, 1.0),
-    (math_reward_thought_with_tool, ("Thought: a", "thought: 71"), 1, 0.1),
-    (math_reward_thought_with_tool, ("Thought: a", "72"), 1, 0.0),
-    (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 0, 0.0),
-    (qa_em_format_reward, ("<think>a</think>", "<answer>72</answer>"), 1, 1.0),
-    (qa_em_format_reward, ("<think>a</think>", "<answer>71</answer>"), 1, 0.1),
-    (qa_em_format_reward, ("a", "<answer>72</answer>"), 1, 0.0),
-    (qa_em_format_reward, ("<think>a</think>", "72"), 1, 0.0),
-    (qa_f1_reward_tool, ("a", "b", "72"), 2, 1.0),
-    (qa_f1_reward_tool, ("a", "72"), 1, 0.0),
-], ids=lambda part: part.name if hasattr(part, "name") else str(part))  # fmt: skip
+@pytest.mark.parametrize(
+    ("reward", "contents", "tools", "value"),
+    [
+        (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 1, 1.0),
+        (math_equal_reward_think, ("<think>a</think>", "b</think> 71"), 1, 0.1),
+        (math_equal_reward_think, ("<think>a</think>", "72"), 1, 0.0),
+        (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 0, 0.0),
+        (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 1, 1.0),
+        (math_reward_thought_with_tool, ("Thought: a", "thought: 71"), 1, 0.1),
+        (math_reward_thought_with_tool, ("Thought: a", "72"), 1, 0.0),
+        (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 0, 0.0),
+        (qa_em_format_reward, ("<think>a</think>", "<answer>72</answer>"), 1, 1.0),
+        (qa_em_format_reward, ("<think>a</think>", "<answer>71</answer>"), 1, 0.1),
+        (qa_em_format_reward, ("a", "<answer>72</answer>"), 1, 0.0),
+        (qa_em_format_reward, ("<think>a</think>", "72"), 1, 0.0),
+        (qa_f1_reward_tool, ("a", "b", "72"), 2, 1.0),
+        (qa_f1_reward_tool, ("a", "72"), 1, 0.0),
+    ],
+    ids=lambda part: part.name if hasattr(part, "name") else str(part),
+)
 def test_form_and_tools_are_graded_as_in_the_examples(reward, contents, tools, value):
     assert reward(contents[-1], "72", messages_of(*contents, tools=tools))["reward"] == value
 
@@ -217,16 +255,44 @@ def test_the_best_of_several_answers_counts():
     assert infoseek_reward("red bus", "car", ["red bus", {"range": [1, 2]}]) == 1.0
 
 
-@pytest.mark.parametrize(("response", "answer", "right"), [
-    ("3.5", "35", False), ("3.5", "3.5.", True), ("-5", "5", False), ("1/2", "12", False),
-    ("10-12", "1012", False), ("1,2", "12", False), ("1,2", "1, 2", True), ("3+4", "34", False),
-    ("5'10", "510", False), ("1,000", "1000", True), ("1,23,456", "123456", True), ("A, B", "B", False),
-    ("A, B", "a b", True), ("A.", "a", True), ("1e-5", "1e5", False), ("10:00 UTC+2", "10:00 UTC-2", False),
-    ("2**3", "23", False), ("5+", "5", False), ("<5", "5", False), ("<= 5", "< 5", False), ("x^2", "x2", False),
-    ("\\infty", "-\\infty", False), ("C++", "C", False), ("C#", "C++", False), ("A+", "A-", False),
-    ("AB-", "AB+", False), ("Plan A - now.", "plan a now", True), ("It-self", "itself", True), ("", "A", False),
-    ("The.", "A", False), ("(a)", "A", True), ("\\boxed{\\text{Paris}}", "Paris", True), ("None", None, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "answer", "right"),
+    [
+        ("3.5", "35", False),
+        ("3.5", "3.5.", True),
+        ("-5", "5", False),
+        ("1/2", "12", False),
+        ("10-12", "1012", False),
+        ("1,2", "12", False),
+        ("1,2", "1, 2", True),
+        ("3+4", "34", False),
+        ("5'10", "510", False),
+        ("1,000", "1000", True),
+        ("1,23,456", "123456", True),
+        ("A, B", "B", False),
+        ("A, B", "a b", True),
+        ("A.", "a", True),
+        ("1e-5", "1e5", False),
+        ("10:00 UTC+2", "10:00 UTC-2", False),
+        ("2**3", "23", False),
+        ("5+", "5", False),
+        ("<5", "5", False),
+        ("<= 5", "< 5", False),
+        ("x^2", "x2", False),
+        ("\\infty", "-\\infty", False),
+        ("C++", "C", False),
+        ("C#", "C++", False),
+        ("A+", "A-", False),
+        ("AB-", "AB+", False),
+        ("Plan A - now.", "plan a now", True),
+        ("It-self", "itself", True),
+        ("", "A", False),
+        ("The.", "A", False),
+        ("(a)", "A", True),
+        ("\\boxed{\\text{Paris}}", "Paris", True),
+        ("None", None, False),
+    ],
+)
 def test_exact_match_keeps_what_makes_a_number_or_a_choice(response, answer, right):
     assert qa_em_reward(response, answer)["em"] == float(right)
 

@@ -154,22 +154,25 @@ async def test_a_cancelled_start_leaves_nothing(pretend):
     await server.stop()
 
 
-@pytest.mark.parametrize(("lines", "expected"), [
-    (
-        [
-            "(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights",
-            "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.",
-        ],
-        "OSError: bad weights",
-    ),
-    (
-        ["pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig", "  Value error, x"],
-        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: Value error, x",
-    ),
-    (["usage: a", "api_server.py: error: unrecognized arguments: --foo"], "api_server.py: error: unrecognized"),
-    (["only this"], "only this"),
-    ([], "it wrote nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            [
+                "(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights",
+                "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.",
+            ],
+            "OSError: bad weights",
+        ),
+        (
+            ["pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig", "  Value error, x"],
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: Value error, x",
+        ),
+        (["usage: a", "api_server.py: error: unrecognized arguments: --foo"], "api_server.py: error: unrecognized"),
+        (["only this"], "only this"),
+        ([], "it wrote nothing"),
+    ],
+)
 def test_the_reason_is_the_cause_and_no_echo(tmp_path, lines, expected):
     (tmp_path / "log").write_text("\n".join(lines))
     assert reason(tmp_path / "log").startswith(expected)
@@ -190,11 +193,14 @@ def test_on_a_cpu_equal_checksums_hide_no_changed_linear_layers():
     assert not far.differs(before, complete=True)
 
 
-@pytest.mark.parametrize(("tensor", "config", "tied"), [
-    ("lm_head.weight", {}, False),
-    ("lm_head.weight", {"tie_word_embeddings": False, "text_config": {"tie_word_embeddings": True}}, True),
-    ("model.embed_tokens.weight", {"tie_word_embeddings": False}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tensor", "config", "tied"),
+    [
+        ("lm_head.weight", {}, False),
+        ("lm_head.weight", {"tie_word_embeddings": False, "text_config": {"tie_word_embeddings": True}}, True),
+        ("model.embed_tokens.weight", {"tie_word_embeddings": False}, True),
+    ],
+)
 def test_tied_embeddings_are_seen_in_config_and_weights(model_folder, tensor, config, tied):
     header = json.dumps({tensor: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}).encode()
     (model_folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)

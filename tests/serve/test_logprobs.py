@@ -9,13 +9,17 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.serve.vllm_arguments import logprobs_kind
 
 
-@pytest.mark.parametrize(("arguments", "text"), [
-    ([], "processed"),
-    (["--enforce-eager"], "processed"),
-    (["--logprobs-mode", "raw_logprobs"], "raw"),
-    (["--logprobs_mode=raw_logprobs"], "raw"),
-    (["--logprobs-mode", "raw_logprobs", "--logprobs-mode=processed_logprobs"], "processed"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "processed"),
+        (["--enforce-eager"], "processed"),
+        (["--logprobs-mode", "raw_logprobs"], "raw"),
+        (["--logprobs_mode=raw_logprobs"], "raw"),
+        (["--logprobs-mode", "raw_logprobs", "--logprobs-mode=processed_logprobs"], "processed"),
+    ],
+    ids=str,
+)
 def test_the_last_argument_decides(arguments, text):
     assert logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == text
 

@@ -78,14 +78,17 @@ async def test_a_replica_that_died_comes_back_with_the_adapters(fleet, tmp_path)
     watching.cancel()
 
 
-@pytest.mark.parametrize(("overrides", "device", "rank", "served"), [
-    ((), "cpu", 4, 8),
-    ((), "cpu", 0, 0),
-    (("serve.enable_lora=false",), "cpu", 4, 0),
-    (("serve.host=0.0.0.0",), "cpu", 4, 0),
-    ((), "cuda", 4, 0),  # it sleeps while a training runs
-    (('serve.gpus=["0"]', 'train.gpus=["1"]'), "cuda", 16, 16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("overrides", "device", "rank", "served"),
+    [
+        ((), "cpu", 4, 8),
+        ((), "cpu", 0, 0),
+        (("serve.enable_lora=false",), "cpu", 4, 0),
+        (("serve.host=0.0.0.0",), "cpu", 4, 0),
+        ((), "cuda", 4, 0),  # it sleeps while a training runs
+        (('serve.gpus=["0"]', 'train.gpus=["1"]'), "cuda", 16, 16),
+    ],
+)
 def test_adapters_are_served_by_name_where_servers_keep_running(fleet, monkeypatch, overrides, device, rank, served):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     plan = fleet(*overrides, device=device, rank=rank).servers[0].plan

@@ -89,9 +89,13 @@ def test_cuda_has_webgyms_launch_settings():
     plan = planned("serve.data_parallel_size=8", device="cuda", gpus=tuple("01234567"))
     assert plan.argv()[:3] == [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]
     expected = {
-        "--max-num-seqs": "512", "--gpu-memory-utilization": "0.95", "--max-model-len": "32768",
-        "--tensor-parallel-size": "1", "--data-parallel-size": "8", "--dtype": "auto",
-    }  # fmt: skip
+        "--max-num-seqs": "512",
+        "--gpu-memory-utilization": "0.95",
+        "--max-model-len": "32768",
+        "--tensor-parallel-size": "1",
+        "--data-parallel-size": "8",
+        "--dtype": "auto",
+    }
     assert {flag: value(plan, flag) for flag in expected} == expected
     # vLLM's own choice is right for GPUs: cached prefixes, split prefills, asynchronous scheduling
     left = {"--enforce-eager", "--no-enable-prefix-caching", "--max-num-batched-tokens", "--reasoning-parser"}
@@ -112,15 +116,18 @@ def test_arguments_of_the_engine_are_the_users_and_come_last(device):
     assert planned(f"serve.extra_args={json.dumps(own)}", device=device, gpus=()).argv()[-5:] == own
 
 
-@pytest.mark.parametrize(("gpus", "overrides", "shares"), [
-    ("", [], [None]),
-    ("0", [], [None]),
-    ("01", [], ["0", "1"]),
-    ("01234567", ["serve.tensor_parallel_size=4"], ["0,1,2,3", "4,5,6,7"]),
-    ("01234567", ["serve.tensor_parallel_size=2", "serve.data_parallel_size=2"], ["0,1,2,3", "4,5,6,7"]),
-    ("0123", ["serve.replicas=2"], ["0", "1"]),
-    ("0123", ["serve.replicas=1"], [None]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpus", "overrides", "shares"),
+    [
+        ("", [], [None]),
+        ("0", [], [None]),
+        ("01", [], ["0", "1"]),
+        ("01234567", ["serve.tensor_parallel_size=4"], ["0,1,2,3", "4,5,6,7"]),
+        ("01234567", ["serve.tensor_parallel_size=2", "serve.data_parallel_size=2"], ["0,1,2,3", "4,5,6,7"]),
+        ("0123", ["serve.replicas=2"], ["0", "1"]),
+        ("0123", ["serve.replicas=1"], [None]),
+    ],
+)
 def test_gpus_are_shared_out(gpus, overrides, shares):
     plans = fleet(*overrides, device="cuda", gpus=tuple(gpus))
     assert [plan.env.get("CUDA_VISIBLE_DEVICES") for plan in plans] == shares
@@ -153,10 +160,16 @@ def test_replicas_on_a_cpu_share_its_cores():
     assert [plan.port for plan in plans] == [0, 0]
 
 
-@pytest.mark.parametrize(("device", "overrides", "how"), [
-    ("cuda", [], "sleep"), ("cuda", ["serve.host=0.0.0.0"], "stop"), ("cpu", [], "keep"),
-    ("cpu", ["serve.during_training=stop"], "stop"), ("cuda", ["serve.during_training=keep"], "keep"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "overrides", "how"),
+    [
+        ("cuda", [], "sleep"),
+        ("cuda", ["serve.host=0.0.0.0"], "stop"),
+        ("cpu", [], "keep"),
+        ("cpu", ["serve.during_training=stop"], "stop"),
+        ("cuda", ["serve.during_training=keep"], "keep"),
+    ],
+)
 def test_what_a_server_does_during_training(device, overrides, how):
     plan = planned(*overrides, device=device, gpus=(), phases=True)
     assert plan.sleep.action == how

@@ -109,11 +109,14 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     )
 
 
-@pytest.mark.parametrize(("how", "reason"), [
-    ("refuses", "/sleep?level=2&mode=abort: status 500: "),
-    ("hangs", "/sleep?level=2&mode=abort: ReadTimeout"),
-    ("dies", "/sleep?level=2&mode=abort: Re"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("refuses", "/sleep?level=2&mode=abort: status 500: "),
+        ("hangs", "/sleep?level=2&mode=abort: ReadTimeout"),
+        ("dies", "/sleep?level=2&mode=abort: Re"),
+    ],
+)
 async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, models, behave, how, reason):
     one = fleet(timeout=1)
     await one.serve(models[0])
@@ -130,12 +133,15 @@ async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, 
     assert len(list_events(one, "serve")) == 2
 
 
-@pytest.mark.parametrize(("about", "how", "reason"), [
-    ("wake", "refuses", "/wake_up?tags=weights: status 500: "),
-    ("wake", "hangs", "/wake_up?tags=weights: ReadTimeout"),
-    ("wake", "dies", "/wake_up?tags=weights: Re"),
-    ("reload", "stale", "vLLM answers unlike these weights did before"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("about", "how", "reason"),
+    [
+        ("wake", "refuses", "/wake_up?tags=weights: status 500: "),
+        ("wake", "hangs", "/wake_up?tags=weights: ReadTimeout"),
+        ("wake", "dies", "/wake_up?tags=weights: Re"),
+        ("reload", "stale", "vLLM answers unlike these weights did before"),
+    ],
+)
 async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave, about, how, reason):
     one = fleet(timeout=1)
     await one.serve(models[0])

@@ -26,10 +26,14 @@ TRUNCATED = (
     "policy_config.min_p=0.01",
 )
 SMALL = (
-    "rollout.episodes=20", "rollout.test_episodes=6", "agent.num_chains=4", "rl.actor.optim.lr=0.0001",
-    "rl.actor.ppo_mini_batch_size=8", "rl.model.enable_gradient_checkpointing=false",
+    "rollout.episodes=20",
+    "rollout.test_episodes=6",
+    "agent.num_chains=4",
+    "rl.actor.optim.lr=0.0001",
+    "rl.actor.ppo_mini_batch_size=8",
+    "rl.model.enable_gradient_checkpointing=false",
     "algorithm_config.num_train_epochs=1",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -47,13 +47,16 @@ def test_the_next_goes_on_with_it_on_the_same_model_wherever_the_run_is(run, tmp
     assert find_adapter(moved, SETTINGS) == (start.model, start.folder)
 
 
-@pytest.mark.parametrize(("base", "has_adapter", "wanted", "renew"), [
-    ("base", True, WANTED.model_copy(update={"rank": 8}), False),
-    ("base", True, WANTED.model_copy(update={"vision": True}), False),
-    ("base", True, WANTED, True),
-    ("base", False, WANTED, False),
-    ("another", True, WANTED, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "has_adapter", "wanted", "renew"),
+    [
+        ("base", True, WANTED.model_copy(update={"rank": 8}), False),
+        ("base", True, WANTED.model_copy(update={"vision": True}), False),
+        ("base", True, WANTED, True),
+        ("base", False, WANTED, False),
+        ("another", True, WANTED, False),
+    ],
+)
 def test_else_a_new_one_is_put_on_the_merged_weights(run, base, has_adapter, wanted, renew):
     folder = trained(run, 1, base, has_adapter=has_adapter)
     start = plan_adapter(run, SETTINGS, wanted, renew=renew)

@@ -68,11 +68,14 @@ def test_what_has_no_site_is_not_blocked(run, url):
     assert not run.blocklist.exists()
 
 
-@pytest.mark.parametrize(("url", "site"), [
-    ("http://10.1.2.3:8000/", "10.1.2.3:8000"),
-    ("http://shop.test/", "shop.test"),
-    ("http://A.Example.ORG./", "example.org"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "site"),
+    [
+        ("http://10.1.2.3:8000/", "10.1.2.3:8000"),
+        ("http://shop.test/", "shop.test"),
+        ("http://A.Example.ORG./", "example.org"),
+    ],
+)
 def test_sites_are_registrable_domains_or_hosts(run, url, site):
     assert Blocklist(run, 1).add(url, "t", "").site == site
 

@@ -14,10 +14,16 @@ def lines(*values):
 def test_every_bad_line_is_reported_and_the_good_ones_are_counted():
     report = FileReport("t")
     values = (
-        webgym(0), "{", "", webgym(1, difficulty=0), webgym(2, difficulty=5, evaluator_reference=FACTS),
-        webgym(0, task_id="again"), {"id": "clik-test"}, {"id": "click-test", "rubric": ["a"]},
+        webgym(0),
+        "{",
+        "",
+        webgym(1, difficulty=0),
+        webgym(2, difficulty=5, evaluator_reference=FACTS),
+        webgym(0, task_id="again"),
+        {"id": "clik-test"},
+        {"id": "click-test", "rubric": ["a"]},
         webgym(4, website="www.shop0.co.uk", evaluator_reference=None),
-    )  # fmt: skip
+    )
     bad = list(Checker().check("t", lines(*values), report))
     assert [(bad_line.file, bad_line.line) for bad_line in bad] == [("t", 2), ("t", 4), ("t", 7)]
     assert bad[1] == BadLine("t", 4, "difficulty: Input should be greater than or equal to 1")

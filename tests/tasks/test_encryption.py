@@ -47,10 +47,18 @@ def test_the_texts_stay_encrypted_until_a_prompt_is_sent():
     assert reveal_prompt(prompt, task).messages[0].content == "Task: Who painted it?\n"
 
 
-@pytest.mark.parametrize("changes", [
-    {"instruction": "Who painted it?"}, {"reference_answer": "é"}, {"instruction": f"{ENCRYPTED}plain"},
-    {"canary": "another"}, {"rubric": ["It is found."]}, {"check": "mine"}, {"start_url": ""},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"instruction": "Who painted it?"},
+        {"reference_answer": "é"},
+        {"instruction": f"{ENCRYPTED}plain"},
+        {"canary": "another"},
+        {"rubric": ["It is found."]},
+        {"check": "mine"},
+        {"start_url": ""},
+    ],
+)
 def test_a_canary_beside_plain_text_is_refused(changes):
     with pytest.raises(BadTaskError, match="canary"):
         read_task(record(**changes))

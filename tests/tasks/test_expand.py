@@ -7,9 +7,12 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tasks.expand import expand_templates
 
 TEMPLATE = {
-    "id": "close", "environment": "web", "start_url": "http://desk/",
-    "instruction": "Close '{title}' for {person.name}.", "extra": {"team": "{person.team}", "tags": ["{n}"]},
-}  # fmt: skip
+    "id": "close",
+    "environment": "web",
+    "start_url": "http://desk/",
+    "instruction": "Close '{title}' for {person.name}.",
+    "extra": {"team": "{person.team}", "tags": ["{n}"]},
+}
 
 SHORT = {"templates": [TEMPLATE | {"instruction": "Close {title}", "extra": {}}]}
 BOTH = {"templates": [TEMPLATE | {"instruction": "{title} {n}", "extra": {}}]}
@@ -71,33 +74,36 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
     assert shares[0] == shares[1] and len(shares[0]) == 5
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"templates": []}, "templates"),
-    ({"templates": [TEMPLATE | {"instruction": "{nobody}"}]}, "close: {nobody} is no parameter"),
-    ({"templates": [TEMPLATE | {"instruction": "{title} {person.age}"}]}, "there is no column age"),
-    ({"templates": [TEMPLATE | {"instruction": "{title} { n } {n}"}]}, "close: a { before n begins no placeholder"),
-    ({"templates": [TEMPLATE, TEMPLATE]}, "two tasks have the id"),
-    ({"templates": [TEMPLATE | {"start_url": ""}]}, "template close: start_url"),
-    ({"held_out": {"title": 1}}, "a share is from 0"),
-    ({"held_out": {"title": ["Z"]}}, "'Z' is no value"),
-    ({"held_out": {"titles": 0.1}}, "held_out.titles is no parameter"),
-    ({"held_out": {"title": ["A b", "C", "D"]}}, "no task for training"),
-    ({"parameters": {"title": {"csv": "nothing.csv"}}}, "nothing.csv can't be read"),
-    ({"parameters": {"title": {"command": "false"}}}, "'false' ended with 1"),
-    ({"parameters": {"title": {"command": "no-such-program"}}}, "can't be run"),
-    ({"parameters": {"title": {}}}, "either csv or command"),
-    ({"parameters": {"title": []}}, "has no values"),
-    ({"parameters": {"title": {"command": " "}}}, "can't be run"),
-    ({"parameters": {"title": {"csv": "ragged.csv"}}}, "ragged.csv: row 2"),
-    ({"parameters": {"title": ["A", True]}, **SHORT}, "True can't be a part of a text"),
-    ({"parameters": {"title": ["A", {"name": "B"}]}, **SHORT}, "can't be a part of a text"),
-    ({"parameters": {"title": ["A"], "a b": ["C"]}, **SHORT}, "parameters.a b is in no template"),
-    (
-        {"parameters": {"title": {"command": "seq 1001"}, "n": {"command": "seq 1001"}}, **BOTH},
-        "more than 1,000,000 tasks",
-    ),
-    ({"parameter": {}}, "parameter: there is no such field"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"templates": []}, "templates"),
+        ({"templates": [TEMPLATE | {"instruction": "{nobody}"}]}, "close: {nobody} is no parameter"),
+        ({"templates": [TEMPLATE | {"instruction": "{title} {person.age}"}]}, "there is no column age"),
+        ({"templates": [TEMPLATE | {"instruction": "{title} { n } {n}"}]}, "close: a { before n begins no placeholder"),
+        ({"templates": [TEMPLATE, TEMPLATE]}, "two tasks have the id"),
+        ({"templates": [TEMPLATE | {"start_url": ""}]}, "template close: start_url"),
+        ({"held_out": {"title": 1}}, "a share is from 0"),
+        ({"held_out": {"title": ["Z"]}}, "'Z' is no value"),
+        ({"held_out": {"titles": 0.1}}, "held_out.titles is no parameter"),
+        ({"held_out": {"title": ["A b", "C", "D"]}}, "no task for training"),
+        ({"parameters": {"title": {"csv": "nothing.csv"}}}, "nothing.csv can't be read"),
+        ({"parameters": {"title": {"command": "false"}}}, "'false' ended with 1"),
+        ({"parameters": {"title": {"command": "no-such-program"}}}, "can't be run"),
+        ({"parameters": {"title": {}}}, "either csv or command"),
+        ({"parameters": {"title": []}}, "has no values"),
+        ({"parameters": {"title": {"command": " "}}}, "can't be run"),
+        ({"parameters": {"title": {"csv": "ragged.csv"}}}, "ragged.csv: row 2"),
+        ({"parameters": {"title": ["A", True]}, **SHORT}, "True can't be a part of a text"),
+        ({"parameters": {"title": ["A", {"name": "B"}]}, **SHORT}, "can't be a part of a text"),
+        ({"parameters": {"title": ["A"], "a b": ["C"]}, **SHORT}, "parameters.a b is in no template"),
+        (
+            {"parameters": {"title": {"command": "seq 1001"}, "n": {"command": "seq 1001"}}, **BOTH},
+            "more than 1,000,000 tasks",
+        ),
+        ({"parameter": {}}, "parameter: there is no such field"),
+    ],
+)
 def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):
     (tmp_path / "ragged.csv").write_text("name,team\nA,b\nC\n")
     with pytest.raises(UsageError, match=r"templates.yaml: ") as caught:

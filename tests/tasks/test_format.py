@@ -37,17 +37,21 @@ def test_a_line_of_webgym():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("rubric", "facts", "kept"), [
-    (None, (), False),
-    ("", (), False),
-    ([], (), False),
-    ("Names it", ("Names it",), False),
-    (["Names it", "Names the price"], ("Names it", "Names the price"), False),
-    (FACTS, ("Names the shoe", "Names the price"), True),
-    ('["Names it", "Names the price"]', ("Names it", "Names the price"), False),  # as a table holds a list
-    ("['Names it']", ("Names it",), False),
-    ("[Names it", ("[Names it",), False),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("rubric", "facts", "kept"),
+    [
+        (None, (), False),
+        ("", (), False),
+        ([], (), False),
+        ("Names it", ("Names it",), False),
+        (["Names it", "Names the price"], ("Names it", "Names the price"), False),
+        (FACTS, ("Names the shoe", "Names the price"), True),
+        ('["Names it", "Names the price"]', ("Names it", "Names the price"), False),  # as a table holds a list
+        ("['Names it']", ("Names it",), False),
+        ("[Names it", ("[Names it",), False),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", ["evaluator_reference", "rubric"])
 def test_a_rubric_in_each_shape(name, rubric, facts, kept):
     line = webgym()
@@ -57,27 +61,35 @@ def test_a_rubric_in_each_shape(name, rubric, facts, kept):
     assert task.extra.get("evaluator_reference") == (rubric if kept else None)
 
 
-@pytest.mark.parametrize(("fields", "answer", "kept"), [
-    ({"definite_answer": "42"}, "42", {}),
-    ({"definite_answer": None}, None, {}),
-    ({"definite_answer": ""}, None, {}),
-    ({"reference_answer": "42"}, "42", {}),
-    ({"reference_answer": None, "definite_answer": "42"}, "42", {}),
-    ({"reference_answer": "41", "definite_answer": "42"}, "41", {"definite_answer": "42"}),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "answer", "kept"),
+    [
+        ({"definite_answer": "42"}, "42", {}),
+        ({"definite_answer": None}, None, {}),
+        ({"definite_answer": ""}, None, {}),
+        ({"reference_answer": "42"}, "42", {}),
+        ({"reference_answer": None, "definite_answer": "42"}, "42", {}),
+        ({"reference_answer": "41", "definite_answer": "42"}, "41", {"definite_answer": "42"}),
+    ],
+    ids=str,
+)
 def test_the_reference_answer_under_both_names(fields, answer, kept):
     task = read({**WEB, **fields})
     assert (task.reference_answer, task.extra) == (answer, kept)
 
 
-@pytest.mark.parametrize(("fields", "read_as"), [
-    ({"id": 5}, {"id": "5"}),
-    ({"id": None}, {"id": "83e36cdc6c315013"}),
-    ({"difficulty": "Hard"}, {"difficulty": 7}),
-    ({"reference_answer": ["a", 42]}, {"reference_answer": "a|OR|42"}),
-    ({"reference_answer": 4.5}, {"reference_answer": "4.5"}),
-    ({"max_steps": "12"}, {"extra": {"max_steps": 12}}),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "read_as"),
+    [
+        ({"id": 5}, {"id": "5"}),
+        ({"id": None}, {"id": "83e36cdc6c315013"}),
+        ({"difficulty": "Hard"}, {"difficulty": 7}),
+        ({"reference_answer": ["a", 42]}, {"reference_answer": "a|OR|42"}),
+        ({"reference_answer": 4.5}, {"reference_answer": "4.5"}),
+        ({"max_steps": "12"}, {"extra": {"max_steps": 12}}),
+    ],
+    ids=str,
+)
 def test_fields_as_other_benchmarks_write_them(fields, read_as):
     assert read({**WEB, **fields}).model_dump(include=read_as) == read_as
 
@@ -88,12 +100,19 @@ def test_a_step_limit_is_a_whole_number_from_1(limit):
         read({**WEB, "max_steps": limit})
 
 
-@pytest.mark.parametrize(("website", "address"), [
-    ("example.com", "https://example.com"), (" www.example.com/shop?x=1 ", "https://www.example.com/shop?x=1"),
-    ("//example.com", "https://example.com"), ("localhost:8080/a", "https://localhost:8080/a"),
-    ("http://example.com", "http://example.com"), ("HTTPS://Example.com/", "HTTPS://Example.com/"),
-    ("https://bücher.example/ä b", "https://bücher.example/ä b"), ("http://[::1]:80/", "http://[::1]:80/"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("website", "address"),
+    [
+        ("example.com", "https://example.com"),
+        (" www.example.com/shop?x=1 ", "https://www.example.com/shop?x=1"),
+        ("//example.com", "https://example.com"),
+        ("localhost:8080/a", "https://localhost:8080/a"),
+        ("http://example.com", "http://example.com"),
+        ("HTTPS://Example.com/", "HTTPS://Example.com/"),
+        ("https://bücher.example/ä b", "https://bücher.example/ä b"),
+        ("http://[::1]:80/", "http://[::1]:80/"),
+    ],
+)
 def test_a_bare_domain_gets_https(website, address):
     assert read(webgym(website=website)).start_url == address
     assert read({**WEB, "environment": "web", "start_url": website}).start_url == address
@@ -146,35 +165,39 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         read({**line, "id": "shop-tour"})
 
 
-@pytest.mark.parametrize(("change", "reply"), [
-    ({"task_name": None}, "task_name: a task on the web needs an instruction"),
-    ({"task_name": "  "}, "task_name: a task on the web needs an instruction"),
-    ({"task_name": 5}, "task_name: Input should be a valid string"),
-    ({"website": None}, "website: a task on the web needs the address"),
-    ({"website": ""}, "website: a task on the web needs the address"),
-    ({"website": ["a.com"]}, "website: Input should be a valid string"),
-    ({"website": "ftp://a.com"}, "website: 'ftp://a.com' is neither http nor https"),
-    ({"website": "file:///etc/passwd"}, "website: 'file:///etc/passwd' is neither http nor https"),
-    ({"website": "javascript:alert(1)"}, "website: 'javascript:alert(1)' is neither http nor https"),
-    ({"website": "mailto:a@b.com"}, "website: 'mailto:a@b.com' is neither http nor https"),
-    ({"website": "https://"}, "website: 'https://' is not the address"),
-    ({"website": "https://a.com:port/"}, "website: 'https://a.com:port/' is not the address"),
-    ({"website": "http://[::1/"}, "website: 'http://[::1/' is not the address"),
-    ({"website": "no domain"}, "website: 'https://no domain' is not the address"),
-    ({"difficulty": 0}, "difficulty: Input should be greater than or equal to 1"),
-    ({"difficulty": "extreme"}, "difficulty: Input should be a valid integer"),
-    ({"difficulty": 1.5}, "difficulty: Input should be a valid integer"),
-    ({"difficulty": True}, "difficulty: Input should be a number, not true"),
-    ({"evaluator_reference": 5}, "evaluator_reference: neither"),
-    ({"evaluator_reference": [GROUPS[0], {"facts": [1]}]}, "evaluator_reference.1.facts.0: not a text"),
-    ({"definite_answer": {"a": 42}}, "definite_answer: Input should be a valid string"),
-    ({"task_id": ""}, "task_id: String should have at least 1 character"),
-    ({"environment": "mars"}, "environment: there is no environment 'mars'"),
-    ({"environment": ["web"]}, "environment: there is no environment"),
-    ({"extra": [1]}, "extra: it should be a table"),
-    ({"canary": "x"}, "canary: "),
-    ({"extra": {"canary": "x"}}, "canary: "),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "reply"),
+    [
+        ({"task_name": None}, "task_name: a task on the web needs an instruction"),
+        ({"task_name": "  "}, "task_name: a task on the web needs an instruction"),
+        ({"task_name": 5}, "task_name: Input should be a valid string"),
+        ({"website": None}, "website: a task on the web needs the address"),
+        ({"website": ""}, "website: a task on the web needs the address"),
+        ({"website": ["a.com"]}, "website: Input should be a valid string"),
+        ({"website": "ftp://a.com"}, "website: 'ftp://a.com' is neither http nor https"),
+        ({"website": "file:///etc/passwd"}, "website: 'file:///etc/passwd' is neither http nor https"),
+        ({"website": "javascript:alert(1)"}, "website: 'javascript:alert(1)' is neither http nor https"),
+        ({"website": "mailto:a@b.com"}, "website: 'mailto:a@b.com' is neither http nor https"),
+        ({"website": "https://"}, "website: 'https://' is not the address"),
+        ({"website": "https://a.com:port/"}, "website: 'https://a.com:port/' is not the address"),
+        ({"website": "http://[::1/"}, "website: 'http://[::1/' is not the address"),
+        ({"website": "no domain"}, "website: 'https://no domain' is not the address"),
+        ({"difficulty": 0}, "difficulty: Input should be greater than or equal to 1"),
+        ({"difficulty": "extreme"}, "difficulty: Input should be a valid integer"),
+        ({"difficulty": 1.5}, "difficulty: Input should be a valid integer"),
+        ({"difficulty": True}, "difficulty: Input should be a number, not true"),
+        ({"evaluator_reference": 5}, "evaluator_reference: neither"),
+        ({"evaluator_reference": [GROUPS[0], {"facts": [1]}]}, "evaluator_reference.1.facts.0: not a text"),
+        ({"definite_answer": {"a": 42}}, "definite_answer: Input should be a valid string"),
+        ({"task_id": ""}, "task_id: String should have at least 1 character"),
+        ({"environment": "mars"}, "environment: there is no environment 'mars'"),
+        ({"environment": ["web"]}, "environment: there is no environment"),
+        ({"extra": [1]}, "extra: it should be a table"),
+        ({"canary": "x"}, "canary: "),
+        ({"extra": {"canary": "x"}}, "canary: "),
+    ],
+    ids=str,
+)
 def test_what_is_no_task_names_the_field_as_it_is_written(change, reply):
     with pytest.raises(BadTaskError) as caught:
         read(webgym(**change))

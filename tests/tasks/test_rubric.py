@@ -4,27 +4,31 @@ from tests.tasks.lines import FACTS, GROUPS
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts, rubric_shape
 
 
-@pytest.mark.parametrize(("value", "shape", "facts"), [
-    (None, "none", None),
-    ("", "none", ()),
-    ("  ", "none", ()),
-    ([], "none", ()),
-    ("Names the shoe ", "text", ("Names the shoe",)),
-    (["Names the shoe", " ", "Names the price"], "texts", ("Names the shoe", "Names the price")),
-    (FACTS, "facts", ("Names the shoe", "Names the price")),
-    (FACTS[0], "facts", ("Names the shoe",)),
-    (
-        GROUPS,
-        "groups",
+@pytest.mark.parametrize(
+    ("value", "shape", "facts"),
+    [
+        (None, "none", None),
+        ("", "none", ()),
+        ("  ", "none", ()),
+        ([], "none", ()),
+        ("Names the shoe ", "text", ("Names the shoe",)),
+        (["Names the shoe", " ", "Names the price"], "texts", ("Names the shoe", "Names the price")),
+        (FACTS, "facts", ("Names the shoe", "Names the price")),
+        (FACTS[0], "facts", ("Names the shoe",)),
         (
-            "[Group G1: The shoe] Names it",
-            "[Group G1: The shoe] Names its colour",
-            "[Group 2: The price] Names it in euros",
+            GROUPS,
+            "groups",
+            (
+                "[Group G1: The shoe] Names it",
+                "[Group G1: The shoe] Names its colour",
+                "[Group 2: The price] Names it in euros",
+            ),
         ),
-    ),
-    ([{"facts": ["a"]}, {"id": "", "facts": []}, {"facts": [{"description": "b"}]}], "groups", None),
-    (["Names the shoe", GROUPS[1]], "mixed", ("Names the shoe", "[Group 2: The price] Names it in euros")),
-], ids=lambda value: str(value)[:30])  # fmt: skip
+        ([{"facts": ["a"]}, {"id": "", "facts": []}, {"facts": [{"description": "b"}]}], "groups", None),
+        (["Names the shoe", GROUPS[1]], "mixed", ("Names the shoe", "[Group 2: The price] Names it in euros")),
+    ],
+    ids=lambda value: str(value)[:30],
+)
 def test_every_shape_has_its_facts(value, shape, facts):
     assert rubric_shape(value) == shape
     assert has_unknown_fields(value) == (shape in ("facts", "groups", "mixed"))
@@ -41,12 +45,20 @@ def test_our_own_lists_stay_as_they_are():
     assert list_facts(FACTS, verbatim=True) == ("Names the shoe", "Names the price")
 
 
-@pytest.mark.parametrize(("value", "place"), [
-    (5, ": neither"), (["a", 5], ".1: neither"), (["a", None], ".1: neither"),
-    ([{"difficulty": 1}], ".0: neither"), ([{"description": 5}], ".0: neither"),
-    ([{"facts": "a"}], ".0.facts: not a list"), ([{"facts": ["a", 5]}], ".0.facts.1: not a text"),
-    ({"facts": [5]}, ".facts.0: not a text"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (5, ": neither"),
+        (["a", 5], ".1: neither"),
+        (["a", None], ".1: neither"),
+        ([{"difficulty": 1}], ".0: neither"),
+        ([{"description": 5}], ".0: neither"),
+        ([{"facts": "a"}], ".0.facts: not a list"),
+        ([{"facts": ["a", 5]}], ".0.facts.1: not a text"),
+        ({"facts": [5]}, ".facts.0: not a text"),
+    ],
+    ids=str,
+)
 def test_what_is_no_rubric_names_its_place(value, place):
     with pytest.raises(BadRubricError) as caught:
         list_facts(value)

@@ -89,15 +89,26 @@ def test_line_ends_separators_and_a_byte_order_mark_do_not_shift_the_lines(file)
     assert [task.instruction for task in everything(file)] == ["x\u2028y\x85z", "ü", "üü"]
 
 
-@pytest.mark.parametrize(("line", "reason"), [
-    ("{", "not JSON"), ("5", "a task must be a JSON object"), ("[]", "a task must be a JSON object"),
-    ("{}", "the fields id and instruction are missing"), ('{"id": ""}', "id: "), ('{"id": [5]}', "id: "),
-    ('{"id": "a", "difficulty": 0}', "difficulty: "), ('{"id": "a", "environment": "mars"}', "environment: "),
-    ('{"id": "a", "extra": 5}', "extra: "), ('{"id": "a", "rubric": 5}', "rubric: "),
-    ('{"id": "a", "environment": "web", "start_url": "http://a.com"}', "instruction: "),
-    ('{"id": "a", "environment": "web", "instruction": "Do."}', "start_url: "),
-    ('{"id": "a", "start_url": "ftp://a.com"}', "start_url: "), ("[" * 100_000, "not JSON"),
-], ids=lambda value: value[:60])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not JSON"),
+        ("5", "a task must be a JSON object"),
+        ("[]", "a task must be a JSON object"),
+        ("{}", "the fields id and instruction are missing"),
+        ('{"id": ""}', "id: "),
+        ('{"id": [5]}', "id: "),
+        ('{"id": "a", "difficulty": 0}', "difficulty: "),
+        ('{"id": "a", "environment": "mars"}', "environment: "),
+        ('{"id": "a", "extra": 5}', "extra: "),
+        ('{"id": "a", "rubric": 5}', "rubric: "),
+        ('{"id": "a", "environment": "web", "start_url": "http://a.com"}', "instruction: "),
+        ('{"id": "a", "environment": "web", "instruction": "Do."}', "start_url: "),
+        ('{"id": "a", "start_url": "ftp://a.com"}', "start_url: "),
+        ("[" * 100_000, "not JSON"),
+    ],
+    ids=lambda value: value[:60],
+)
 def test_a_bad_task_names_file_and_line(file, line, reason):
     write(file, {"id": "click-test"}, "", line, "{")
     with pytest.raises(UsageError) as caught:

@@ -104,13 +104,16 @@ def test_types_of_all_kinds_and_a_property_called_title():
     assert go(**arguments) == "RED x 2.0"
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [
-    ({}, "the argument query is missing"),
-    ({"query": "a", "lmit": 1}, "there is no argument lmit"),
-    ({"query": "a", "limit": "many"}, "limit: Input should be a valid integer"),
-    ({"query": "a", "kind": "song"}, "kind: Input should be 'book' or 'film'"),
-    ({"query": 3}, "query: Input should be a valid string"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "the argument query is missing"),
+        ({"query": "a", "lmit": 1}, "there is no argument lmit"),
+        ({"query": "a", "limit": "many"}, "limit: Input should be a valid integer"),
+        ({"query": "a", "kind": "song"}, "kind: Input should be 'book' or 'film'"),
+        ({"query": 3}, "query: Input should be a valid string"),
+    ],
+)
 def test_arguments_that_do_not_fit_are_told_by_name(arguments, reason):
     with pytest.raises(BadArgumentsError, match=reason):
         check_arguments(search.arguments, arguments)
@@ -178,15 +181,18 @@ class NeedsMore:
         return self.key
 
 
-@pytest.mark.parametrize(("given", "reason"), [
-    (nameless, "tool nameless: the parameter text has no type"),
-    (variadic, r"tool variadic: \*texts: ?'?str'? can't be told"),
-    (undocumented, "tool undocumented: the policy is not told what it does"),
-    (unknown_type, "tool unknown_type: its types can't be read: name 'Nowhere'"),
-    (without_schema, "tool without_schema: its parameters have no JSON schema"),
-    (NoCall, "tool NoCall: the class has no __call__"),
-    (NeedsMore, "tool NeedsMore: it is made with no argument but context, and needs key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (nameless, "tool nameless: the parameter text has no type"),
+        (variadic, r"tool variadic: \*texts: ?'?str'? can't be told"),
+        (undocumented, "tool undocumented: the policy is not told what it does"),
+        (unknown_type, "tool unknown_type: its types can't be read: name 'Nowhere'"),
+        (without_schema, "tool without_schema: its parameters have no JSON schema"),
+        (NoCall, "tool NoCall: the class has no __call__"),
+        (NeedsMore, "tool NeedsMore: it is made with no argument but context, and needs key"),
+    ],
+)
 def test_what_cannot_be_described_is_refused_when_it_is_decorated(given, reason):
     with pytest.raises(UsageError, match=reason):
         tool(given)
@@ -206,17 +212,20 @@ class Picture:
         target.write(png())
 
 
-@pytest.mark.parametrize(("value", "output"), [
-    ("text", ToolOutput("text")),
-    (None, ToolOutput("")),
-    (3.5, ToolOutput("3.5")),
-    ({"a": [1, "ä"]}, ToolOutput('{"a": [1, "ä"]}')),
-    (ToolOutput("x", terminal=True), ToolOutput("x", terminal=True)),
-    ({"observation": "x", "status": "terminal"}, ToolOutput("x", None, True)),
-    ({"observation": {"n": 1}, "image": png()}, ToolOutput('{"n": 1}', png())),
-    ({"image": Picture()}, ToolOutput("", png())),
-    ({"observation": "x", "score": 1}, ToolOutput("x", info={"score": 1})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ("text", ToolOutput("text")),
+        (None, ToolOutput("")),
+        (3.5, ToolOutput("3.5")),
+        ({"a": [1, "ä"]}, ToolOutput('{"a": [1, "ä"]}')),
+        (ToolOutput("x", terminal=True), ToolOutput("x", terminal=True)),
+        ({"observation": "x", "status": "terminal"}, ToolOutput("x", None, True)),
+        ({"observation": {"n": 1}, "image": png()}, ToolOutput('{"n": 1}', png())),
+        ({"image": Picture()}, ToolOutput("", png())),
+        ({"observation": "x", "score": 1}, ToolOutput("x", info={"score": 1})),
+    ],
+)
 def test_what_a_tool_returns_becomes_its_output(value, output):
     assert to_output(value) == output
 

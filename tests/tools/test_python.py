@@ -20,13 +20,21 @@ def children():
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
-@pytest.mark.parametrize(("code", "printed"), [
-    ("1 + 1", "2"), ("x = 3\nx ** 2", "9"), ("print('a')\nNone", "a"), ("'text'", "'text'"),
-    ("", "(no output)"), ("import sys; sys.exit(3)", "(no output)"),
-    ("import statistics; statistics.mean([1, 2, 6])", "3"), ("import sys; print('b', file=sys.stderr)", "b"),
-    ("import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start()\nt.join()", "thread"),
-    ("'\\ud83d'", "'\\ud83d'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("1 + 1", "2"),
+        ("x = 3\nx ** 2", "9"),
+        ("print('a')\nNone", "a"),
+        ("'text'", "'text'"),
+        ("", "(no output)"),
+        ("import sys; sys.exit(3)", "(no output)"),
+        ("import statistics; statistics.mean([1, 2, 6])", "3"),
+        ("import sys; print('b', file=sys.stderr)", "b"),
+        ("import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start()\nt.join()", "thread"),
+        ("'\\ud83d'", "'\\ud83d'"),
+    ],
+)
 async def test_code_is_run(code, printed):
     assert await run_code(code) == printed
 
@@ -39,13 +47,16 @@ async def test_an_error_is_shown_with_the_codes_own_lines():
     assert "SyntaxError" in await run_code("1 +")
 
 
-@pytest.mark.parametrize(("code", "reason"), [
-    ("import socket; socket.socket()", DENIED),
-    ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
-    ("x = [0] * 10**9", "MemoryError"),
-    ("import webgym_cli", "ModuleNotFoundError"),
-    ("import pydantic", "ModuleNotFoundError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import socket; socket.socket()", DENIED),
+        ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
+        ("x = [0] * 10**9", "MemoryError"),
+        ("import webgym_cli", "ModuleNotFoundError"),
+        ("import pydantic", "ModuleNotFoundError"),
+    ],
+)
 async def test_the_code_reaches_next_to_nothing(code, reason):
     assert reason in await run_code(code)
 

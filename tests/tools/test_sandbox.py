@@ -312,11 +312,14 @@ def test_root_is_another_user_in_its_sandbox(host):
     assert uid == gid >= sandbox.FIRST_UID
 
 
-@pytest.mark.parametrize(("layer", "reason"), [
-    ("seccomp", "seccomp can't be switched on"),
-    ("effect", "seccomp has no effect"),
-    ("capset", "capabilities are left"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        ("seccomp", "seccomp can't be switched on"),
+        ("effect", "seccomp has no effect"),
+        ("capset", "capabilities are left"),
+    ],
+)
 def test_nothing_runs_without_what_is_required(host, layer, reason):
     if layer == "capset" and host.uid:
         pytest.skip("a user has none")

@@ -67,23 +67,29 @@ def test_a_record_without_a_field_that_a_tool_requires_is_refused():
         require_record_fields([echo, look], "t2", {"branch": "b"})
 
 
-@pytest.mark.parametrize(("expected", "text"), [
-    (call("nothing"), "Error: there is no tool 'nothing'; there are: echo"),
-    (call("echo"), "Error: the argument text is missing"),
-    (call("echo", txt="a"), "Error: the argument text is missing; there is no argument txt"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        (call("nothing"), "Error: there is no tool 'nothing'; there are: echo"),
+        (call("echo"), "Error: the argument text is missing"),
+        (call("echo", txt="a"), "Error: the argument text is missing; there is no argument txt"),
+    ],
+)
 async def test_a_wrong_call_is_told_to_the_policy(expected, text):
     (result,) = await box(echo).call_all([expected])
     assert (result.text, result.error, result.terminal) == (text, True, False)
 
 
-@pytest.mark.parametrize(("error", "text"), [
-    (ValueError("no\nsuch thing"), "Error: no such thing"),
-    (KeyError("x"), "Error: KeyError: 'x'"),
-    (ValueError(), "Error: ValueError"),
-    (SystemExit(1), "Error: RuntimeError: SystemExit(1)"),
-    (OSError(2, "gone"), "Error: FileNotFoundError: [Errno 2] gone"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("no\nsuch thing"), "Error: no such thing"),
+        (KeyError("x"), "Error: KeyError: 'x'"),
+        (ValueError(), "Error: ValueError"),
+        (SystemExit(1), "Error: RuntimeError: SystemExit(1)"),
+        (OSError(2, "gone"), "Error: FileNotFoundError: [Errno 2] gone"),
+    ],
+)
 async def test_what_a_tool_raises_is_told_to_the_policy(error, text):
     @tool
     def fail() -> str:

@@ -7,10 +7,17 @@ from webgym_cli.tracking.metrics import extract_metrics
 
 def test_numbers_are_named_by_their_event_and_fact():
     event = {
-        "event": "rollout", "iteration": 3, "split": "train", "policy": "vllm",
-        "at": "2026-01-01T00:00:00+00:00", "episodes": 8, "success_rate": 0.25, "interval": [0.1, 0.6],
-        "failures": {"page_timeout": 2}, "stages": {"policy": {"p50": 0.5, "buckets": [1, 2, 3]}},
-    }  # fmt: skip
+        "event": "rollout",
+        "iteration": 3,
+        "split": "train",
+        "policy": "vllm",
+        "at": "2026-01-01T00:00:00+00:00",
+        "episodes": 8,
+        "success_rate": 0.25,
+        "interval": [0.1, 0.6],
+        "failures": {"page_timeout": 2},
+        "stages": {"policy": {"p50": 0.5, "buckets": [1, 2, 3]}},
+    }
     assert extract_metrics(event) == {
         "rollout/episodes": 8, "rollout/success_rate": 0.25, "rollout/interval_low": 0.1,
         "rollout/interval_high": 0.6, "rollout/failures/page_timeout": 2, "rollout/stages/policy/p50": 0.5,

@@ -23,41 +23,47 @@ FULL = {"bf16": True, "finetuning_type": "full"}
 LORA = {"bf16": True, "finetuning_type": "lora", "lora_rank": 4, "lora_target": "all"}
 
 
-@pytest.mark.parametrize(("config", "stage", "wanted"), [
-    # 960 x 2; DeepSpeed's copy of them, and 12 bytes for each of the 860 that learn
-    (FULL, 1, (1920, 1920 + 860 * 12, 0)),
-    (FULL, 2, (1920, 1920 + 860 * 12, 0)),
-    (FULL, 3, (1920, 860 * 12, 0)),
-    (FULL | {"freeze_vision_tower": False}, 3, (1920, 960 * 12, 0)),
-    (FULL | {"freeze_vision_tower": False, "freeze_language_model": True}, 3, (1920, 100 * 12, 0)),
-    # without DeepSpeed what learns is held in fp32, and so are its two moments
-    (FULL, None, (860 * 4 + 100 * 2, 860 * 8, 0)),
-    (FULL | {"pure_bf16": True}, None, (1920, 860 * 4, 0)),
-    ({"finetuning_type": "full"}, None, (960 * 4, 860 * 8, 0)),
-    (FULL | {"save_only_model": True}, 1, (1920, 0, 0)),
-    # an adapter of q_proj and v_proj: 4 x (20 + 10) + 4 x (5 + 10) = 180; what it is merged into is stored in bf16
-    (LORA, None, (180 * 4, 180 * 8, 1920)),
-    (LORA, 2, (180 * 2, 180 * 2 + 180 * 12, 1920)),
-    (LORA | {"lora_target": "q_proj"}, None, (120 * 4, 120 * 8, 1920)),
-    # with the vision tower: 4 x (10 + 10) more
-    (LORA | {"freeze_vision_tower": False}, None, (260 * 4, 260 * 8, 1920)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "stage", "wanted"),
+    [
+        # 960 x 2; DeepSpeed's copy of them, and 12 bytes for each of the 860 that learn
+        (FULL, 1, (1920, 1920 + 860 * 12, 0)),
+        (FULL, 2, (1920, 1920 + 860 * 12, 0)),
+        (FULL, 3, (1920, 860 * 12, 0)),
+        (FULL | {"freeze_vision_tower": False}, 3, (1920, 960 * 12, 0)),
+        (FULL | {"freeze_vision_tower": False, "freeze_language_model": True}, 3, (1920, 100 * 12, 0)),
+        # without DeepSpeed what learns is held in fp32, and so are its two moments
+        (FULL, None, (860 * 4 + 100 * 2, 860 * 8, 0)),
+        (FULL | {"pure_bf16": True}, None, (1920, 860 * 4, 0)),
+        ({"finetuning_type": "full"}, None, (960 * 4, 860 * 8, 0)),
+        (FULL | {"save_only_model": True}, 1, (1920, 0, 0)),
+        # an adapter of q_proj and v_proj: 4 x (20 + 10) + 4 x (5 + 10) = 180; what it is merged into is stored in bf16
+        (LORA, None, (180 * 4, 180 * 8, 1920)),
+        (LORA, 2, (180 * 2, 180 * 2 + 180 * 12, 1920)),
+        (LORA | {"lora_target": "q_proj"}, None, (120 * 4, 120 * 8, 1920)),
+        # with the vision tower: 4 x (10 + 10) more
+        (LORA | {"freeze_vision_tower": False}, None, (260 * 4, 260 * 8, 1920)),
+    ],
+)
 def test_a_checkpoint(config, stage, wanted):
     assert disk.estimate_sizes(MODEL, config, stage) == disk.CheckpointSizes(*wanted)
 
 
-@pytest.mark.parametrize(("config", "carried", "wanted"), [
-    # one checkpoint at the end, the weights once more beside it
-    ({"save_steps": 999999, "save_total_limit": 1}, False, 110 + 10),
-    ({"save_steps": 999999, "save_total_limit": 1}, True, 110 + 10 + 100),
-    # a new one is written before the old one goes
-    ({"save_steps": 10, "save_total_limit": 1}, False, 2 * 110 + 10),
-    ({"save_steps": 10, "save_total_limit": 3}, False, 4 * 110 + 10),
-    ({"save_steps": 20, "save_total_limit": 9}, False, 3 * 110 + 10),
-    ({"save_steps": 10}, False, 5 * 110 + 10),
-    ({"save_steps": 0.25}, False, 4 * 110 + 10),
-    ({"save_strategy": "epoch", "num_train_epochs": 2, "save_total_limit": 5}, False, 2 * 110 + 10),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "carried", "wanted"),
+    [
+        # one checkpoint at the end, the weights once more beside it
+        ({"save_steps": 999999, "save_total_limit": 1}, False, 110 + 10),
+        ({"save_steps": 999999, "save_total_limit": 1}, True, 110 + 10 + 100),
+        # a new one is written before the old one goes
+        ({"save_steps": 10, "save_total_limit": 1}, False, 2 * 110 + 10),
+        ({"save_steps": 10, "save_total_limit": 3}, False, 4 * 110 + 10),
+        ({"save_steps": 20, "save_total_limit": 9}, False, 3 * 110 + 10),
+        ({"save_steps": 10}, False, 5 * 110 + 10),
+        ({"save_steps": 0.25}, False, 4 * 110 + 10),
+        ({"save_strategy": "epoch", "num_train_epochs": 2, "save_total_limit": 5}, False, 2 * 110 + 10),
+    ],
+)
 def test_the_peak_of_a_training_of_50_steps(config, carried, wanted):
     assert disk.peak_bytes(disk.CheckpointSizes(10, 100, 0), config, 50, carried=carried) == wanted
 
@@ -86,14 +92,17 @@ def test_measures_the_model_that_is_trained(tmp_path):
     assert disk.needed_for_sft(config, 1, 50, carried=False) is None
 
 
-@pytest.mark.parametrize(("how", "wanted"), [
-    ({}, 1920 + 860 * 12),
-    ({"trainer": {"save_freq": 4}}, 1920 + 2 * 860 * 12),
-    ({"trainer": {"save_freq": 8}}, 1920 + 860 * 12),
-    ({"model": {"freeze_vision_tower": False}}, 1920 + 960 * 12),
-    ({"model": {"lora_rank": 4}}, 1920 + 4 * (30 + 15) * 12),  # q_proj 20 + 10, v_proj 5 + 10
-    ({"model": {"lora_rank": 4, "target_modules": "v_proj"}}, 1920 + 4 * 15 * 12),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ({}, 1920 + 860 * 12),
+        ({"trainer": {"save_freq": 4}}, 1920 + 2 * 860 * 12),
+        ({"trainer": {"save_freq": 8}}, 1920 + 860 * 12),
+        ({"model": {"freeze_vision_tower": False}}, 1920 + 960 * 12),
+        ({"model": {"lora_rank": 4}}, 1920 + 4 * (30 + 15) * 12),  # q_proj 20 + 10, v_proj 5 + 10
+        ({"model": {"lora_rank": 4, "target_modules": "v_proj"}}, 1920 + 4 * 15 * 12),
+    ],
+)
 def test_what_policy_gradients_take(tmp_path, how, wanted):
     rl = RlSettings.model_validate({"trainer": {"save_freq": 0}} | how).model_dump(exclude={"webrl"})
     rl["model"]["path"] = str(model_of(tmp_path / "model", MODEL))

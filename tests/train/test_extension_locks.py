@@ -21,11 +21,14 @@ def build(tmp_path):
     return make
 
 
-@pytest.mark.parametrize(("env", "folders"), [
-    ({"TORCH_EXTENSIONS_DIR": "{}/own"}, ("own", "cpu_adam")),
-    ({"XDG_CACHE_HOME": "{}"}, ("torch_extensions", "py311_cpu", "cpu_adam")),
-    ({"HOME": "{}"}, (".cache", "torch_extensions", "py311_cpu", "cpu_adam")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("env", "folders"),
+    [
+        ({"TORCH_EXTENSIONS_DIR": "{}/own"}, ("own", "cpu_adam")),
+        ({"XDG_CACHE_HOME": "{}"}, ("torch_extensions", "py311_cpu", "cpu_adam")),
+        ({"HOME": "{}"}, (".cache", "torch_extensions", "py311_cpu", "cpu_adam")),
+    ],
+)
 def test_a_lock_that_nobody_holds_is_removed_and_nothing_else(tmp_path, build, env, folders):
     lock = build(*folders)
     assert remove_stale_locks({name: path.format(tmp_path) for name, path in env.items()}) == [lock]

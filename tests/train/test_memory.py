@@ -16,15 +16,18 @@ def zero(name):
     return json.loads(find_deepspeed_file(f"ds_config_{name}.json").read_text())
 
 
-@pytest.mark.parametrize(("name", "gpu", "host"), [
-    # 8 billion parameters on 8 GPUs: 2 bytes for weights and for gradients, 12 for the optimizer
-    ("h100_zero1", 16 + 16 + 96 / 8, 0),
-    ("h100_zero1_offload", 16 + 16, 96),
-    ("h100_zero2", 16 + 2 + 12, 0),
-    ("h100_zero2_offload", 16 + 2, 96),
-    ("h100_zero3", (16 + 16 + 96) / 8, 0),
-    ("h100_zero3_offload", 16 / 8, 96 + 16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "gpu", "host"),
+    [
+        # 8 billion parameters on 8 GPUs: 2 bytes for weights and for gradients, 12 for the optimizer
+        ("h100_zero1", 16 + 16 + 96 / 8, 0),
+        ("h100_zero1_offload", 16 + 16, 96),
+        ("h100_zero2", 16 + 2 + 12, 0),
+        ("h100_zero2_offload", 16 + 2, 96),
+        ("h100_zero3", (16 + 16 + 96) / 8, 0),
+        ("h100_zero3_offload", 16 / 8, 96 + 16),
+    ],
+)
 def test_zero_divides_what_it_says(name, gpu, host):
     memory = network_memory(8 * BILLION, 8 * BILLION, zero(name), 8)
     assert (memory.gpu, memory.host) == (gpu * BILLION, host * BILLION)

@@ -71,14 +71,17 @@ subprocess.CalledProcessError: Command '['torchrun']' returned non-zero exit sta
 """
 
 
-@pytest.mark.parametrize(("log", "line"), [
-    (TORCHRUN, "ValueError: Image features and image tokens do not match"),
-    ("starting\ntorch.OutOfMemoryError: CUDA out of memory.\n", "torch.OutOfMemoryError: CUDA out of memory."),
-    ("KeyboardInterrupt\n", "KeyboardInterrupt"),
-    ("line one\nline two\n\n", "line two"),
-    (f"webgym: b: line 3: no tokens\n{TORCHRUN.split('E1121')[1]}", "b: line 3: no tokens"),
-    ("", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (TORCHRUN, "ValueError: Image features and image tokens do not match"),
+        ("starting\ntorch.OutOfMemoryError: CUDA out of memory.\n", "torch.OutOfMemoryError: CUDA out of memory."),
+        ("KeyboardInterrupt\n", "KeyboardInterrupt"),
+        ("line one\nline two\n\n", "line two"),
+        (f"webgym: b: line 3: no tokens\n{TORCHRUN.split('E1121')[1]}", "b: line 3: no tokens"),
+        ("", ""),
+    ],
+)
 def test_the_reason_in_a_log(tmp_path, log, line):
     (tmp_path / "log").write_text(log)
     assert failure.reason(tmp_path / "log") == line

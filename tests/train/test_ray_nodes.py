@@ -180,14 +180,17 @@ def test_torchruns_variables_are_refused_with_the_command_to_type(scene, count):
     assert scene.plan({"NNODES": "1"}).launch.placement.nodes == 2
 
 
-@pytest.mark.parametrize(("code", "line", "lost"), [
-    (1, "RuntimeError: [x/pair.cc:537] Connection closed by peer [10.0.0.2]:4321", True),
-    (1, "torch.distributed.DistNetworkError: failed to recv, got 0 bytes", True),
-    (1, "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited", True),
-    (1, "ValueError: bad luck", False),
-    (1, "torch.OutOfMemoryError: CUDA out of memory.", False),
-    (137, "RuntimeError: Connection closed by peer", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "line", "lost"),
+    [
+        (1, "RuntimeError: [x/pair.cc:537] Connection closed by peer [10.0.0.2]:4321", True),
+        (1, "torch.distributed.DistNetworkError: failed to recv, got 0 bytes", True),
+        (1, "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited", True),
+        (1, "ValueError: bad luck", False),
+        (1, "torch.OutOfMemoryError: CUDA out of memory.", False),
+        (137, "RuntimeError: Connection closed by peer", False),
+    ],
+)
 def test_an_error_about_a_lost_peer_is_told_from_others(tmp_path, code, line, lost):
     (tmp_path / "log").write_text(f"Traceback:\n{line}\n")
     assert isinstance(trainer_error(code, tmp_path / "log"), PeerLostError) is lost

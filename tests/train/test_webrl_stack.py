@@ -22,9 +22,13 @@ from webgym_cli.train.execute import execute
 
 pytestmark = pytest.mark.stack
 SMALL = (
-    "rl.actor.ppo_mini_batch_size=4", "rl.actor.optim.lr=0.001", "rl.critic.optim.lr=0.001",
-    "rl.model.enable_gradient_checkpointing=false", "rl.webrl.objective=released", "venvs.device=cpu",
-)  # fmt: skip
+    "rl.actor.ppo_mini_batch_size=4",
+    "rl.actor.optim.lr=0.001",
+    "rl.critic.optim.lr=0.001",
+    "rl.model.enable_gradient_checkpointing=false",
+    "rl.webrl.objective=released",
+    "venvs.device=cpu",
+)
 
 
 @pytest.fixture(scope="module")

@@ -40,9 +40,13 @@ from webgym_cli.trainer.model.logprobs import token_log_probs
 check = unittest.TestCase()
 GPU = DEVICE.type == "cuda"
 LARGER = {
-    "vocab_size": 32_000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,
-    "num_attention_heads": 8, "initializer_range": 0.05,
-}  # fmt: skip
+    "vocab_size": 32_000,
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "initializer_range": 0.05,
+}
 SIZES, LONGEST, BUDGET = (LARGER, 400, 1600) if GPU else ({}, 14, 40)
 PLANS = {
     "packed": {},

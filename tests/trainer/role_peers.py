@@ -61,10 +61,15 @@ def trl_loss(completion_mask, log_probs, old, advantages, entropy, reference, ki
     )
     ids = torch.zeros_like(completion_mask)
     inputs = {
-        "prompt_ids": ids, "prompt_mask": ids, "completion_ids": ids, "completion_mask": completion_mask,
-        "ref_per_token_logps": reference, "old_per_token_logps": old, "advantages": advantages,
+        "prompt_ids": ids,
+        "prompt_mask": ids,
+        "completion_ids": ids,
+        "completion_mask": completion_mask,
+        "ref_per_token_logps": reference,
+        "old_per_token_logps": old,
+        "advantages": advantages,
         "num_items_in_batch": completion_mask.sum(),
-    }  # fmt: skip
+    }
     return grpo_trainer()._compute_loss(trainer, None, inputs)
 
 

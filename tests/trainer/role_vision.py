@@ -151,9 +151,12 @@ def test_two_processes_equal_one_whoever_of_them_has_a_picture():
         steps = {"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 40}
         learning = {"freeze_vision_tower": False, "enable_gradient_checkpointing": True}
         models = {
-            "plain": {}, "padded": {"use_remove_padding": False}, "zero1": {}, "zero2": learning,
+            "plain": {},
+            "padded": {"use_remove_padding": False},
+            "zero1": {},
+            "zero2": learning,
             "zero3": learning,
-        }  # fmt: skip
+        }
         kinds = {name: {"actor": steps, "model": model} for name, model in models.items()}
         zeros = {name: {"deepspeed": str(SHIPPED / f"ds_config_cpu_{name}.json")} for name in kinds if "zero" in name}
         several(*(written(place, name, **given, trainer=zeros.get(name, {})) for name, given in kinds.items()))

@@ -114,11 +114,15 @@ async def test_little_is_unpacked_of_a_bomb():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * MAX_ANSWER // 1024
 
 
-@pytest.mark.parametrize(("body", "headers"), [
-    (b'{"a": 1}', ()),
-    (gzip.compress(b'{"a": 1}'), (b"Content-Encoding: gzip",)),
-    (zlib.compress(b'{"a": 1}'), (b"Content-Encoding: deflate",)),
-], ids=["plain", "gzip", "deflate"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'{"a": 1}', ()),
+        (gzip.compress(b'{"a": 1}'), (b"Content-Encoding: gzip",)),
+        (zlib.compress(b'{"a": 1}'), (b"Content-Encoding: deflate",)),
+    ],
+    ids=["plain", "gzip", "deflate"],
+)
 async def test_ordinary_answers_are_read(body, headers):
     async with serve(with_length(body, *headers)) as (url, heads), BoundedClient(trust_env=False) as client:
         answer = await client.post(url, json={})

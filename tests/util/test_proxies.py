@@ -42,19 +42,33 @@ def test_this_machine_takes_no_proxy(monkeypatch, host, variable):
     assert find_proxy(f"ws://{host}/") is None
 
 
-@pytest.mark.parametrize(("exempt", "address", "direct"), [
-    ("fe11::/16", "http://[fe11:2::1]/", True), ("fe11::/16", "http://[fe12::1]/", False),
-    ("[2001:db8::1]", "http://[2001:db8::1]/", True), ("[2001:db8::1]:80", "http://[2001:db8::1]/", True),
-    ("[2001:db8::1]:81", "http://[2001:db8::1]/", False), ("2001:db8::1", "http://[2001:db8::1]/", True),
-    ("10.0.0.0/8", "http://10.1.2.3:8000/", True), ("10.1.2.3/8", "http://10.9.9.9/", True),
-    ("10.1.2.3", "http://10.1.2.3/", True), ("10.1.2.3", "http://10.1.2.30/", False),
-    ("example.com", "http://example.com/", True), ("example.com", "http://a.EXAMPLE.com/", True),
-    ("example.com", "http://notexample.com/", False), (".example.com", "http://a.example.com/", True),
-    ("*.example.com", "http://a.example.com/", True), ("10.1.*", "http://10.1.7.7/", True),
-    ("*", "http://a/", True), ("a, b  c", "http://c/", True), ("host:8000", "http://host:8000/", True),
-    ("host:8000", "http://host/", False), ("https://example.com", "http://example.com/", True),
-    ("", "http://a/", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("exempt", "address", "direct"),
+    [
+        ("fe11::/16", "http://[fe11:2::1]/", True),
+        ("fe11::/16", "http://[fe12::1]/", False),
+        ("[2001:db8::1]", "http://[2001:db8::1]/", True),
+        ("[2001:db8::1]:80", "http://[2001:db8::1]/", True),
+        ("[2001:db8::1]:81", "http://[2001:db8::1]/", False),
+        ("2001:db8::1", "http://[2001:db8::1]/", True),
+        ("10.0.0.0/8", "http://10.1.2.3:8000/", True),
+        ("10.1.2.3/8", "http://10.9.9.9/", True),
+        ("10.1.2.3", "http://10.1.2.3/", True),
+        ("10.1.2.3", "http://10.1.2.30/", False),
+        ("example.com", "http://example.com/", True),
+        ("example.com", "http://a.EXAMPLE.com/", True),
+        ("example.com", "http://notexample.com/", False),
+        (".example.com", "http://a.example.com/", True),
+        ("*.example.com", "http://a.example.com/", True),
+        ("10.1.*", "http://10.1.7.7/", True),
+        ("*", "http://a/", True),
+        ("a, b  c", "http://c/", True),
+        ("host:8000", "http://host:8000/", True),
+        ("host:8000", "http://host/", False),
+        ("https://example.com", "http://example.com/", True),
+        ("", "http://a/", False),
+    ],
+)
 def test_no_proxy(monkeypatch, exempt, address, direct):
     monkeypatch.setenv("http_proxy", NOWHERE)
     monkeypatch.setenv("no_proxy", exempt)
@@ -85,11 +99,14 @@ def test_a_malformed_variable_is_named_in_one_line(monkeypatch, variable, value)
     assert "\n" not in str(caught.value) and "p#s" not in str(caught.value) and caught.value.hint
 
 
-@pytest.mark.parametrize(("variable", "value"), [
-    *[("http_proxy", value) for value in ("proxy:3128", "http://u:p%40@proxy:3128/", "HTTP://proxy", "")],
-    *[("ALL_PROXY", value) for value in ("socks://127.0.0.1:1080/", "socks5h://p:1", "http://[::1]:3128")],
-    *[("SSL_CERT_DIR", "/none:/tmp"), ("REQUESTS_CA_BUNDLE", "/tmp"), ("SSL_CERT_FILE", "")],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        *[("http_proxy", value) for value in ("proxy:3128", "http://u:p%40@proxy:3128/", "HTTP://proxy", "")],
+        *[("ALL_PROXY", value) for value in ("socks://127.0.0.1:1080/", "socks5h://p:1", "http://[::1]:3128")],
+        *[("SSL_CERT_DIR", "/none:/tmp"), ("REQUESTS_CA_BUNDLE", "/tmp"), ("SSL_CERT_FILE", "")],
+    ],
+)
 def test_what_is_fine(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     check_network_variables()

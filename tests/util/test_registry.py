@@ -63,24 +63,30 @@ def test_a_tool_of_an_installed_package(entries):
     assert "adder" in known
 
 
-@pytest.mark.parametrize(("named", "reason"), [
-    ("calculater", "agent.tools: there is no tool 'calculater'"),
-    ("{file}:plain", "is no tool, it is a function"),
-    ("{file}:nothing", "can't be loaded: AttributeError"),
-    ("{folder}/none.py:x", "there is no file"),
-    ("no_such_module_at_all:x", "can't be loaded: ModuleNotFoundError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ("calculater", "agent.tools: there is no tool 'calculater'"),
+        ("{file}:plain", "is no tool, it is a function"),
+        ("{file}:nothing", "can't be loaded: AttributeError"),
+        ("{folder}/none.py:x", "there is no file"),
+        ("no_such_module_at_all:x", "can't be loaded: ModuleNotFoundError"),
+    ],
+)
 def test_what_cannot_be_loaded_is_named(file, named, reason):
     with pytest.raises(UsageError, match=reason) as caught:
         TOOLS.find(named.format(file=file, folder=file.parent))
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(("source", "reason"), [
-    ("1/0", "ZeroDivisionError: division by zero"),
-    ("from webgym_cli.tools import tool\n@tool\ndef f(x):\n    'Do.'\n", "tool f: the parameter x has no type"),
-    ("syntax error here", "SyntaxError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("1/0", "ZeroDivisionError: division by zero"),
+        ("from webgym_cli.tools import tool\n@tool\ndef f(x):\n    'Do.'\n", "tool f: the parameter x has no type"),
+        ("syntax error here", "SyntaxError"),
+    ],
+)
 def test_a_file_that_fails_is_named_each_time(tmp_path, source, reason):
     path = tmp_path / "broken.py"
     path.write_text(source)

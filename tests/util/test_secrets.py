@@ -103,41 +103,47 @@ async def test_what_a_user_s_function_prints_is_no_data():
     assert (data.getvalue(), notes.getvalue()) == ("data", "a thread async a plugin")
 
 
-@pytest.mark.parametrize(("address", "places"), [
-    ("http://me:pw1@h/v1", ["user"]),
-    ("https://TOKEN@h/v1", ["user"]),
-    ("https://TOKEN:@h/v1", ["user"]),
-    ("wss://h?apiKey=abc", ["apiKey"]),
-    ("wss://h/?a=1&token=abc&b=2", ["token"]),
-    ("ws://h/x;y?access_token=abc#auth=def", ["access_token", "auth"]),
-    ("http://h/?X-Amz-Signature=abc", ["X-Amz-Signature"]),
-    ("http://h/?sig=a%2Bb", ["sig"]),
-    ("http://h/?code=abc", ["code"]),
-    ("http://h/?q=a1b2c3d4e5f6a7b8c9d0", ["q"]),
-    ("http://h/?a1b2c3d4e5f6a7b8c9d0", ["query"]),
-    ("http://h/?key=abc==", ["key"]),
-    ("http://h/sk-abcdefgh1234/v1", ["path"]),
-    ("http://a/v1?token=x1,http://b/v1?token=y1", ["token", "token"]),
-    ("sh -c 'curl http://me:pw1@h/reset'", ["user"]),
-    ("http://h/v1", []),
-    ("http://me:$PASSWORD@h/v1", []),
-    ("http://$LOGIN@h/v1?key=${KEY}", []),
-    ("https://h/v1?api-version=2024-12-01-preview&max_tokens=100&auth=none", []),
-    ("ws://h:9222/devtools/browser/6e0b3c8e-55e9-4c06-9b6f-2b54e0f0a7aa", []),
-    ('ws://h?launch={"headless":true}', []),
-    ("runs/a:b@c?token=abc", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "places"),
+    [
+        ("http://me:pw1@h/v1", ["user"]),
+        ("https://TOKEN@h/v1", ["user"]),
+        ("https://TOKEN:@h/v1", ["user"]),
+        ("wss://h?apiKey=abc", ["apiKey"]),
+        ("wss://h/?a=1&token=abc&b=2", ["token"]),
+        ("ws://h/x;y?access_token=abc#auth=def", ["access_token", "auth"]),
+        ("http://h/?X-Amz-Signature=abc", ["X-Amz-Signature"]),
+        ("http://h/?sig=a%2Bb", ["sig"]),
+        ("http://h/?code=abc", ["code"]),
+        ("http://h/?q=a1b2c3d4e5f6a7b8c9d0", ["q"]),
+        ("http://h/?a1b2c3d4e5f6a7b8c9d0", ["query"]),
+        ("http://h/?key=abc==", ["key"]),
+        ("http://h/sk-abcdefgh1234/v1", ["path"]),
+        ("http://a/v1?token=x1,http://b/v1?token=y1", ["token", "token"]),
+        ("sh -c 'curl http://me:pw1@h/reset'", ["user"]),
+        ("http://h/v1", []),
+        ("http://me:$PASSWORD@h/v1", []),
+        ("http://$LOGIN@h/v1?key=${KEY}", []),
+        ("https://h/v1?api-version=2024-12-01-preview&max_tokens=100&auth=none", []),
+        ("ws://h:9222/devtools/browser/6e0b3c8e-55e9-4c06-9b6f-2b54e0f0a7aa", []),
+        ('ws://h?launch={"headless":true}', []),
+        ("runs/a:b@c?token=abc", []),
+    ],
+)
 def test_keys_in_addresses(address, places):
     assert [place for place, _ in secrets.find_address_keys(address)] == places
 
 
-@pytest.mark.parametrize(("address", "value", "expanded"), [
-    ("http://h/?token=$MINE", " a+b/c&d== ", "http://h/?token=a%2Bb%2Fc%26d=="),
-    ("http://${MINE}@h/v1", "ann:p@ss#1", "http://ann:p%40ss%231@h/v1"),
-    ("http://ann:$MINE@h/v1", "50%", "http://ann:50%25@h/v1"),
-    ("http://ann:$MINE@h/v1", "p%40ss-77", "http://ann:p%40ss-77@h/v1"),
-    ("$MINE", "wss://h/?apiKey=abc-123-x", "wss://h/?apiKey=abc-123-x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "value", "expanded"),
+    [
+        ("http://h/?token=$MINE", " a+b/c&d== ", "http://h/?token=a%2Bb%2Fc%26d=="),
+        ("http://${MINE}@h/v1", "ann:p@ss#1", "http://ann:p%40ss%231@h/v1"),
+        ("http://ann:$MINE@h/v1", "50%", "http://ann:50%25@h/v1"),
+        ("http://ann:$MINE@h/v1", "p%40ss-77", "http://ann:p%40ss-77@h/v1"),
+        ("$MINE", "wss://h/?apiKey=abc-123-x", "wss://h/?apiKey=abc-123-x"),
+    ],
+)
 def test_variables_of_an_address(monkeypatch, address, value, expanded):
     monkeypatch.setenv("MINE", value)
     assert secrets.expand_variables(address) == expanded

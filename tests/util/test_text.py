@@ -12,16 +12,19 @@ from webgym_cli.util.text import (
 )
 
 
-@pytest.mark.parametrize(("text", "hidden"), [
-    ("http://user:PW@host:1/v1", "http://host:1/v1"),
-    ("http://a:P@W@host/v1,https://b:PW@other/v1?q=a@b", "http://host/v1,https://other/v1?q=a@b"),
-    ("http://PW@host", "http://host"),
-    ("HTTP://u:PW@HOST", "HTTP://HOST"),
-    ("can't reach http://u:PW@host/x today", "can't reach http://host/x today"),
-    ("http://host/a@b", "http://host/a@b"),
-    ("mail to me@host.example", "mail to me@host.example"),
-    ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("http://user:PW@host:1/v1", "http://host:1/v1"),
+        ("http://a:P@W@host/v1,https://b:PW@other/v1?q=a@b", "http://host/v1,https://other/v1?q=a@b"),
+        ("http://PW@host", "http://host"),
+        ("HTTP://u:PW@HOST", "HTTP://HOST"),
+        ("can't reach http://u:PW@host/x today", "can't reach http://host/x today"),
+        ("http://host/a@b", "http://host/a@b"),
+        ("mail to me@host.example", "mail to me@host.example"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+    ],
+)
 def test_passwords_of_urls_are_hidden(text, hidden):
     assert hide_passwords(text) == hidden
     assert "PW" not in json.dumps(hide_passwords({"rollout": {"policy": [text, 1, None]}}))
@@ -48,9 +51,12 @@ def test_a_count_agrees_with_its_noun(count, text):
     assert format_count(count, "step") == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
-    *((None, ""), (0.0123, "12 ms"), (1.239, "1.24 s"), (31.2, "31 s"), (99.9, "100 s"), (119, "119 s")),
-    *((150, "2.5 min"), (245, "4.1 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((None, ""), (0.0123, "12 ms"), (1.239, "1.24 s"), (31.2, "31 s"), (99.9, "100 s"), (119, "119 s")),
+        *((150, "2.5 min"), (245, "4.1 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")),
+    ],
+)
 def test_durations_in_short(seconds, text):
     assert format_duration(seconds) == text

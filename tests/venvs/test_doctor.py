@@ -51,14 +51,17 @@ def test_versions_are_read_without_starting_the_interpreter():
     assert part.path == str(environment.python)
 
 
-@pytest.mark.parametrize(("kernels", "nvcc", "status", "fix"), [
-    ({}, False, "missing", "VLLM_USE_FLASHINFER_SAMPLER=0"),
-    ({}, True, "warn", "vllm download-kernels"),
-    ({"flashinfer_cubin": "0.7.0"}, False, "missing", "vllm download-kernels"),
-    ({"flashinfer_cubin": "0.7.0"}, True, "warn", "vllm download-kernels"),
-    ({"flashinfer_cubin": "0.7.0", "flashinfer_jit_cache": "0.7.0+cu130"}, False, "ok", ""),
-    ({"flashinfer_cubin": "0.6.9", "flashinfer_jit_cache": "0.7.0+cu130"}, True, "missing", "download-kernels"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernels", "nvcc", "status", "fix"),
+    [
+        ({}, False, "missing", "VLLM_USE_FLASHINFER_SAMPLER=0"),
+        ({}, True, "warn", "vllm download-kernels"),
+        ({"flashinfer_cubin": "0.7.0"}, False, "missing", "vllm download-kernels"),
+        ({"flashinfer_cubin": "0.7.0"}, True, "warn", "vllm download-kernels"),
+        ({"flashinfer_cubin": "0.7.0", "flashinfer_jit_cache": "0.7.0+cu130"}, False, "ok", ""),
+        ({"flashinfer_cubin": "0.6.9", "flashinfer_jit_cache": "0.7.0+cu130"}, True, "missing", "download-kernels"),
+    ],
+)
 def test_vllm_s_kernels_are_there_or_can_be_compiled(tmp_path, monkeypatch, kernels, nvcc, status, fix):
     cuda = tmp_path / "cuda"
     (cuda / "bin").mkdir(parents=True)

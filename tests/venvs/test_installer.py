@@ -14,18 +14,21 @@ from webgym_cli.venvs.installer import build_command, build_environ, describe_pr
 OURS = {"UV_INDEX_STRATEGY", "UV_SYSTEM_CERTS", "UV_PYTHON_DOWNLOADS", "UV_NO_PROGRESS"}
 
 
-@pytest.mark.parametrize(("listing", "variables"), [
-    ("", {}),
-    ("global.index-url='https://one/simple'", {"UV_DEFAULT_INDEX": "https://one/simple"}),
-    ("global.extra-index-url='https://one\\nhttps://two'", {"UV_INDEX": "https://one https://two"}),
-    (":env:.find-links='/a /b'", {"UV_FIND_LINKS": "/a,/b"}),
-    ("global.constraint='/c.txt'", {"UV_CONSTRAINT": "/c.txt"}),
-    ("global.cert='/ca.pem'", {"SSL_CERT_FILE": "/ca.pem"}),
-    ("global.trusted-host='one two'", {"UV_INSECURE_HOST": "one two"}),
-    ("global.proxy='http://p:1'", {"ALL_PROXY": "http://p:1"}),
-    ("download.index-url='https://no'", {}),
-    ("global.disable-pip-version-check='1'", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("listing", "variables"),
+    [
+        ("", {}),
+        ("global.index-url='https://one/simple'", {"UV_DEFAULT_INDEX": "https://one/simple"}),
+        ("global.extra-index-url='https://one\\nhttps://two'", {"UV_INDEX": "https://one https://two"}),
+        (":env:.find-links='/a /b'", {"UV_FIND_LINKS": "/a,/b"}),
+        ("global.constraint='/c.txt'", {"UV_CONSTRAINT": "/c.txt"}),
+        ("global.cert='/ca.pem'", {"SSL_CERT_FILE": "/ca.pem"}),
+        ("global.trusted-host='one two'", {"UV_INSECURE_HOST": "one two"}),
+        ("global.proxy='http://p:1'", {"ALL_PROXY": "http://p:1"}),
+        ("download.index-url='https://no'", {}),
+        ("global.disable-pip-version-check='1'", {}),
+    ],
+)
 def test_pips_configuration_becomes_uvs_variables(listing, variables):
     environ = build_environ(read_pip_options(listing), {})
     assert {name: value for name, value in environ.items() if name not in OURS} == variables
@@ -59,28 +62,31 @@ def test_without_uv_the_environment_is_made_by_venv_and_pip(monkeypatch):
     assert command[-2:] == ["-r", "lock"]
 
 
-@pytest.mark.parametrize(("log", "words"), [
-    ("Using Python 3.11", ""),
-    (
-        "Resolved 3 packages in 1s\nDownloading torch (182.5MiB)\n",
-        "0 of 3 packages, 0.0 KiB of 182.5 MiB: downloading torch",
-    ),
-    (
-        "Resolved 3 packages in 1s\nDownloading torch (182.0MiB)\n   Building deepspeed==1\n Downloaded torch\n",
-        "1 of 3 packages, 182.0 MiB of 182.0 MiB: building deepspeed==1",
-    ),
-    (
-        "Resolved 9 packages in 1s\nDownloading torch (1.5GiB)\nDownloading av (512.0MiB)\n"
-        "Downloading x (900.0KiB)\n   Building deepspeed==1\n      Built deepspeed==1\n"
-        " Downloaded x\n Downloaded av\n",
-        "3 of 9 packages, 512.9 MiB of 2.0 GiB: downloading torch",
-    ),
-    (
-        "Resolved 1 package in 1s\nDownloading x (900KiB)\n Downloaded x\n",
-        "1 of 1 packages, 900.0 KiB of 900.0 KiB",
-    ),
-    ("Resolved 3 packages in 1s\nPrepared 2 packages in 2s\n", "3 of 3 packages: installing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("Using Python 3.11", ""),
+        (
+            "Resolved 3 packages in 1s\nDownloading torch (182.5MiB)\n",
+            "0 of 3 packages, 0.0 KiB of 182.5 MiB: downloading torch",
+        ),
+        (
+            "Resolved 3 packages in 1s\nDownloading torch (182.0MiB)\n   Building deepspeed==1\n Downloaded torch\n",
+            "1 of 3 packages, 182.0 MiB of 182.0 MiB: building deepspeed==1",
+        ),
+        (
+            "Resolved 9 packages in 1s\nDownloading torch (1.5GiB)\nDownloading av (512.0MiB)\n"
+            "Downloading x (900.0KiB)\n   Building deepspeed==1\n      Built deepspeed==1\n"
+            " Downloaded x\n Downloaded av\n",
+            "3 of 9 packages, 512.9 MiB of 2.0 GiB: downloading torch",
+        ),
+        (
+            "Resolved 1 package in 1s\nDownloading x (900KiB)\n Downloaded x\n",
+            "1 of 1 packages, 900.0 KiB of 900.0 KiB",
+        ),
+        ("Resolved 3 packages in 1s\nPrepared 2 packages in 2s\n", "3 of 3 packages: installing"),
+    ],
+)
 def test_progress_says_how_much_is_done_and_what_is_going_on(log, words):
     assert describe_progress(log) == words
 

@@ -11,18 +11,21 @@ def empty_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize(("setting", "environ", "mode"), [
-    ("auto", {}, "offline"),
-    ("auto", {"WANDB_API_KEY": "k"}, "online"),
-    ("auto", {"WANDB_API_KEY": "k", "WANDB_MODE": "offline"}, "offline"),
-    ("auto", {"WANDB_API_KEY": "k", "WANDB_MODE": "dryrun"}, "offline"),
-    ("auto", {"WANDB_MODE": "disabled"}, "disabled"),
-    ("auto", {"WANDB_MODE": "online"}, "online"),
-    ("online", {}, "online"),
-    ("online", {"WANDB_MODE": "offline"}, "offline"),
-    ("offline", {"WANDB_API_KEY": "k", "WANDB_MODE": "online"}, "offline"),
-    ("disabled", {"WANDB_API_KEY": "k", "WANDB_MODE": "online"}, "disabled"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("setting", "environ", "mode"),
+    [
+        ("auto", {}, "offline"),
+        ("auto", {"WANDB_API_KEY": "k"}, "online"),
+        ("auto", {"WANDB_API_KEY": "k", "WANDB_MODE": "offline"}, "offline"),
+        ("auto", {"WANDB_API_KEY": "k", "WANDB_MODE": "dryrun"}, "offline"),
+        ("auto", {"WANDB_MODE": "disabled"}, "disabled"),
+        ("auto", {"WANDB_MODE": "online"}, "online"),
+        ("online", {}, "online"),
+        ("online", {"WANDB_MODE": "offline"}, "offline"),
+        ("offline", {"WANDB_API_KEY": "k", "WANDB_MODE": "online"}, "offline"),
+        ("disabled", {"WANDB_API_KEY": "k", "WANDB_MODE": "online"}, "disabled"),
+    ],
+)
 def test_the_stricter_word_counts_else_the_key(setting, environ, mode):
     assert wandb_mode(load(overrides=[f"log_config.tracking={setting}"]), environ)[0] == mode
 

@@ -108,11 +108,14 @@ def test_an_action_set_brings_the_options_of_its_prompts():
     assert ACTION_SETS.find("complete").prompt_options(load()) == {}
 
 
-@pytest.mark.parametrize(("stored", "options", "system_prompt"), [
-    ({"system_prompt": "Do.", "lenient": True, "max_characters": 9}, {"lenient": True, "max_characters": 9}, ""),
-    ({"explained": True, "lenient": False, "max_characters": None, "system_prompt": ""}, {}, ""),
-    ({"explained": True, "tools": [], "system_prompt": "Call."}, {}, "Call."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stored", "options", "system_prompt"),
+    [
+        ({"system_prompt": "Do.", "lenient": True, "max_characters": 9}, {"lenient": True, "max_characters": 9}, ""),
+        ({"explained": True, "lenient": False, "max_characters": None, "system_prompt": ""}, {}, ""),
+        ({"explained": True, "tools": [], "system_prompt": "Call."}, {}, "Call."),
+    ],
+)
 def test_options_that_older_runs_have_beside_the_others_are_read(stored, options, system_prompt):
     own = {"system_prompt": "Do."} if options else {}
     spec = PromptSpec.model_validate({"version": "webrl", **stored})

@@ -90,14 +90,17 @@ def test_a_bad_point_is_no_action(point):
     assert web_action.kind is Kind.INVALID_ARGUMENTS
 
 
-@pytest.mark.parametrize("response", [
-    CLICK,
-    f"The button is [3].\n{CLICK}\nThat is all.",
-    f"<think>I could {call({'action': 'go_back'})}, no.</think>\n{CLICK}",
-    f"  <think></think>{CLICK}",
-    f'Memory: ["<tool_call", {{"a": 1}}]\nProgress: {{half\nIntention:\nAction: I click.\n{CLICK}',
-    CLICK.replace("\n", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "response",
+    [
+        CLICK,
+        f"The button is [3].\n{CLICK}\nThat is all.",
+        f"<think>I could {call({'action': 'go_back'})}, no.</think>\n{CLICK}",
+        f"  <think></think>{CLICK}",
+        f'Memory: ["<tool_call", {{"a": 1}}]\nProgress: {{half\nIntention:\nAction: I click.\n{CLICK}',
+        CLICK.replace("\n", ""),
+    ],
+)
 def test_one_call_is_read_wherever_it_stands(response):
     assert parse_web_action(response, MARKS) == CLICKED
 

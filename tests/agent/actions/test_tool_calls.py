@@ -48,18 +48,21 @@ def test_calls_are_read_in_their_order_with_what_is_said_around_them():
     assert describe_action(action) == 'calculator({"expression": "1+1"}), other({"expression": "2*3"})'
 
 
-@pytest.mark.parametrize("action", [
-    Action(name=ActionName.ANSWER, text="It is \\boxed{72}."),
-    Action(name=ActionName.CALL, calls=(ToolCall(name="now", arguments={}),)),
-    Action(
-        name=ActionName.CALL,
-        text="Two at once:",
-        calls=(
-            ToolCall(name="calculator", arguments={"expression": "2 > 1 \u2212 \\frac"}),
-            ToolCall(name="other", arguments={"text": "</tool_call><tool_call>", "list": [1, {"a": None}]}),
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action(name=ActionName.ANSWER, text="It is \\boxed{72}."),
+        Action(name=ActionName.CALL, calls=(ToolCall(name="now", arguments={}),)),
+        Action(
+            name=ActionName.CALL,
+            text="Two at once:",
+            calls=(
+                ToolCall(name="calculator", arguments={"expression": "2 > 1 \u2212 \\frac"}),
+                ToolCall(name="other", arguments={"text": "</tool_call><tool_call>", "list": [1, {"a": None}]}),
+            ),
         ),
-    ),
-])  # fmt: skip
+    ],
+)
 def test_what_is_rendered_is_read_again(action):
     assert parsed(written(action)) == action
 
@@ -90,23 +93,26 @@ def test_arguments_may_be_left_out():
     assert parsed('<tool_call>{"name": "now"}</tool_call>').calls == (ToolCall(name="now", arguments={}),)
 
 
-@pytest.mark.parametrize(("response", "kind"), [
-    ("", ParseErrorKind.NO_TOOL_CALL),
-    ("  \n", ParseErrorKind.NO_TOOL_CALL),
-    ("<tool_call>{", ParseErrorKind.NO_TOOL_CALL),
-    (f"{call()} <tool_call>", ParseErrorKind.NO_TOOL_CALL),
-    ("<tool_call>no json</tool_call>", ParseErrorKind.INVALID_JSON),
-    ("<tool_call>" + "[" * 100_000 + "</tool_call>", ParseErrorKind.INVALID_JSON),
-    ("<tool_call>[1]</tool_call>", ParseErrorKind.UNKNOWN_FUNCTION),
-    ('<tool_call>{"name": 3}</tool_call>', ParseErrorKind.UNKNOWN_FUNCTION),
-    ('<tool_call>{"name": ""}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
-    ('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
-    ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
-    ('<tool_call>{"name": "f", "arguments": {"a": "\\ud83d"}}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
-    (call() * 5, ParseErrorKind.SEVERAL_TOOL_CALLS),
-    (f"{call()}<tool_call>bad</tool_call>", ParseErrorKind.INVALID_JSON),
-    ("\ud83d", ParseErrorKind.INVALID_ARGUMENTS),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        ("", ParseErrorKind.NO_TOOL_CALL),
+        ("  \n", ParseErrorKind.NO_TOOL_CALL),
+        ("<tool_call>{", ParseErrorKind.NO_TOOL_CALL),
+        (f"{call()} <tool_call>", ParseErrorKind.NO_TOOL_CALL),
+        ("<tool_call>no json</tool_call>", ParseErrorKind.INVALID_JSON),
+        ("<tool_call>" + "[" * 100_000 + "</tool_call>", ParseErrorKind.INVALID_JSON),
+        ("<tool_call>[1]</tool_call>", ParseErrorKind.UNKNOWN_FUNCTION),
+        ('<tool_call>{"name": 3}</tool_call>', ParseErrorKind.UNKNOWN_FUNCTION),
+        ('<tool_call>{"name": ""}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
+        ('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
+        ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
+        ('<tool_call>{"name": "f", "arguments": {"a": "\\ud83d"}}</tool_call>', ParseErrorKind.INVALID_ARGUMENTS),
+        (call() * 5, ParseErrorKind.SEVERAL_TOOL_CALLS),
+        (f"{call()}<tool_call>bad</tool_call>", ParseErrorKind.INVALID_JSON),
+        ("\ud83d", ParseErrorKind.INVALID_ARGUMENTS),
+    ],
+)
 def test_what_cannot_be_read_is_a_typed_error(response, kind):
     error = parsed(response)
     assert isinstance(error, ParseError)
@@ -233,13 +239,16 @@ def test_react_is_read_with_several_actions_and_without_what_is_made_up():
     assert parsed("Action: other\nAction Input: 2*3", form="react").kind is ParseErrorKind.INVALID_JSON
 
 
-@pytest.mark.parametrize(("given", "arguments"), [
-    ('{"expression": "1+1"}\nI wait for it.', {"expression": "1+1"}),
-    ('{\n "expression":\n "}Action: x"\n}\n\nNow.', {"expression": "}Action: x"}),
-    ('{"a": 1}.keys()', {"expression": '{"a": 1}.keys()'}),
-    ("{1, 2}", {"expression": "{1, 2}"}),
-    ("1 + 1\n+ 2", {"expression": "1 + 1\n+ 2"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ('{"expression": "1+1"}\nI wait for it.', {"expression": "1+1"}),
+        ('{\n "expression":\n "}Action: x"\n}\n\nNow.', {"expression": "}Action: x"}),
+        ('{"a": 1}.keys()', {"expression": '{"a": 1}.keys()'}),
+        ("{1, 2}", {"expression": "{1, 2}"}),
+        ("1 + 1\n+ 2", {"expression": "1 + 1\n+ 2"}),
+    ],
+)
 def test_an_input_in_react_ends_where_its_object_ends(given, arguments):
     assert parsed(f"Action: calculator\nAction Input: {given}", form="react").calls[0].arguments == arguments
 

@@ -40,19 +40,22 @@ def test_a_call_is_read_as_its_action_and_written_the_same_way(call):
     assert parse(SET.format_action(action, InteractionMode.COORDINATES)) == action
 
 
-@pytest.mark.parametrize(("response", "kind", "words"), [
-    ("I click.", ParseErrorKind.NO_TOOL_CALL, "Action:"),
-    ("Action: call_user()", ParseErrorKind.UNKNOWN_ACTION, "'call_user'"),
-    ("Action: click(500, 300)", ParseErrorKind.INVALID_ARGUMENTS, "named arguments"),
-    ("Action: click(point='<point>500</point>')", ParseErrorKind.INVALID_ARGUMENTS, "no point"),
-    ("Action: click(point='<point>500 3000</point>')", ParseErrorKind.INVALID_ARGUMENTS, "0 to 1000"),
-    ("Action: click()", ParseErrorKind.INVALID_ARGUMENTS, "lacks the argument point"),
-    ("Action: wait(seconds='3')", ParseErrorKind.INVALID_ARGUMENTS, "no argument"),
-    ("Action: scroll(point='<point>1 1</point>', direction='in')", ParseErrorKind.INVALID_ARGUMENTS, "'up'"),
-    ("Action: type(content=open('x'))", ParseErrorKind.INVALID_ARGUMENTS, "no text"),
-    ("Action: type(content='it's')", ParseErrorKind.INVALID_ARGUMENTS, "quoted"),
-    ("Action: wait()\nAction: wait()", ParseErrorKind.INVALID_ARGUMENTS, "quoted"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "kind", "words"),
+    [
+        ("I click.", ParseErrorKind.NO_TOOL_CALL, "Action:"),
+        ("Action: call_user()", ParseErrorKind.UNKNOWN_ACTION, "'call_user'"),
+        ("Action: click(500, 300)", ParseErrorKind.INVALID_ARGUMENTS, "named arguments"),
+        ("Action: click(point='<point>500</point>')", ParseErrorKind.INVALID_ARGUMENTS, "no point"),
+        ("Action: click(point='<point>500 3000</point>')", ParseErrorKind.INVALID_ARGUMENTS, "0 to 1000"),
+        ("Action: click()", ParseErrorKind.INVALID_ARGUMENTS, "lacks the argument point"),
+        ("Action: wait(seconds='3')", ParseErrorKind.INVALID_ARGUMENTS, "no argument"),
+        ("Action: scroll(point='<point>1 1</point>', direction='in')", ParseErrorKind.INVALID_ARGUMENTS, "'up'"),
+        ("Action: type(content=open('x'))", ParseErrorKind.INVALID_ARGUMENTS, "no text"),
+        ("Action: type(content='it's')", ParseErrorKind.INVALID_ARGUMENTS, "quoted"),
+        ("Action: wait()\nAction: wait()", ParseErrorKind.INVALID_ARGUMENTS, "quoted"),
+    ],
+)
 def test_what_is_no_call_of_the_set_is_said(response, kind, words):
     parsed = parse(response)
     assert isinstance(parsed, ParseError) and parsed.kind is kind

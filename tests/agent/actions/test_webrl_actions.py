@@ -170,14 +170,17 @@ def test_a_call_may_be_read_leniently(response):
     assert parse_webrl_action(response, lenient=True) == CLICKED
 
 
-@pytest.mark.parametrize(("response", "kind"), [
-    ("", Kind.NO_TOOL_CALL),
-    (f"# {CLICK}", Kind.NO_TOOL_CALL),
-    ('redo(action="Click", element="3")', Kind.UNKNOWN_FUNCTION),
-    ('I will do(action="Explode")', Kind.UNKNOWN_ACTION),
-    ('do(action="Click", element="Save")', Kind.INVALID_ARGUMENTS),
-    ('do(action="Click"', Kind.NO_TOOL_CALL),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        ("", Kind.NO_TOOL_CALL),
+        (f"# {CLICK}", Kind.NO_TOOL_CALL),
+        ('redo(action="Click", element="3")', Kind.UNKNOWN_FUNCTION),
+        ('I will do(action="Explode")', Kind.UNKNOWN_ACTION),
+        ('do(action="Click", element="Save")', Kind.INVALID_ARGUMENTS),
+        ('do(action="Click"', Kind.NO_TOOL_CALL),
+    ],
+)
 def test_read_leniently_nothing_is_guessed_either(response, kind):
     assert parse_webrl_action(response, lenient=True).kind is kind
 
@@ -239,11 +242,14 @@ def test_what_the_language_lacks_is_not_rendered(action):
         render_webrl_action(action)
 
 
-@pytest.mark.parametrize(("name", "given_", "reason"), [
-    (SEARCH, {"element_id": 1}, "lacks the argument text"),
-    (SEARCH, {"text": "x"}, "lacks the argument element_id"),
-    (WebRLActionName.PRESS_ENTER, {"tab": 1}, "has no argument tab"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "given_", "reason"),
+    [
+        (SEARCH, {"element_id": 1}, "lacks the argument text"),
+        (SEARCH, {"text": "x"}, "lacks the argument element_id"),
+        (WebRLActionName.PRESS_ENTER, {"tab": 1}, "has no argument tab"),
+    ],
+)
 def test_an_action_has_exactly_its_arguments(name, given_, reason):
     with pytest.raises(ValueError, match=reason):
         WebRLAction(name=name, **given_)

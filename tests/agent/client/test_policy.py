@@ -23,9 +23,13 @@ from webgym_cli.util.local_server import LocalServer
 LIMITED = {"temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.1}
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
 ANSWER = {
-    "id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [CHOICE],
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "policy",
+    "choices": [CHOICE],
     "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
-}  # fmt: skip
+}
 VLLM_ANSWER = {
     **ANSWER,
     "prompt_token_ids": [1, 22, 3],
@@ -250,11 +254,14 @@ async def test_a_reply_that_the_server_broke_off_is_no_reply(ask, server):
     assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
 
 
-@pytest.mark.parametrize(("statuses", "kind", "astray"), [
-    ((500, 503, 429, 408), FailureKind.POLICY_UNAVAILABLE, False),
-    ((400, 413, 422), FailureKind.POLICY_REFUSED, False),
-    ((401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("statuses", "kind", "astray"),
+    [
+        ((500, 503, 429, 408), FailureKind.POLICY_UNAVAILABLE, False),
+        ((400, 413, 422), FailureKind.POLICY_REFUSED, False),
+        ((401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
+    ],
+)
 async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask, server, statuses, kind, astray):
     for count, status in enumerate(statuses, 1):
         server.answers = [(status, {"error": {"message": "no"}})]
@@ -282,10 +289,23 @@ async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
         await ask(url=url)
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"choices": []}, {"choices": [{}]}, {"choices": [{"message": None}]}, {"choices": 5},
-    {"choices": [{"message": {"content": 5}}]}, [], "text", None, b"{half", b"",
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": [{"message": None}]},
+        {"choices": 5},
+        {"choices": [{"message": {"content": 5}}]},
+        [],
+        "text",
+        None,
+        b"{half",
+        b"",
+    ],
+    ids=str,
+)
 async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
     server.answers = [(200, body)]
     assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
@@ -333,10 +353,17 @@ async def test_a_reply_that_ignores_its_limit_is_cut_and_one_of_long_tokens_whol
     assert (cut.finish_reason, cut.token_ids, cut.logprobs) == ("length", None, None)
 
 
-@pytest.mark.parametrize(("named", "other"), [
-    ("policy", None), ("policy-2026-01-31", None), ("", None), ("base", "base"), ("b\ud800", "b?"),
-    ("x" * 999, "x" * 200),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ("policy", None),
+        ("policy-2026-01-31", None),
+        ("", None),
+        ("base", "base"),
+        ("b\ud800", "b?"),
+        ("x" * 999, "x" * 200),
+    ],
+)
 async def test_another_models_name_is_kept(ask, server, named, other):
     server.answers = [(200, {**VLLM_ANSWER, "model": named})]
     assert (await ask()).generation.other_model == other

@@ -189,37 +189,41 @@ def test_the_schema_offers_exactly_what_is_read(name, mode):
 DRAG = {"action": "drag", "element_id": 1, "to_element_id": 1}
 
 
-@pytest.mark.parametrize(("name", "mode", "arguments", "kind", "why"), [
-    ("full", POINTS, {"action": "drag", "coordinate": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "to_coordinate"),
-    ("full", POINTS, {"action": "zoom", "region": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "four"),
-    ("full", MARKS, {"action": "scroll", "direction": "in"}, ParseErrorKind.INVALID_ARGUMENTS, "up, down, left"),
-    ("full", MARKS, {"action": "switch_tab", "tab": -1}, ParseErrorKind.INVALID_ARGUMENTS, "greater"),
-    ("full", MARKS, {"action": "left_click"}, ParseErrorKind.UNKNOWN_ACTION, "left_click"),
-    ("webgym", POINTS, {"action": "type", "text": "x"}, ParseErrorKind.INVALID_ARGUMENTS, "coordinate"),
-    ("webgym", MARKS, {"action": "key", "keys": ["a"]}, ParseErrorKind.UNKNOWN_ACTION, "key"),
-    ("full", MARKS, {**DRAG, "path": [[1, 2]]}, ParseErrorKind.INVALID_ARGUMENTS, "drag has no argument path"),
-    *(
-        ("more full", MARKS, {**DRAG, "path": path}, ParseErrorKind.INVALID_ARGUMENTS, why)
-        for path, why in (
-            ("1,2", "valid tuple"),
-            ([], "at least 1 item"),
-            ([[1]], "required"),
-            ([[1, 2, 3]], "at most 2 items"),
-            ([["1", 2]], "valid number"),
-            ([[1, None]], "valid number"),
-            ([[1, 1001]], "0 to 1000"),
-            ([1, 2], "valid tuple"),
-            ([[1, 2]] * 51, "at most 50 items"),
-        )
-    ),
-    ("computer_use", POINTS, {"action": "scroll"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
-    ("computer_use", POINTS, {"action": "scroll", "pixels": 0}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
-    ("computer_use", POINTS, {"action": "scroll", "pixels": "5"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
-    ("computer_use", POINTS, {"action": "terminate"}, ParseErrorKind.INVALID_ARGUMENTS, "status"),
-    ("computer_use", POINTS, {"action": "terminate", "status": []}, ParseErrorKind.INVALID_ARGUMENTS, "failure"),
-    ("computer_use", POINTS, {"action": "key", "keys": "ctrl"}, ParseErrorKind.INVALID_ARGUMENTS, "tuple"),
-    ("computer_use", POINTS, {"action": "wait", "time": 99}, ParseErrorKind.INVALID_ARGUMENTS, "60"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "mode", "arguments", "kind", "why"),
+    [
+        ("full", POINTS, {"action": "drag", "coordinate": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "to_coordinate"),
+        ("full", POINTS, {"action": "zoom", "region": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "four"),
+        ("full", MARKS, {"action": "scroll", "direction": "in"}, ParseErrorKind.INVALID_ARGUMENTS, "up, down, left"),
+        ("full", MARKS, {"action": "switch_tab", "tab": -1}, ParseErrorKind.INVALID_ARGUMENTS, "greater"),
+        ("full", MARKS, {"action": "left_click"}, ParseErrorKind.UNKNOWN_ACTION, "left_click"),
+        ("webgym", POINTS, {"action": "type", "text": "x"}, ParseErrorKind.INVALID_ARGUMENTS, "coordinate"),
+        ("webgym", MARKS, {"action": "key", "keys": ["a"]}, ParseErrorKind.UNKNOWN_ACTION, "key"),
+        ("full", MARKS, {**DRAG, "path": [[1, 2]]}, ParseErrorKind.INVALID_ARGUMENTS, "drag has no argument path"),
+        *(
+            ("more full", MARKS, {**DRAG, "path": path}, ParseErrorKind.INVALID_ARGUMENTS, why)
+            for path, why in (
+                ("1,2", "valid tuple"),
+                ([], "at least 1 item"),
+                ([[1]], "required"),
+                ([[1, 2, 3]], "at most 2 items"),
+                ([["1", 2]], "valid number"),
+                ([[1, None]], "valid number"),
+                ([[1, 1001]], "0 to 1000"),
+                ([1, 2], "valid tuple"),
+                ([[1, 2]] * 51, "at most 50 items"),
+            )
+        ),
+        ("computer_use", POINTS, {"action": "scroll"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
+        ("computer_use", POINTS, {"action": "scroll", "pixels": 0}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
+        ("computer_use", POINTS, {"action": "scroll", "pixels": "5"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
+        ("computer_use", POINTS, {"action": "terminate"}, ParseErrorKind.INVALID_ARGUMENTS, "status"),
+        ("computer_use", POINTS, {"action": "terminate", "status": []}, ParseErrorKind.INVALID_ARGUMENTS, "failure"),
+        ("computer_use", POINTS, {"action": "key", "keys": "ctrl"}, ParseErrorKind.INVALID_ARGUMENTS, "tuple"),
+        ("computer_use", POINTS, {"action": "wait", "time": 99}, ParseErrorKind.INVALID_ARGUMENTS, "60"),
+    ],
+    ids=str,
+)
 def test_a_malformed_call_says_why(name, mode, arguments, kind, why):
     wrong = parse(name, mode, arguments)
     assert isinstance(wrong, ParseError)
@@ -296,14 +300,18 @@ def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
     assert messages[0] == messages[1] and "long_press" not in messages[0].content and "wait_for" in messages[2].content
 
 
-@pytest.mark.parametrize(("name", "mode", "arguments"), [
-    ("full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1]}),
-    ("more full", POINTS, {"action": "left_click", "coordinate": [1, 1], "position": [1, 1]}),
-    ("more full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1001]}),
-    ("more full", MARKS, {"action": "scroll", "direction": "up", "position": [1, 1]}),
-    ("more full", MARKS, {"action": "drag", "element_id": 1, "to_position": [1, 1]}),
-    ("more full", MARKS, {"action": "type", "element_id": 1, "text": "a", "position": [1, 1]}),
-], ids=lambda part: json.dumps(part) if isinstance(part, dict) else str(part))  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "mode", "arguments"),
+    [
+        ("full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1]}),
+        ("more full", POINTS, {"action": "left_click", "coordinate": [1, 1], "position": [1, 1]}),
+        ("more full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1001]}),
+        ("more full", MARKS, {"action": "scroll", "direction": "up", "position": [1, 1]}),
+        ("more full", MARKS, {"action": "drag", "element_id": 1, "to_position": [1, 1]}),
+        ("more full", MARKS, {"action": "type", "element_id": 1, "text": "a", "position": [1, 1]}),
+    ],
+    ids=lambda part: json.dumps(part) if isinstance(part, dict) else str(part),
+)
 def test_a_position_is_within_a_marked_element(name, mode, arguments):
     result = parse(name, mode, arguments)
     assert isinstance(result, ParseError) and result.kind is ParseErrorKind.INVALID_ARGUMENTS

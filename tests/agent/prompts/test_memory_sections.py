@@ -67,10 +67,16 @@ def test_the_first_of_its_name_counts():
 
 
 MALFORMED = {
-    '["a", "b': ('["a", "b',), '{"a": 5, "b": ["c"]}': ("a: 5", 'b: ["c"]'),
-    '["a", {"b": null}]': ("a", '{"b": null}'), "5": ("5",), "null": ("null",), '"one"': ("one",),
-    "a\nb": ("a", "b"), '["\\ud800"]': ("?",), "[" * 10_000: ("[" * 10_000,),
-}  # fmt: skip
+    '["a", "b': ('["a", "b',),
+    '{"a": 5, "b": ["c"]}': ("a: 5", 'b: ["c"]'),
+    '["a", {"b": null}]': ("a", '{"b": null}'),
+    "5": ("5",),
+    "null": ("null",),
+    '"one"': ("one",),
+    "a\nb": ("a", "b"),
+    '["\\ud800"]': ("?",),
+    "[" * 10_000: ("[" * 10_000,),
+}
 
 
 @pytest.mark.parametrize(("text", "memory"), MALFORMED.items(), ids=lambda value: str(value)[:20])

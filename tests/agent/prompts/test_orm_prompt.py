@@ -81,10 +81,17 @@ def test_what_decides_a_probability_is_in_the_digest(change):
     )
 
 
-@pytest.mark.parametrize(("drop", "page", "actions", "expected"), [
-    (10, 500, 50, (10, 0)), (436, 500, 50, (436, 0)), (450, 500, 100, (436, 14)), (450, 500, 77, None),
-    (30, 10, 100, (0, 30)), (1, KEPT_TOKENS, KEPT_TOKENS, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("drop", "page", "actions", "expected"),
+    [
+        (10, 500, 50, (10, 0)),
+        (436, 500, 50, (436, 0)),
+        (450, 500, 100, (436, 14)),
+        (450, 500, 77, None),
+        (30, 10, 100, (0, 30)),
+        (1, KEPT_TOKENS, KEPT_TOKENS, None),
+    ],
+)
 def test_the_page_loses_first_then_the_actions_and_the_ends_stay(drop, page, actions, expected):
     assert split_cut(drop, page, actions) == expected
 

@@ -20,15 +20,18 @@ TEMPLATE = (
 )
 
 
-@pytest.mark.parametrize(("given", "size", "tokens"), [
-    ((1280, 1024), (1280, 1024), 1280),  # 40 x 32: exactly the limit
-    ((1000, 700), (992, 704), 682),  # 31.25 -> 31, 21.875 -> 22
-    ((48, 64), (64, 64), 4),  # 1.5 -> 2, as Python rounds
-    ((80, 64), (64, 64), 4),  # 2.5 -> 2, as Python rounds
-    ((2000, 2000), (1120, 1120), 1225),  # ratio 1.74693: 1144.87 -> 35 x 32
-    ((48, 16), (128, 64), 8),  # ratio 2.30940: 110.85 -> 4 x 32, 36.95 -> 2 x 32
-    ((1, 1), (64, 64), 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "size", "tokens"),
+    [
+        ((1280, 1024), (1280, 1024), 1280),  # 40 x 32: exactly the limit
+        ((1000, 700), (992, 704), 682),  # 31.25 -> 31, 21.875 -> 22
+        ((48, 64), (64, 64), 4),  # 1.5 -> 2, as Python rounds
+        ((80, 64), (64, 64), 4),  # 2.5 -> 2, as Python rounds
+        ((2000, 2000), (1120, 1120), 1225),  # ratio 1.74693: 1144.87 -> 35 x 32
+        ((48, 16), (128, 64), 8),  # ratio 2.30940: 110.85 -> 4 x 32, 36.95 -> 2 x 32
+        ((1, 1), (64, 64), 4),
+    ],
+)
 def test_images_are_sized_as_the_processor_does(given, size, tokens):
     assert GRID.size(*given) == size
     assert GRID.tokens(*given) == tokens

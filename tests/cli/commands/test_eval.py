@@ -162,13 +162,16 @@ def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(("arguments", "named"), [
-    (("oracle", "-b", "arithmetic:test", "-s", "context_config.prompt_version=nope"), "prompt_version"),
-    (("oracle", "-b", "tasks.jsonl", "-s", "browser.executable=/bin/true"), "expert"),
-    (("oracle", "-b", "missing.jsonl"), "missing.jsonl"),
-    (("empty", "-b", "arithmetic:test"), "config.json"),
-    (("", "-b", "arithmetic:test"), "''"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("oracle", "-b", "arithmetic:test", "-s", "context_config.prompt_version=nope"), "prompt_version"),
+        (("oracle", "-b", "tasks.jsonl", "-s", "browser.executable=/bin/true"), "expert"),
+        (("oracle", "-b", "missing.jsonl"), "missing.jsonl"),
+        (("empty", "-b", "arithmetic:test"), "config.json"),
+        (("", "-b", "arithmetic:test"), "''"),
+    ],
+)
 def test_what_is_refused_leaves_no_run(tmp_path, arguments, named):
     (tmp_path / "empty").mkdir()
     write_tasks(tmp_path, "right")
@@ -349,12 +352,15 @@ def conditions(folder, *settings):
     return plan_evaluation(RunDir(folder / "a"), load(overrides=[*usual, *settings]), benchmark).conditions
 
 
-@pytest.mark.parametrize("changed", [
-    *("rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]'),
-    *("browser.navigation_timeout=5", "browser.screenshots=false", "agent.tool_timeout=5"),
-    "agent.reward_timeout=5",
-    "sites.shop.isolation=tenant",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *("rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]'),
+        *("browser.navigation_timeout=5", "browser.screenshots=false", "agent.tool_timeout=5"),
+        "agent.reward_timeout=5",
+        "sites.shop.isolation=tenant",
+    ],
+)
 def test_what_changes_a_number_is_in_the_conditions(tmp_path, changed):
     other = conditions(tmp_path, changed)
     setting = changed.partition("=")[0].partition(".")[2]
@@ -373,11 +379,14 @@ def test_prompt_and_playwright_are_in_the_conditions_and_unknown_in_older_ones(t
     assert list_differences(older, usual) == list_differences(usual, older) == []
 
 
-@pytest.mark.parametrize("text", [
-    'OWN = make_action_set(f"{time.time_ns()}", lambda response: None, str)',
-    'OWN = replace(make_action_set("", str, str), template=None, render=lambda *given: 1 / 0)',
-    'OWN = replace(make_action_set("", str, str), template=None, render=partial(lambda *given: 1 / 0))',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        'OWN = make_action_set(f"{time.time_ns()}", lambda response: None, str)',
+        'OWN = replace(make_action_set("", str, str), template=None, render=lambda *given: 1 / 0)',
+        'OWN = replace(make_action_set("", str, str), template=None, render=partial(lambda *given: 1 / 0))',
+    ],
+)
 def test_an_action_set_of_ones_own_is_in_the_conditions_by_its_source(tmp_path, text):
     def describe(name, more=""):
         file = tmp_path / f"{name}.py"

@@ -36,13 +36,24 @@ def test_json_is_the_default_and_stdout_has_nothing_else(export):
     assert result.stderr == "4 records\n"
 
 
-@pytest.mark.parametrize(("options", "count"), [
-    (("--iteration", "1"), 2), (("--task", "hard"), 2), (("--site", "example.com"), 2), (("--band", "easy"), 2),
-    (("--split", "test"), 0), (("--where", "difficulty > 1 or iteration = 0"), 4),
-    (("--where", "iteration = 1", "--unit", "trajectory"), 1), (("--objective", "kto"), 6),
-    (("--objective", "kto", "--unit", "trajectory"), 3), (("--objective", "dpo"), 1),
-    (("-s", "algorithm_config.filter_successful_only=false"), 6), (("--strict",), 4),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (("--iteration", "1"), 2),
+        (("--task", "hard"), 2),
+        (("--site", "example.com"), 2),
+        (("--band", "easy"), 2),
+        (("--split", "test"), 0),
+        (("--where", "difficulty > 1 or iteration = 0"), 4),
+        (("--where", "iteration = 1", "--unit", "trajectory"), 1),
+        (("--objective", "kto"), 6),
+        (("--objective", "kto", "--unit", "trajectory"), 3),
+        (("--objective", "dpo"), 1),
+        (("-s", "algorithm_config.filter_successful_only=false"), 6),
+        (("--strict",), 4),
+    ],
+    ids=str,
+)
 def test_options_choose(export, options, count):
     result = export("--format", "messages", *options, code=0 if count else 1)
     assert len(result.stdout.splitlines()) == count

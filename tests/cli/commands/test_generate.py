@@ -51,9 +51,13 @@ def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
 async def test_what_was_interrupted_is_resumed(run, tmp_path):
     async with ScriptedJudgeServer() as server:
         texts = [
-            "-s", f"generate.base_url={server.base_url}", "-s", "generate.retries=0", "-s",
+            "-s",
+            f"generate.base_url={server.base_url}",
+            "-s",
+            "generate.retries=0",
+            "-s",
             "generate.concurrency=1",
-        ]  # fmt: skip
+        ]
         server.script(*[ScriptedReply(status=500)] * 9, job="feasible")
         result = await asyncio.to_thread(
             webgym, "tasks", "generate", "run", "-o", "new.jsonl", *texts, cwd=tmp_path, code=1

@@ -85,18 +85,22 @@ def test_a_condition_in_sql_goes_with_the_other_options(invoke):
     assert ids.split() == ["test-0001-00001"]
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("--where", "sit = 'x'"), 'Candidate bindings: "site"'),
-    (("--where", "task::INT > 1"), "--where: Conversion Error"),
-    (("--where", "task::INT > 1", "-q"), "--where: Conversion Error"),
-    (("--where", "true; DROP VIEW steps"), "syntax error"),
-    (("--sql", "DROP VIEW steps"), "one SELECT"),
-    (("--sql", "SELECT 1", "--split", "test"), "--sql and a choice of trajectories exclude each other"),
-    (("--verify", "--where", "true"), "--verify and a choice of trajectories exclude each other"),
-    (("--sql", "SELECT 1", "--top", "3"), "--sql and --top exclude"),
-    (("--sql", "SELECT 1", "-q"), "--sql and --quiet exclude"),
-    (("--verify", "-q"), "--verify and --quiet exclude"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--where", "sit = 'x'"), 'Candidate bindings: "site"'),
+        (("--where", "task::INT > 1"), "--where: Conversion Error"),
+        (("--where", "task::INT > 1", "-q"), "--where: Conversion Error"),
+        (("--where", "true; DROP VIEW steps"), "syntax error"),
+        (("--sql", "DROP VIEW steps"), "one SELECT"),
+        (("--sql", "SELECT 1", "--split", "test"), "--sql and a choice of trajectories exclude each other"),
+        (("--verify", "--where", "true"), "--verify and a choice of trajectories exclude each other"),
+        (("--sql", "SELECT 1", "--top", "3"), "--sql and --top exclude"),
+        (("--sql", "SELECT 1", "-q"), "--sql and --quiet exclude"),
+        (("--verify", "-q"), "--verify and --quiet exclude"),
+    ],
+    ids=str,
+)
 def test_wrong_sql_is_wrong_usage(invoke, arguments, words):
     with pytest.raises(UsageError, match=words) as caught:
         invoke("inspect-buffer", *arguments)
@@ -169,13 +173,16 @@ def test_open_writes_below_the_run_and_says_where(invoke, run, monkeypatch, ther
     assert ("no browser" in err) is not there
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ((), "no trajectory is named"),
-    (("test-0000-0000",), "did you mean test-0000-00000"),
-    (("test-0000-00000", "test-0000-00001", "--html", "x.html"), "--html takes one"),
-    (("test-0000-00000", "--json", "--html", "x.html"), "--json and --html"),
-    (("test-0000-00000", "--json", "--open"), "--open exclude"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no trajectory is named"),
+        (("test-0000-0000",), "did you mean test-0000-00000"),
+        (("test-0000-00000", "test-0000-00001", "--html", "x.html"), "--html takes one"),
+        (("test-0000-00000", "--json", "--html", "x.html"), "--json and --html"),
+        (("test-0000-00000", "--json", "--open"), "--open exclude"),
+    ],
+)
 def test_show_refuses_what_it_cannot_show(invoke, arguments, words):
     with pytest.raises(UsageError, match=words):
         invoke("show", *arguments)
@@ -223,14 +230,18 @@ def test_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path
     assert "diff" not in CliRunner().invoke(app, ["--help"]).output.split()
 
 
-@pytest.mark.parametrize(("words", "reason"), [
-    *((words, "two versions") for words in ((0,), (0, 1, 2), (0, "RUN"), ("RUN", 0), (0, "RUN", 1, 2))),
-    ((0, "RUN", 1, "RUN", 2), "two versions"),
-    (("--across",), "^--across has no effect"),
-    (("RUN", "RUN", "--tasks"), "^--tasks has no effect"),
-    (("RUN", "RUN", "--split", "test"), "^--split has no effect"),
-    (("RUN", "--csv", "-", "--tasks"), "^--tasks has no effect"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        *((words, "two versions") for words in ((0,), (0, 1, 2), (0, "RUN"), ("RUN", 0), (0, "RUN", 1, 2))),
+        ((0, "RUN", 1, "RUN", 2), "two versions"),
+        (("--across",), "^--across has no effect"),
+        (("RUN", "RUN", "--tasks"), "^--tasks has no effect"),
+        (("RUN", "RUN", "--split", "test"), "^--split has no effect"),
+        (("RUN", "--csv", "-", "--tasks"), "^--tasks has no effect"),
+    ],
+    ids=str,
+)
 def test_other_numbers_of_versions_and_options_without_effect_are_refused(invoke, run, words, reason):
     with pytest.raises(UsageError, match=reason):
         invoke("compare", *(run.root if word == "RUN" else word for word in words))

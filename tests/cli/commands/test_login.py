@@ -21,9 +21,13 @@ def login(tmp_path, mail):
     async def call(*arguments, password=PASSWORD, as_json=True):
         given = [f"browser.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(SITE, mail)]
         words = [
-            "login", "-c", "webarena", *(["--json"] * as_json), *arguments,
+            "login",
+            "-c",
+            "webarena",
+            *(["--json"] * as_json),
+            *arguments,
             *(word for one in given for word in ("-s", one)),
-        ]  # fmt: skip
+        ]
         done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=None, WEBARENA_GITLAB_PASSWORD=password)
         assert password not in done.stdout + done.stderr
         lines = done.stdout.splitlines()
@@ -105,17 +109,20 @@ async def test_a_form_that_looks_otherwise_names_the_setting(login):
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    (["bank"], "there is no site 'bank'"),
-    (
-        ["map", "-s", "sites.map.url=http://m.test"],
-        "sites.map.accounts: nobody logs in as user: it has no accounts",
-    ),
-    (["reddit"], "sites.reddit.url is empty"),
-    (["-s", f"sites.{SITE}.accounts.user.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
-    (["-s", f"sites.{SITE}.accounts.user.password_env_var="], "set password_env_var"),
-    ([SITE, "--role", "boss"], f"sites.{SITE}.accounts: nobody logs in as boss: its roles are user"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["bank"], "there is no site 'bank'"),
+        (
+            ["map", "-s", "sites.map.url=http://m.test"],
+            "sites.map.accounts: nobody logs in as user: it has no accounts",
+        ),
+        (["reddit"], "sites.reddit.url is empty"),
+        (["-s", f"sites.{SITE}.accounts.user.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
+        (["-s", f"sites.{SITE}.accounts.user.password_env_var="], "set password_env_var"),
+        ([SITE, "--role", "boss"], f"sites.{SITE}.accounts: nobody logs in as boss: its roles are user"),
+    ],
+)
 async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
     code, rows, output = await login(*arguments)
     assert (code, rows) == (2, [])

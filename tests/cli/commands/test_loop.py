@@ -15,14 +15,17 @@ def loop(tmp_path, *arguments, **options):
     return webgym("loop", "run", *arguments, cwd=tmp_path, **options)
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    ((), {"phase": "both", "trainings_to_do": 3, "evaluations": [0, 1, 2, 3]}),
-    (("--eval-every", "2", "--iterations", "5"), {"trainings_to_do": 5, "evaluations": [0, 2, 4, 5]}),
-    (("--phase", "rollout"), {"trainings_to_do": 0, "evaluations": [0]}),
-    (("--phase", "update"), {"trainings_to_do": 1, "evaluations": []}),
-    (("--until", "0.8", "--min-success", "0.5", "--keep-going"), {"until": 0.8, "min_success": 0.5}),
-    (("-s", "loop.eval_every=3"), {"evaluations": [0, 3]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {"phase": "both", "trainings_to_do": 3, "evaluations": [0, 1, 2, 3]}),
+        (("--eval-every", "2", "--iterations", "5"), {"trainings_to_do": 5, "evaluations": [0, 2, 4, 5]}),
+        (("--phase", "rollout"), {"trainings_to_do": 0, "evaluations": [0]}),
+        (("--phase", "update"), {"trainings_to_do": 1, "evaluations": []}),
+        (("--until", "0.8", "--min-success", "0.5", "--keep-going"), {"until": 0.8, "min_success": 0.5}),
+        (("-s", "loop.eval_every=3"), {"evaluations": [0, 3]}),
+    ],
+)
 def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, arguments, expected):
     model = tmp_path / "model"
     model.mkdir()

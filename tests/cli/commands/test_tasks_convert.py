@@ -111,23 +111,26 @@ QUESTION = {"id": "x", "task": "Find a lamp."}
 START = ("--site", "start=https://search.example/")
 
 
-@pytest.mark.parametrize(("name", "value", "more", "facts"), [
-    (
-        "deepshop",
-        {**VOYAGER, "attribute": "red", "filter": float("nan"), "sort": "None"},
-        (),
-        {"rubric": ("attribute: red",)},
-    ),
-    ("webvoyager", {"": 0, **VOYAGER}, (), {"reference_answer": None}),
-    (
-        "odysseys",
-        {**MIND, "rubrics": "{'R1': {'requirement': 'A lamp.', 'verification': 'It is open.'}, 'R2': None}"},
-        (),
-        {"rubric": ("A lamp. (It is open.)",)},
-    ),
-    ("assistantbench", {**QUESTION, "answer": {"é": [1]}}, START, {"reference_answer": '{"é": [1]}'}),
-    ("assistantbench", {**QUESTION, "answer": float("nan")}, START, {"reference_answer": None}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value", "more", "facts"),
+    [
+        (
+            "deepshop",
+            {**VOYAGER, "attribute": "red", "filter": float("nan"), "sort": "None"},
+            (),
+            {"rubric": ("attribute: red",)},
+        ),
+        ("webvoyager", {"": 0, **VOYAGER}, (), {"reference_answer": None}),
+        (
+            "odysseys",
+            {**MIND, "rubrics": "{'R1': {'requirement': 'A lamp.', 'verification': 'It is open.'}, 'R2': None}"},
+            (),
+            {"rubric": ("A lamp. (It is open.)",)},
+        ),
+        ("assistantbench", {**QUESTION, "answer": {"é": [1]}}, START, {"reference_answer": '{"é": [1]}'}),
+        ("assistantbench", {**QUESTION, "answer": float("nan")}, START, {"reference_answer": None}),
+    ],
+)
 def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, name, value, more, facts):
     (tmp_path / "raw.json").write_text(json.dumps([value]))
     convert("raw.json", "--format", name, *more, "-o", f"{name}.jsonl")
@@ -159,15 +162,18 @@ def test_the_name_of_an_environment_leads_to_a_set_of_its_tasks(tmp_path, name):
     assert called.stderr == f"webgym: {name}: name a set of its tasks\n  next: {name}:all\n"
 
 
-@pytest.mark.parametrize(("name", "content", "reason"), [
-    ("rows.tsv", b'id\tone, two, three\ttask_summary\n1\t\t"Find, a ""lamp""\nnow."\n', ""),
-    ("ROWS.CSV", b'\xef\xbb\xbfid,task_summary\r\n1,"Find, a ""lamp""\nnow."\r\n', ""),
-    ("rows.csv", "id,task_summary\n1,Find\n".encode("utf-16"), "rows.csv:1: "),
-    ("rows.csv", b"id,task_summary\n1,Find\n2,\xff\n", "rows.csv:1: "),
-    ("rows.csv", b"id,task_summary\n1,Find\n2," + b"x" * 200_000, "rows.csv:2: "),
-    ("rows.csv", b"id,task_summary\n1,Find\n2,Find,more\n", "rows.csv:2: "),
-    ("rows.csv", b"id,task_summary\n1,Find\n2\n", "rows.csv:2: task_summary"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("rows.tsv", b'id\tone, two, three\ttask_summary\n1\t\t"Find, a ""lamp""\nnow."\n', ""),
+        ("ROWS.CSV", b'\xef\xbb\xbfid,task_summary\r\n1,"Find, a ""lamp""\nnow."\r\n', ""),
+        ("rows.csv", "id,task_summary\n1,Find\n".encode("utf-16"), "rows.csv:1: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2,\xff\n", "rows.csv:1: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2," + b"x" * 200_000, "rows.csv:2: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2,Find,more\n", "rows.csv:2: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2\n", "rows.csv:2: task_summary"),
+    ],
+)
 def test_a_table_is_read_whole_or_refused(convert, tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
     conversion = convert(name, "--format", "webtailbench", *START, code=2 if reason else 0)
@@ -223,20 +229,23 @@ def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
             assert f"next: webgym tasks convert {name}" in refused.stderr
 
 
-@pytest.mark.parametrize(("name", "value", "more"), [
-    ("webvoyager", MIND, ()),
-    ("odysseys", MIND, ()),
-    ("odysseys", {**MIND, "rubrics": {"R1": "A lamp."}}, ()),
-    ("odysseys", {**MIND, "rubrics": {"R1": {"verification": "It is open."}}}, ()),
-    ("assistantbench", {**QUESTION, "id": ["x"]}, START),
-    ("assistantbench", {**QUESTION, "id": True}, START),
-    ("assistantbench", {**QUESTION, "canary": "z"}, START),
-    ("online-mind2web", {**MIND, "confirmed_task": ""}, ()),
-    ("webvoyager", VOYAGER, START),
-    ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),
-    ("browsecomp", {"problem": "x", "answer": "y", "canary": "z"}, ()),
-    ("bu-bench", {}, ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value", "more"),
+    [
+        ("webvoyager", MIND, ()),
+        ("odysseys", MIND, ()),
+        ("odysseys", {**MIND, "rubrics": {"R1": "A lamp."}}, ()),
+        ("odysseys", {**MIND, "rubrics": {"R1": {"verification": "It is open."}}}, ()),
+        ("assistantbench", {**QUESTION, "id": ["x"]}, START),
+        ("assistantbench", {**QUESTION, "id": True}, START),
+        ("assistantbench", {**QUESTION, "canary": "z"}, START),
+        ("online-mind2web", {**MIND, "confirmed_task": ""}, ()),
+        ("webvoyager", VOYAGER, START),
+        ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),
+        ("browsecomp", {"problem": "x", "answer": "y", "canary": "z"}, ()),
+        ("bu-bench", {}, ()),
+    ],
+)
 def test_what_is_no_such_record_or_may_not_be_written_is_refused(convert, tmp_path, name, value, more):
     (tmp_path / "raw.json").write_text(json.dumps([value]))
     convert("raw.json", "--format", name, *more, "-o", "out.jsonl", code=2)

@@ -169,12 +169,15 @@ async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
     assert session.dialogs.answered
 
 
-@pytest.mark.parametrize(("action", "reason"), [
-    (Action(name=ActionName.CLICK, element_id=77), "no element 77"),
-    (Action(name=ActionName.NAVIGATE, url="file:///etc/passwd"), "only http and https"),
-    (Action(name=ActionName.NAVIGATE, url="http://[::1"), "not an address"),
-    (Action(name=ActionName.NAVIGATE, url="http://127.0.0.1:9/"), "can't be loaded"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (Action(name=ActionName.CLICK, element_id=77), "no element 77"),
+        (Action(name=ActionName.NAVIGATE, url="file:///etc/passwd"), "only http and https"),
+        (Action(name=ActionName.NAVIGATE, url="http://[::1"), "not an address"),
+        (Action(name=ActionName.NAVIGATE, url="http://127.0.0.1:9/"), "can't be loaded"),
+    ],
+)
 async def test_refusals(session: BrowserSession, action: Action, reason: str):
     await list_elements(session)
     refused = await perform_action(session, action, RULES.refuse_url)

@@ -181,13 +181,16 @@ FOLLOWS = (
 )
 
 
-@pytest.mark.parametrize("html", [
-    f"<div>{LIST}<span>{DRAWN}</span></div>",
-    f"<div tabindex=0>{LIST}<i>{DRAWN}</i></div>",
-    f"<p><i>{DRAWN}</i></p>{LIST}",
-    f"<div>{DRAWN}<ul></ul>{LIST.replace('width:1px', 'opacity:0')}</div>",
-    f"<div>{LIST}<span>{DRAWN}</span>{LIST}<span><b>x</b></span></div>",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "html",
+    [
+        f"<div>{LIST}<span>{DRAWN}</span></div>",
+        f"<div tabindex=0>{LIST}<i>{DRAWN}</i></div>",
+        f"<p><i>{DRAWN}</i></p>{LIST}",
+        f"<div>{DRAWN}<ul></ul>{LIST.replace('width:1px', 'opacity:0')}</div>",
+        f"<div>{LIST}<span>{DRAWN}</span>{LIST}<span><b>x</b></span></div>",
+    ],
+)
 async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(
     session: BrowserSession, tmp_path: Path, html: str
 ):
@@ -254,13 +257,21 @@ i.onkeydown = (event) => {
 </script>"""
 
 
-@pytest.mark.parametrize(("mask", "text", "value"), [
-    ("dd.MM.yyyy", "2026-05-03", "03.05.2026"), ("dd.MM.yyyy", "3.5.2026", "03.05.2026"),
-    ("yyyy-MM-dd", "2026-05-03", "2026-05-03"), ("HH:mm:ss", "7:05:30", "07:05:30"),
-    ("mm/dd/yyyy", "2026-05-03", "05/03/2026"), ("dd.mm.yyyy", "2026-05-03", "03.05.2026"),
-    ("DD/MM/HH/MM", "3-5-7-05", "03/05/07/05"), ("YYYY/MM/DD/HH/MM", "2026-05-03 7:20", "2026/05/03/07/20"),
-    ("MM/YY", "05/2026", "05/26"), ("mm/yyyy", "05/2026", "05/2026"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mask", "text", "value"),
+    [
+        ("dd.MM.yyyy", "2026-05-03", "03.05.2026"),
+        ("dd.MM.yyyy", "3.5.2026", "03.05.2026"),
+        ("yyyy-MM-dd", "2026-05-03", "2026-05-03"),
+        ("HH:mm:ss", "7:05:30", "07:05:30"),
+        ("mm/dd/yyyy", "2026-05-03", "05/03/2026"),
+        ("dd.mm.yyyy", "2026-05-03", "03.05.2026"),
+        ("DD/MM/HH/MM", "3-5-7-05", "03/05/07/05"),
+        ("YYYY/MM/DD/HH/MM", "2026-05-03 7:20", "2026/05/03/07/20"),
+        ("MM/YY", "05/2026", "05/26"),
+        ("mm/yyyy", "05/2026", "05/2026"),
+    ],
+)
 async def test_a_masked_field_gets_the_digits_of_its_parts(
     session: BrowserSession, tmp_path: Path, mask: str, text: str, value: str
 ):

@@ -157,11 +157,17 @@ async def test_one_connection_carries_one_host(gate: EgressProxy, server: OddSer
     assert set(server.hosts) <= {"odd.test"}
 
 
-@pytest.mark.parametrize("request_", [
-    b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET http://[::1 HTTP/1.1\r\n\r\n",
-    b"CONNECT odd.test:99999 HTTP/1.1\r\n\r\n", b"GET http://" + b"a" * 70 + b".example/ HTTP/1.1\r\n\r\n",
-    b"GET http://odd.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET http://[::1 HTTP/1.1\r\n\r\n",
+        b"CONNECT odd.test:99999 HTTP/1.1\r\n\r\n",
+        b"GET http://" + b"a" * 70 + b".example/ HTTP/1.1\r\n\r\n",
+        b"GET http://odd.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    ],
+)
 async def test_what_is_no_request_ends_the_connection_only(gate: EgressProxy, server: OddServer, request_: bytes):
     answer = await speak(gate, request_)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 502")
@@ -295,11 +301,18 @@ async def test_links_and_redirects_to_this_machine_are_step_errors(visit: Visit,
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("url", [
-    "http://2130706433:{port}/", "http://0177.0.0.1:{port}/", "http://①②⑦.0.0.1:{port}/",
-    "http://[::ffff:127.0.0.1]:{port}/", "http://127.0.0.1:{port}\\@odd.test/",
-    "http://odd.test/away?to=http://127.0.0.1:{port}/", "view-source:http://127.0.0.1:{port}/",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://2130706433:{port}/",
+        "http://0177.0.0.1:{port}/",
+        "http://①②⑦.0.0.1:{port}/",
+        "http://[::ffff:127.0.0.1]:{port}/",
+        "http://127.0.0.1:{port}\\@odd.test/",
+        "http://odd.test/away?to=http://127.0.0.1:{port}/",
+        "view-source:http://127.0.0.1:{port}/",
+    ],
+)
 async def test_the_policy_can_not_navigate_there(visit: Visit, local_web: SmallWeb, url: str):
     """What Chromium makes of a spelling; test_address_rules.py has the other addresses and schemes."""
     await visit.open("http://lab.test/history")
@@ -397,15 +410,18 @@ async def visit(network, names, *failing, error=REFUSED):
         yield gate
 
 
-@pytest.mark.parametrize(("failing", "error", "out"), [
-    (("a.example",), REFUSED, False),
-    (("a.example", "b.example"), REFUSED, False),
-    (("a.example", "b.example", "c.example"), REFUSED, True),
-    (("a.example",), OSError(errno.ENETUNREACH, "Network is unreachable"), True),
-    (("a.example",), socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
-    (("a.example",), socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
-    (("a.example",), OSError(errno.EHOSTUNREACH, "No route to host"), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("failing", "error", "out"),
+    [
+        (("a.example",), REFUSED, False),
+        (("a.example", "b.example"), REFUSED, False),
+        (("a.example", "b.example", "c.example"), REFUSED, True),
+        (("a.example",), OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+        (("a.example",), socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+        (("a.example",), socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (("a.example",), OSError(errno.EHOSTUNREACH, "No route to host"), False),
+    ],
+)
 async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error, out):
     async for gate in visit(network, names, *failing, error=error):
         assert bool(gate.find_outage("http://a.example/x")) is out

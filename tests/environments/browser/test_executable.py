@@ -68,11 +68,17 @@ def test_version(tmp_path: Path):
         find.chromium_version(tmp_path / "missing")
 
 
-@pytest.mark.parametrize(("limits", "raised"), [
-    ((1024, 4096), (4096, 4096)), ((1024, 10**9), (65536, 10**9)),
-    ((1024, resource.RLIM_INFINITY), (65536, resource.RLIM_INFINITY)), ((4096, 4096), None),
-    ((10**6, 10**6), None), ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [
+        ((1024, 4096), (4096, 4096)),
+        ((1024, 10**9), (65536, 10**9)),
+        ((1024, resource.RLIM_INFINITY), (65536, resource.RLIM_INFINITY)),
+        ((4096, 4096), None),
+        ((10**6, 10**6), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ],
+)
 def test_the_limit_of_open_files_is_raised(monkeypatch, limits, raised):
     calls = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits)

@@ -15,10 +15,14 @@ from webgym_cli.environments.browser.options import SessionOptions
 
 def test_elements_texts_and_ids():
     nodes = [
-        [0, "body", None, []], [1, "h1", None, []], [2, "Shop"],
-        [1, "a", 0, [["title", "Go"], ["data-bbox", "1,2,3,4"]]], [2, "span", None, []], [3, "Home"],
+        [0, "body", None, []],
+        [1, "h1", None, []],
+        [2, "Shop"],
+        [1, "a", 0, [["title", "Go"], ["data-bbox", "1,2,3,4"]]],
+        [2, "span", None, []],
+        [3, "Home"],
         [1, "input", 1, [["type", "text"], ["value", 'a "b"']]],
-    ]  # fmt: skip
+    ]
     assert simplify(nodes) == (
         '<body> <h1> Shop </h1> <a id="0" title="Go" data-bbox="1,2,3,4"> Home </a> '
         '<input id="1" type="text" value="a &quot;b&quot;"> </input> </body>'
@@ -27,9 +31,16 @@ def test_elements_texts_and_ids():
 
 def test_wrappers_of_one_thing_are_that_thing_and_empty_ones_are_nothing():
     nodes = [
-        [0, "div", None, []], [1, "div", None, []], [2, "div", None, []], [3, "button", 0, []],
-        [4, "b", None, []], [5, "OK"], [4, "!"], [1, "div", None, []], [2, "i", None, []],
-    ]  # fmt: skip
+        [0, "div", None, []],
+        [1, "div", None, []],
+        [2, "div", None, []],
+        [3, "button", 0, []],
+        [4, "b", None, []],
+        [5, "OK"],
+        [4, "!"],
+        [1, "div", None, []],
+        [2, "i", None, []],
+    ]
     assert simplify(nodes) == '<button id="0"> OK ! </button>'
 
 

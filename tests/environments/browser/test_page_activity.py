@@ -41,15 +41,18 @@ def test_a_navigation_may_come_to_nothing(traffic, end):
     assert not traffic.navigating
 
 
-@pytest.mark.parametrize(("event", "params"), [
-    ("Page.frameRequestedNavigation", {"frameId": "other", "disposition": "currentTab"}),
-    ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "newTab"}),
-    ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "download"}),
-    ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "sameDocument"}),
-    ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "historySameDocument"}),
-    ("Page.loadEventFired", {"timestamp": 1}),
-    ("Network.dataReceived", {"requestId": "1"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("event", "params"),
+    [
+        ("Page.frameRequestedNavigation", {"frameId": "other", "disposition": "currentTab"}),
+        ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "newTab"}),
+        ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "download"}),
+        ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "sameDocument"}),
+        ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "historySameDocument"}),
+        ("Page.loadEventFired", {"timestamp": 1}),
+        ("Network.dataReceived", {"requestId": "1"}),
+    ],
+)
 def test_what_is_no_navigation_of_the_page(traffic, event, params):
     traffic.note(event, params)
     assert not traffic.busy
@@ -103,10 +106,14 @@ async def test_waiting_ends_with_the_next_event_or_in_time(traffic):
 LEAVING = {"frameId": MAIN, "navigationType": "differentDocument"}
 
 
-@pytest.mark.parametrize(("holds", "event", "params"), [
-    (lambda traffic: traffic.navigating, "Page.frameStartedNavigating", LEAVING),
-    (lambda traffic: traffic.documents > 0, "Page.frameNavigated", {"frame": {"id": MAIN}}),
-], ids=["leaving", "a further document"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("holds", "event", "params"),
+    [
+        (lambda traffic: traffic.navigating, "Page.frameStartedNavigating", LEAVING),
+        (lambda traffic: traffic.documents > 0, "Page.frameNavigated", {"frame": {"id": MAIN}}),
+    ],
+    ids=["leaving", "a further document"],
+)
 async def test_it_is_told_to_whoever_waits_for_it(traffic, holds, event, params):
     waiting = asyncio.ensure_future(traffic.until(lambda: holds(traffic)))
     await asyncio.sleep(0)

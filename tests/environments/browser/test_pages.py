@@ -37,11 +37,14 @@ def pages():
     return page_tracker
 
 
-@pytest.mark.parametrize("words", [
-    "Session with given id not found.",
-    "No session with given id",
-    "CDPSession.send: Target page, context or browser has been closed",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Session with given id not found.",
+        "No session with given id",
+        "CDPSession.send: Target page, context or browser has been closed",
+    ],
+)
 def test_a_session_that_chrome_does_not_know_is_a_page_that_closed(pages, words):
     popup = pages.current
     assert pages.moved_on(popup, RuntimeError(words))

@@ -3,22 +3,48 @@ import pytest
 from webgym_cli.environments.fixture_sites.answers import contains_answer, find_stray_numbers, is_same_text
 
 
-@pytest.mark.parametrize(("answer", "expected"), [
-    ("It costs $12.40.", "€12.40"), ("12.4", "€12.40"), ("12,40 Euro", "12.40"), ("1,204 people", "1204"),
-    ("1204", "1,204"), ("1,204.50", "1204.5"), ("The AMBER kettle!", "Amber Kettle"),
-    ("Amber-Kettle", "Amber Kettle"), ("at 8:15", "08:15"), ("It leaves at 08:15.", "8:15"),
-    ("seven messages", "7"), ("7 messages", "seven"), ("Cafe\u0301 Noir", "Café noir"), ("480g", "480 g"),
-    ("code KTR-4821", "ktr-4821"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("It costs $12.40.", "€12.40"),
+        ("12.4", "€12.40"),
+        ("12,40 Euro", "12.40"),
+        ("1,204 people", "1204"),
+        ("1204", "1,204"),
+        ("1,204.50", "1204.5"),
+        ("The AMBER kettle!", "Amber Kettle"),
+        ("Amber-Kettle", "Amber Kettle"),
+        ("at 8:15", "08:15"),
+        ("It leaves at 08:15.", "8:15"),
+        ("seven messages", "7"),
+        ("7 messages", "seven"),
+        ("Cafe\u0301 Noir", "Café noir"),
+        ("480g", "480 g"),
+        ("code KTR-4821", "ktr-4821"),
+    ],
+)
 def test_what_is_the_same_in_other_writing(answer, expected):
     assert contains_answer(answer, expected)
 
 
-@pytest.mark.parametrize(("answer", "expected"), [
-    ("", "7"), ("17", "7"), ("70", "7"), ("7.5", "7"), ("12.41", "12.40"), ("1,204", "1.204"),
-    ("08:51", "08:15"), ("Kettle Amber", "Amber Kettle"), ("Amber and Kettle", "Amber Kettle"),
-    ("Amber Kettles", "Amber Kettle"), ("KTR-4822", "KTR-4821"), ("2027-03-15", "2027-03-14"), ("anything", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("", "7"),
+        ("17", "7"),
+        ("70", "7"),
+        ("7.5", "7"),
+        ("12.41", "12.40"),
+        ("1,204", "1.204"),
+        ("08:51", "08:15"),
+        ("Kettle Amber", "Amber Kettle"),
+        ("Amber and Kettle", "Amber Kettle"),
+        ("Amber Kettles", "Amber Kettle"),
+        ("KTR-4822", "KTR-4821"),
+        ("2027-03-15", "2027-03-14"),
+        ("anything", ""),
+    ],
+)
 def test_what_is_not_the_same(answer, expected):
     assert not contains_answer(answer, expected)
 

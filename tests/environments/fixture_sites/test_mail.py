@@ -47,13 +47,16 @@ async def test_subjects_tell_messages_apart():
         assert [message.date for message in messages] == sorted((one.date for one in messages), reverse=True)
 
 
-@pytest.mark.parametrize(("form", "message"), [
-    ({"to": "Ada Abbot"}, "Please give one address"),
-    ({"to": "a@b.example, c@d.example"}, "Please give one address"),
-    ({"subject": ""}, "Please give a subject."),
-    ({"body": "  "}, "The message is empty."),
-    ({"body": "x" * 20_001}, "20000 characters at most"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"to": "Ada Abbot"}, "Please give one address"),
+        ({"to": "a@b.example, c@d.example"}, "Please give one address"),
+        ({"subject": ""}, "Please give a subject."),
+        ({"body": "  "}, "The message is empty."),
+        ({"body": "x" * 20_001}, "20000 characters at most"),
+    ],
+)
 async def test_a_bad_message_is_not_sent_and_stays_in_the_form(visit, form, message):
     visitor = visit("mail-write", 1)
     await visitor.log_in()

@@ -42,11 +42,17 @@ async def test_an_order_with_everything_right_scores(visit):
     assert location.rpartition("/")[2] in (await visitor.get("/orders")).text
 
 
-@pytest.mark.parametrize(("wrong", "fact"), [
-    ({"count": "1"}, "It has "), ({"more": True}, "It has nothing else."),
-    ({"delivery": "standard"}, "The delivery is express."), ({"street": "Elsewhere 1"}, "It goes to "),
-    ({"postcode": "00000"}, "It goes to "), ({"name": "Someone Else"}, "It goes to "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "fact"),
+    [
+        ({"count": "1"}, "It has "),
+        ({"more": True}, "It has nothing else."),
+        ({"delivery": "standard"}, "The delivery is express."),
+        ({"street": "Elsewhere 1"}, "It goes to "),
+        ({"postcode": "00000"}, "It goes to "),
+        ({"name": "Someone Else"}, "It goes to "),
+    ],
+)
 async def test_a_near_miss_is_named(visit, wrong, fact):
     visitor, _ = await ordered(visit, **wrong)
     score, reason = visitor.live.score("done")
@@ -71,13 +77,16 @@ async def test_the_spelling_of_an_address_does_not_count(visit):
     assert visitor.score() == 1.0
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"name": " "}, "Please fill in your name."),
-    ({"street": ""}, "Please fill in your street."),
-    ({"postcode": "1234"}, "A postcode has five digits."),
-    ({"postcode": "abcde"}, "A postcode has five digits."),
-    ({"delivery": "drone"}, "Please choose a delivery."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": " "}, "Please fill in your name."),
+        ({"street": ""}, "Please fill in your street."),
+        ({"postcode": "1234"}, "A postcode has five digits."),
+        ({"postcode": "abcde"}, "A postcode has five digits."),
+        ({"delivery": "drone"}, "Please choose a delivery."),
+    ],
+)
 async def test_a_bad_address_is_refused_and_what_was_typed_stays(visit, changes, message):
     visitor = visit("shop-order", 4)
     await put(visitor, visitor.values["product"])

@@ -97,11 +97,14 @@ def test_a_long_page_is_looked_through_before_an_element_is_missed():
     assert episode.next(URL, scene(Delete="button"), "x").name == "click"
 
 
-@pytest.mark.parametrize(("step", "words"), [
-    (lambda page: "click", "TypeError: a str is no action of page"),
-    (lambda page: None, "TypeError: a NoneType is no action of page"),
-    (lambda page: 1 / 0, "ZeroDivisionError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (lambda page: "click", "TypeError: a str is no action of page"),
+        (lambda page: None, "TypeError: a NoneType is no action of page"),
+        (lambda page: 1 / 0, "ZeroDivisionError"),
+    ],
+)
 def test_what_an_expert_does_wrong_is_a_failure_at_its_line(step, words):
     def work(page):
         yield step(page)

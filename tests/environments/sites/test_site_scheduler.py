@@ -118,15 +118,18 @@ def test_a_site_without_an_entry_is_the_name_of_a_set_up_function(settings, monk
     assert exclusive_sites(settings(), plain) == frozenset()
 
 
-@pytest.mark.parametrize(("bad", "words"), [
-    (task("bank"), "task t1: sites or storage_state: there is no site 'bank'"),
-    (task("map", state="./.auth/bank_state.json"), "task t1: sites or storage_state: there is no site 'bank'"),
-    (task("map", state="cookies.json"), "task t1: storage_state: 'cookies.json' is not named like"),
-    (task("map", state="map_state.json"), "sites.map.accounts: nobody logs in as user: it has no accounts"),
-    (Task(**ON_DESK | {"site": "dsk"}), "task d1: site: there is no site 'dsk'"),
-    (Task(**ON_DESK, role="boss"), "sites.desk.accounts: nobody logs in as boss: its roles are agent"),
-    (Task(**ON_DESK | {"site": "", "role": "agent"}), "task d1: role: 'agent' .* and the task has no site"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (task("bank"), "task t1: sites or storage_state: there is no site 'bank'"),
+        (task("map", state="./.auth/bank_state.json"), "task t1: sites or storage_state: there is no site 'bank'"),
+        (task("map", state="cookies.json"), "task t1: storage_state: 'cookies.json' is not named like"),
+        (task("map", state="map_state.json"), "sites.map.accounts: nobody logs in as user: it has no accounts"),
+        (Task(**ON_DESK | {"site": "dsk"}), "task d1: site: there is no site 'dsk'"),
+        (Task(**ON_DESK, role="boss"), "sites.desk.accounts: nobody logs in as boss: its roles are agent"),
+        (Task(**ON_DESK | {"site": "", "role": "agent"}), "task d1: role: 'agent' .* and the task has no site"),
+    ],
+)
 def test_a_task_on_no_site_or_of_no_role_is_refused(settings, bad, words):
     with pytest.raises(UsageError, match=words):
         require_sites(settings(*ADDRESSES, *DESK), [bad])
@@ -396,16 +399,19 @@ async def test_a_site_is_reset_by_a_command(resetting, tmp_path):
         os.chdir(before)
 
 
-@pytest.mark.parametrize(("hook", "given", "words"), [
-    (
-        "sh -c 'echo no disk; exit 3'",
-        (),
-        r"the reset of reddit failed: .* ended with 3: no disk; log: .*reddit.res",
-    ),
-    ("no-such-program", (), "ended with 127: can't start no-such-program"),
-    ("sleep 60", ("sites.reddit.reset_timeout=0.5",), "the reset of reddit failed: took longer than 0.5 s"),
-    ("http://127.0.0.1:1/reset", (), "can't be reached"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hook", "given", "words"),
+    [
+        (
+            "sh -c 'echo no disk; exit 3'",
+            (),
+            r"the reset of reddit failed: .* ended with 3: no disk; log: .*reddit.res",
+        ),
+        ("no-such-program", (), "ended with 127: can't start no-such-program"),
+        ("sleep 60", ("sites.reddit.reset_timeout=0.5",), "the reset of reddit failed: took longer than 0.5 s"),
+        ("http://127.0.0.1:1/reset", (), "can't be reached"),
+    ],
+)
 async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_back(resetting, hook, given, words):
     desk = resetting(hook, *given)
     for _ in range(2):
@@ -445,19 +451,22 @@ async def test_a_reset_is_done_when_the_site_answers_again(resetting, mail):
 TENANT = Task(**{**ON_DESK, "start_url": "/orders", "site": "reddit", "role": ""})
 
 
-@pytest.mark.parametrize(("hook", "start_url", "state", "cookies"), [
-    ("/bin/true", "{site}/orders", None, ()),
-    ("echo made {episode}", "{site}/orders", None, ()),
-    ("""echo '{{"start_url": "/t/{episode}/"}}'""", "{site}/t/train-0-3.1/", None, ()),
-    ("""sh -c 'echo noise; echo "$0"' '{{"start_url": "http://t7.test/{seed}"}}'""", "http://t7.test/7", None, ()),
-    ("""echo '{{"state": {{"tenant": "{episode}-{seed}"}}}}'""", "{site}/orders", {"tenant": "train-0-3.1-7"}, ()),
-    (
-        """echo '{{"cookies": [{{"name": "a", "value": "tenant-cookie"}}]}}'""",
-        "{site}/orders",
-        None,
-        ({"name": "a", "value": "tenant-cookie"},),
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hook", "start_url", "state", "cookies"),
+    [
+        ("/bin/true", "{site}/orders", None, ()),
+        ("echo made {episode}", "{site}/orders", None, ()),
+        ("""echo '{{"start_url": "/t/{episode}/"}}'""", "{site}/t/train-0-3.1/", None, ()),
+        ("""sh -c 'echo noise; echo "$0"' '{{"start_url": "http://t7.test/{seed}"}}'""", "http://t7.test/7", None, ()),
+        ("""echo '{{"state": {{"tenant": "{episode}-{seed}"}}}}'""", "{site}/orders", {"tenant": "train-0-3.1-7"}, ()),
+        (
+            """echo '{{"cookies": [{{"name": "a", "value": "tenant-cookie"}}]}}'""",
+            "{site}/orders",
+            None,
+            ({"name": "a", "value": "tenant-cookie"},),
+        ),
+    ],
+)
 @pytest.mark.parametrize("isolation", ["tenant", "reset"])
 async def test_a_reset_answers_how_the_episode_starts(
     resetting, mail, states, hook, start_url, state, cookies, isolation
@@ -476,11 +485,14 @@ async def test_tenants_are_made_side_by_side(resetting):
         pass
 
 
-@pytest.mark.parametrize(("answer", "words"), [
-    ('{"url": "/"}', "the reset of reddit answered with no start of an episode: url: there is no such field"),
-    ('{"cookies": 5}', "the reset of reddit answered with no start of an episode: cookies"),
-    ("{not json", "the reset of reddit failed: its answer is not JSON"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ('{"url": "/"}', "the reset of reddit answered with no start of an episode: url: there is no such field"),
+        ('{"cookies": 5}', "the reset of reddit answered with no start of an episode: cookies"),
+        ("{not json", "the reset of reddit failed: its answer is not JSON"),
+    ],
+)
 async def test_an_answer_that_is_none_is_the_environments_error(resetting, answer, words):
     with pytest.raises(BoundaryError, match=words) as failed:
         async with resetting(f"echo '{answer}'").start_episode(TENANT, "a", 1):

@@ -54,15 +54,18 @@ async def test_a_state_may_be_zero():
     assert (await prepare(lambda: {"state": 0})).state == 0
 
 
-@pytest.mark.parametrize(("answer", "words"), [
-    ("http://desk/", "is no mapping of start_url"),
-    ({"url": "http://desk/"}, "url: there is no such field"),
-    ({"cookies": "a=b"}, "cookies"),
-    ({"cookies": [{"name": "tenant"}]}, "cookies: value should be a text, not None"),
-    ({"cookies": [{"name": "tenant", "value": 7}]}, "cookies: value should be a text, not 7"),
-    ({"start_url": "http://[::1"}, "start_url"),
-    ({"state": object()}, "serializ"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("http://desk/", "is no mapping of start_url"),
+        ({"url": "http://desk/"}, "url: there is no such field"),
+        ({"cookies": "a=b"}, "cookies"),
+        ({"cookies": [{"name": "tenant"}]}, "cookies: value should be a text, not None"),
+        ({"cookies": [{"name": "tenant", "value": 7}]}, "cookies: value should be a text, not 7"),
+        ({"start_url": "http://[::1"}, "start_url"),
+        ({"state": object()}, "serializ"),
+    ],
+)
 async def test_any_other_value_is_a_failure_of_the_environment(answer, words):
     with pytest.raises(BoundaryError, match=f"setup desk.*{words}") as caught:
         await prepare(lambda: answer)

@@ -203,11 +203,14 @@ async def test_an_async_reward_is_awaited(world):
     assert (await (await world(reward="later")).answer("x")).value == 3.0
 
 
-@pytest.mark.parametrize(("reward", "reason"), [
-    ("failing", "the reward failing failed: KeyError: 'oops'"),
-    ("nothing", "the reward nothing failed: ValueError: a NoneType is no reward"),
-    ("endless", "the reward endless failed: it took more than 0.05 s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reward", "reason"),
+    [
+        ("failing", "the reward failing failed: KeyError: 'oops'"),
+        ("nothing", "the reward nothing failed: ValueError: a NoneType is no reward"),
+        ("endless", "the reward endless failed: it took more than 0.05 s"),
+    ],
+)
 async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, reward, reason):
     environment = await world(reward=reward, reward_timeout=0.05)
     with pytest.raises(BoundaryError, match=reason) as caught:

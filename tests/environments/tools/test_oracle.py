@@ -59,10 +59,18 @@ def test_a_field_goes_before_annotations():
     assert calculations(task(**{**GSM8K, "expression": None})) == ("48/2", "48+24")
 
 
-@pytest.mark.parametrize(("count", "turns", "calls", "sizes"), [
-    (2, 3, 16, [1, 1]), (1, 5, 16, [1]), (5, 3, 16, [1, 4]), (5, 3, 3, [2, 3]), (6, 3, 3, [3, 3]),
-    (5, 4, 2, [1, 2, 2]), (4, 2, 16, [4]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "turns", "calls", "sizes"),
+    [
+        (2, 3, 16, [1, 1]),
+        (1, 5, 16, [1]),
+        (5, 3, 16, [1, 4]),
+        (5, 3, 3, [2, 3]),
+        (6, 3, 3, [3, 3]),
+        (5, 4, 2, [1, 2, 2]),
+        (4, 2, 16, [4]),
+    ],
+)
 def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, turns, calls, sizes, monkeypatch):
     monkeypatch.setattr(oracle, "MAX_TOOL_CALLS", calls)
     expressions = [f"{number}+1" for number in range(count)]
@@ -73,11 +81,20 @@ def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, t
     assert output == f"The answer is \\boxed{{{count}}}."
 
 
-@pytest.mark.parametrize(("answer", "result", "stated"), [
-    ("1,000", "1000", "1000"), ("50%", "0.5", "0.5"), (3.0, "3", "3"), ("3.33", "3.333333333", "3.33"),
-    ("72", "Error: stopped after 5 s", "72"), ("\\frac{1}{3}", "0.5", "\\frac{1}{3}"),
-    (["7", "seven"], "8", "7"), ("So it is. #### 1,250", "7", "1,250"), (" Paris ", "1", "Paris"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "result", "stated"),
+    [
+        ("1,000", "1000", "1000"),
+        ("50%", "0.5", "0.5"),
+        (3.0, "3", "3"),
+        ("3.33", "3.333333333", "3.33"),
+        ("72", "Error: stopped after 5 s", "72"),
+        ("\\frac{1}{3}", "0.5", "\\frac{1}{3}"),
+        (["7", "seven"], "8", "7"),
+        ("So it is. #### 1,250", "7", "1,250"),
+        (" Paris ", "1", "Paris"),
+    ],
+)
 def test_the_last_result_is_stated_where_it_is_the_answer(answer, result, stated):
     action = next_action(task(answer=answer, expression="1"), [result], LIMITS)
     assert (action.name, action.text) == (ActionName.ANSWER, f"The answer is \\boxed{{{stated}}}.")
@@ -89,20 +106,23 @@ def refused(fields, limits=LIMITS, tools=(calculator, answer)):
     return str(caught.value), caught.value.hint
 
 
-@pytest.mark.parametrize(("fields", "reason"), [
-    ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),
-    ({"answer": "It is <<2*3=6>>6."}, "and #### at its end"),
-    ({"answer": "<<x=5>> #### 5"}, "no field expression"),
-    ({}, "no field expression"),
-    ({"expression": "1+1"}, "its record has no answer that is a text or a number"),
-    ({"expression": "1+1", "answer": []}, "its record has no answer that is a text or a number"),
-    ({"expression": "1+1", "answer": True}, "its record has no answer that is a text or a number"),
-    ({"expression": [], "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
-    ({"expression": 2, "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
-    ({"expression": ["1", 2], "answer": "2"}, "expression: a text, or a list of texts"),
-    ({"expression": ["1", "1/0"], "answer": "2"}, "expression '1/0' has no value: division by zero"),
-    ({"expression": ["1+1"] * 33, "answer": "2"}, "its calculations (33) and the answer need more than"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),
+        ({"answer": "It is <<2*3=6>>6."}, "and #### at its end"),
+        ({"answer": "<<x=5>> #### 5"}, "no field expression"),
+        ({}, "no field expression"),
+        ({"expression": "1+1"}, "its record has no answer that is a text or a number"),
+        ({"expression": "1+1", "answer": []}, "its record has no answer that is a text or a number"),
+        ({"expression": "1+1", "answer": True}, "its record has no answer that is a text or a number"),
+        ({"expression": [], "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
+        ({"expression": 2, "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
+        ({"expression": ["1", 2], "answer": "2"}, "expression: a text, or a list of texts"),
+        ({"expression": ["1", "1/0"], "answer": "2"}, "expression '1/0' has no value: division by zero"),
+        ({"expression": ["1+1"] * 33, "answer": "2"}, "its calculations (33) and the answer need more than"),
+    ],
+)
 def test_a_task_that_it_cannot_solve_is_named_with_the_reason(fields, reason):
     error, hint = refused([fields])
     assert error.startswith("task t: ")

@@ -34,32 +34,43 @@ def test_a_record_without_an_id_has_one_of_its_content():
     assert len(first.id) == 16
 
 
-@pytest.mark.parametrize("record", [
-    {"prompt": "How many?", "answer": "72"},
-    {"problem": "How many?", "answer": "72"},
-    {"messages": [{"role": "user", "content": "How many?"}], "answer": "72"},
-    {"prompt": [{"role": "user", "content": [{"type": "text", "text": "How many?"}]}], "answer": "72"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"prompt": "How many?", "answer": "72"},
+        {"problem": "How many?", "answer": "72"},
+        {"messages": [{"role": "user", "content": "How many?"}], "answer": "72"},
+        {"prompt": [{"role": "user", "content": [{"type": "text", "text": "How many?"}]}], "answer": "72"},
+    ],
+    ids=str,
+)
 def test_the_question_may_have_another_name_or_be_a_message(record):
     task = read_task(record)
     assert (task.instruction, task.environment, task.extra) == ("How many?", "tools", {"answer": "72"})
 
 
-@pytest.mark.parametrize("messages", [
-    [],
-    [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}],
-    [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}],
-    [{"role": "user", "content": ""}],
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}],
+        [{"role": "user", "content": ""}],
+    ],
+    ids=str,
+)
 def test_messages_that_would_be_asked_otherwise_are_refused(messages):
     with pytest.raises(BadTaskError, match="messages: "):
         read_task({"messages": messages, "answer": "1"})
 
 
-@pytest.mark.parametrize("record", [
-    {"id": "a", "question": "Q", "instruction": "I", "environment": "tools"},
-    {"question": "Q", "task_name": "T", "website": "https://a.com"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": "a", "question": "Q", "instruction": "I", "environment": "tools"},
+        {"question": "Q", "task_name": "T", "website": "https://a.com"},
+    ],
+)
 def test_other_tasks_keep_a_question_as_an_unknown_field(record):
     assert read_task(record).extra == {"question": "Q"}
 
@@ -77,24 +88,30 @@ def test_an_array_may_hold_tasks_of_any_kind(tmp_path):
     assert open_tasks(path).task(0).id == "click-test"
 
 
-@pytest.mark.parametrize(("record", "reason"), [
-    ({"question": ""}, "question: a text that is not empty is needed"),
-    ({"question": 3}, "question: a text that is not empty is needed"),
-    ({"question": "Q", "id": [1]}, "id: a text or a whole number is needed"),
-    ({"question": "Q", "answer": float("inf")}, "the record can't be stored"),
-    ({"question": "Q \ud83d"}, "the record can't be stored"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"question": ""}, "question: a text that is not empty is needed"),
+        ({"question": 3}, "question: a text that is not empty is needed"),
+        ({"question": "Q", "id": [1]}, "id: a text or a whole number is needed"),
+        ({"question": "Q", "answer": float("inf")}, "the record can't be stored"),
+        ({"question": "Q \ud83d"}, "the record can't be stored"),
+    ],
+)
 def test_a_wrong_record_is_refused_by_field(record, reason):
     with pytest.raises(BadTaskError, match=reason):
         read_task(record)
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    ('[{"question": "Q"}, {"question": ""}]', r"a\.json: record 2: question: a text"),
-    ('[{"question": "Q"}, 7]', r"a\.json: record 2: a task must be a JSON object"),
-    ('[{"question": "Q"}', r"a\.json: not JSON: EOF"),
-    ("[]", r"a\.json: no task in the file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[{"question": "Q"}, {"question": ""}]', r"a\.json: record 2: question: a text"),
+        ('[{"question": "Q"}, 7]', r"a\.json: record 2: a task must be a JSON object"),
+        ('[{"question": "Q"}', r"a\.json: not JSON: EOF"),
+        ("[]", r"a\.json: no task in the file"),
+    ],
+)
 def test_a_wrong_array_is_refused_by_file_and_record(tmp_path, text, reason):
     with pytest.raises(UsageError, match=reason):
         open_tasks(written(tmp_path / "a.json", text))

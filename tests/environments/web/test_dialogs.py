@@ -31,18 +31,21 @@ def assert_open(visit: Visit, *parts: str) -> None:
     assert all(part in visit.view.notices[-1] for part in ("is open", *parts)), visit.view.notices
 
 
-@pytest.mark.parametrize(("button", "values", "answer", "fields", "left"), [
-    ("Alert", ("(alert)", '"A message from the page"'), ACCEPT, {}, "alert closed"),
-    ("Alert", ("(alert)",), DISMISS, {}, "alert closed"),
-    ("Confirm", ("(confirm)", '"Do you agree?"'), ACCEPT, {}, "confirm true"),
-    ("Confirm", ("(confirm)",), DISMISS, {}, "confirm false"),
-    ("Confirm", ("(confirm)",), KEY, {"keys": ("Enter",)}, "confirm true"),
-    ("Confirm", ("(confirm)",), KEY, {"keys": ("esc",)}, "confirm false"),
-    ("Prompt", ("(prompt)", '"Your name?"', '"nobody"'), ACCEPT, {"text": "Zoe"}, "prompt Zoe"),
-    ("Prompt", ("(prompt)",), ACCEPT, {}, "prompt nobody"),
-    ("Prompt", ("(prompt)",), DISMISS, {}, "prompt null"),
-    ("Prompt", ("(prompt)",), TYPE, {"here": True, "append": True, "text": "Eve\n"}, "prompt Eve"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("button", "values", "answer", "fields", "left"),
+    [
+        ("Alert", ("(alert)", '"A message from the page"'), ACCEPT, {}, "alert closed"),
+        ("Alert", ("(alert)",), DISMISS, {}, "alert closed"),
+        ("Confirm", ("(confirm)", '"Do you agree?"'), ACCEPT, {}, "confirm true"),
+        ("Confirm", ("(confirm)",), DISMISS, {}, "confirm false"),
+        ("Confirm", ("(confirm)",), KEY, {"keys": ("Enter",)}, "confirm true"),
+        ("Confirm", ("(confirm)",), KEY, {"keys": ("esc",)}, "confirm false"),
+        ("Prompt", ("(prompt)", '"Your name?"', '"nobody"'), ACCEPT, {"text": "Zoe"}, "prompt Zoe"),
+        ("Prompt", ("(prompt)",), ACCEPT, {}, "prompt nobody"),
+        ("Prompt", ("(prompt)",), DISMISS, {}, "prompt null"),
+        ("Prompt", ("(prompt)",), TYPE, {"here": True, "append": True, "text": "Eve\n"}, "prompt Eve"),
+    ],
+)
 async def test_a_dialog_stays_open_until_it_is_answered(visit: Visit, button, values, answer, fields, left):
     await visit.open(DIALOGS)
     before = visit.view

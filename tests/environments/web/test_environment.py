@@ -168,14 +168,17 @@ async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Vis
     assert written(local_web.pool, "A downloaded file.") == []
 
 
-@pytest.mark.parametrize("opener", [
-    "<a href='/paper.pdf' target=_blank>Get</a>",
-    "<a href='/paper.pdf' target=_blank rel=opener>Get</a>",
-    "<form action='/paper.pdf' method=post target=_blank><button>Get</button></form>",
-    "<button onclick=\"window.open('/paper.pdf', '', 'noopener')\">Get</button>",
-    "<button onclick=\"setTimeout((w) => { w.location = '/paper.pdf' }, 100, window.open())\">Get</button>",
-    "<button onclick=\"window.open('/paper.pdf'); window.open('/away?to=/paper.pdf')\">Get</button>",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "opener",
+    [
+        "<a href='/paper.pdf' target=_blank>Get</a>",
+        "<a href='/paper.pdf' target=_blank rel=opener>Get</a>",
+        "<form action='/paper.pdf' method=post target=_blank><button>Get</button></form>",
+        "<button onclick=\"window.open('/paper.pdf', '', 'noopener')\">Get</button>",
+        "<button onclick=\"setTimeout((w) => { w.location = '/paper.pdf' }, 100, window.open())\">Get</button>",
+        "<button onclick=\"window.open('/paper.pdf'); window.open('/away?to=/paper.pdf')\">Get</button>",
+    ],
+)
 async def test_a_tab_that_opens_for_a_file_closes_and_the_page_before_is_shown(
     visit: Visit, local_web: SmallWeb, opener: str
 ):

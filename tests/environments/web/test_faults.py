@@ -65,12 +65,15 @@ async def test_a_captcha_or_an_error_later_is_what_there_is_to_see(visit: Visit)
         assert ((await visit.navigate(f"{LAB}{path}")).url, visit.error) == (f"{LAB}{path}", None)
 
 
-@pytest.mark.parametrize(("url", "kind"), [
-    *((url, FailureKind.START_PAGE_FAILED) for url in (f"{LAB}/error", f"{ODD}/endless", f"{LAB}/file.txt")),
-    *((f"{LAB}{path}", FailureKind.NAVIGATION_FAILED) for path in ("/blank", "/slow?seconds=60")),
-    *((url, FailureKind.NAVIGATION_FAILED) for url in ("http://no-such-host.invalid/", f"{ODD}/hang-up")),
-    ("https://odd.test/", FailureKind.NAVIGATION_FAILED),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        *((url, FailureKind.START_PAGE_FAILED) for url in (f"{LAB}/error", f"{ODD}/endless", f"{LAB}/file.txt")),
+        *((f"{LAB}{path}", FailureKind.NAVIGATION_FAILED) for path in ("/blank", "/slow?seconds=60")),
+        *((url, FailureKind.NAVIGATION_FAILED) for url in ("http://no-such-host.invalid/", f"{ODD}/hang-up")),
+        ("https://odd.test/", FailureKind.NAVIGATION_FAILED),
+    ],
+)
 async def test_a_start_page_that_can_not_be_shown_or_reached(visit: Visit, url: str, kind: FailureKind):
     failure = await visit.refused(url)
     assert failure.kind is kind

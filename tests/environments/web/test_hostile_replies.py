@@ -31,10 +31,16 @@ TEXTS = [
 ]  # fmt: skip
 NUMBERS = [0, 1, -1, 3, 500, 1000, 1001, 1e308, 2**63, 10**30, float("nan"), float("inf"), 0.5, True]
 VALID = {
-    "coordinate": [[0, 0], [20, 20], [999.5, 1000]], "region": [[0, 0, 0, 0], [0, 1000, 500, 2]],
-    "element_id": [*range(9), 10**12], "direction": ["up", "down", "left", "right"],
-    "amount": [1, 9999.9, 1e-9], "time": [0, 0.01], "tab": [0, 1, 10**20], "submit": [True], "append": [True],
-}  # fmt: skip
+    "coordinate": [[0, 0], [20, 20], [999.5, 1000]],
+    "region": [[0, 0, 0, 0], [0, 1000, 500, 2]],
+    "element_id": [*range(9), 10**12],
+    "direction": ["up", "down", "left", "right"],
+    "amount": [1, 9999.9, 1e-9],
+    "time": [0, 0.01],
+    "tab": [0, 1, 10**20],
+    "submit": [True],
+    "append": [True],
+}
 
 
 def draw_reply(rng: random.Random, mode: InteractionMode) -> str:

@@ -52,9 +52,12 @@ def test_generated_ones_too(tmp_path):
 
 def test_every_bad_record_is_told_with_its_number(tmp_path):
     bad = [
-        record(task_id=0), record(sites=["bank"]), [], record(task_id=0, intent="Something else"),
+        record(task_id=0),
+        record(sites=["bank"]),
+        [],
+        record(task_id=0, intent="Something else"),
         record(task_id=4, start_url="__HOMEPAGE__"),
-    ]  # fmt: skip
+    ]
     path = written(tmp_path / "raw.json", json.dumps(bad))
     ids, output = converted(path)
     assert ids == ["0"]

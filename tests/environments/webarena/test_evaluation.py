@@ -34,12 +34,15 @@ async def test_the_last_address():
     assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/cart"))).reward == 0.0
 
 
-@pytest.mark.parametrize(("answer", "address", "html", "parts"), [
-    ("yes", SHOP, "hat", {URL: 1.0, STRING: 1.0, HTML: 1.0}),
-    ("yes", SHOP, "cap", {URL: 1.0, STRING: 1.0, HTML: 0.0}),
-    ("no", SHOP, "hat", {URL: 1.0, STRING: 0.0}),
-    ("yes", FORUM, "hat", {URL: 0.0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "address", "html", "parts"),
+    [
+        ("yes", SHOP, "hat", {URL: 1.0, STRING: 1.0, HTML: 1.0}),
+        ("yes", SHOP, "cap", {URL: 1.0, STRING: 1.0, HTML: 0.0}),
+        ("no", SHOP, "hat", {URL: 1.0, STRING: 0.0}),
+        ("yes", FORUM, "hat", {URL: 0.0}),
+    ],
+)
 async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, address, html, parts):
     evaluation = Evaluation(
         eval_types=["program_html", "string_match", "url_match"],
@@ -53,9 +56,13 @@ async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, addre
 
 
 DUMMY = {
-    "eval_types": ["string_match"], "reference_answers": {"exact_match": "N/A"}, "reference_url": "",
-    "program_html": [], "string_note": "", "reference_answer_raw_annotation": "",
-}  # fmt: skip
+    "eval_types": ["string_match"],
+    "reference_answers": {"exact_match": "N/A"},
+    "reference_url": "",
+    "program_html": [],
+    "string_note": "",
+    "reference_answer_raw_annotation": "",
+}
 
 
 @pytest.mark.parametrize("evaluation", [None, Evaluation(**DUMMY)])
@@ -71,10 +78,13 @@ async def test_a_task_that_really_can_not_be_done_has_a_score(real):
     assert (await scored(evaluation, "5")).reward == 0.0
 
 
-@pytest.mark.parametrize(("wanted", "right", "wrong"), [
-    ("red hat |OR| blue hat", "<b>Blue hat</b>", "<b>Green hat</b>"),
-    ("red hat |AND| blue hat", "<b>Blue hat</b><b>red hat</b>", "<b>Blue hat</b>"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "right", "wrong"),
+    [
+        ("red hat |OR| blue hat", "<b>Blue hat</b>", "<b>Green hat</b>"),
+        ("red hat |AND| blue hat", "<b>Blue hat</b><b>red hat</b>", "<b>Blue hat</b>"),
+    ],
+)
 async def test_alternatives_in_a_page_are_alternatives_of_which_all_texts_count(wanted, right, wrong):
     """VisualAgentBench looked for the text ` |OR| ` itself (task 103)."""
     for html, reward in ((right, 1.0), (wrong, 0.0)):
@@ -191,12 +201,18 @@ LAB = "http://lab.test:8023"
 ISSUE = f"{LAB}/a/b/-/issues/8"
 
 EXACT = [
-    (ISSUE, ISSUE, True), (f"{ISSUE}/", ISSUE, True), (ISSUE, f"{ISSUE}/", True), (f"{ISSUE}9", ISSUE, False),
-    (f"{ISSUE}?x=1", ISSUE, False), (f"{ISSUE}?b=2&a=1", f"{ISSUE}?a=1&b=2", True),
-    (f"{ISSUE}#note_1", ISSUE, False), (ISSUE, f"{LAB}/x |OR| {ISSUE}", True),
+    (ISSUE, ISSUE, True),
+    (f"{ISSUE}/", ISSUE, True),
+    (ISSUE, f"{ISSUE}/", True),
+    (f"{ISSUE}9", ISSUE, False),
+    (f"{ISSUE}?x=1", ISSUE, False),
+    (f"{ISSUE}?b=2&a=1", f"{ISSUE}?a=1&b=2", True),
+    (f"{ISSUE}#note_1", ISSUE, False),
+    (ISSUE, f"{LAB}/x |OR| {ISSUE}", True),
     ("http://localhost:8023/a", "http://127.0.0.1:8023/a", True),
-    ("http://lab.test/a", "http://lab.test:80/a", True), ("http://lab.test/a", "http://lab.test:8023/a", False),
-]  # fmt: skip
+    ("http://lab.test/a", "http://lab.test:80/a", True),
+    ("http://lab.test/a", "http://lab.test:8023/a", False),
+]
 
 LEADS = [
     ("https://lab.test:8023/a", f"{LAB}/a", True),

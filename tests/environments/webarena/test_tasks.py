@@ -61,12 +61,15 @@ def test_a_task_has_the_same_key_whatever_the_host():
     assert read_at("https://a.example", "http://10.0.0.1", intent="Open it").key != one.key
 
 
-@pytest.mark.parametrize(("start_url", "tabs"), [
-    ("__REDDIT__/f/books", ["http://forum.test:9999/f/books"]),
-    ("__SHOPPING_ADMIN__", ["http://shop.test:7780/admin"]),
-    ("__SHOPPING__/a.html |AND| __MAP__", ["http://shop.test:7770/a.html", "http://map.test:3000"]),
-    (" https://example.com/ ", ["https://example.com/"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("start_url", "tabs"),
+    [
+        ("__REDDIT__/f/books", ["http://forum.test:9999/f/books"]),
+        ("__SHOPPING_ADMIN__", ["http://shop.test:7780/admin"]),
+        ("__SHOPPING__/a.html |AND| __MAP__", ["http://shop.test:7770/a.html", "http://map.test:3000"]),
+        (" https://example.com/ ", ["https://example.com/"]),
+    ],
+)
 def test_every_tab_has_its_address(start_url, tabs):
     task = read(start_url=start_url)
     assert (task.start_url, task.extra["start_urls"]) == (tabs[0], tabs)
@@ -109,17 +112,20 @@ def test_the_machine_of_the_authors_is_no_part_of_an_answer():
     assert reference_answers.must_include == ("ssh://git@lab.test:2222/c",)
 
 
-@pytest.mark.parametrize(("answers", "rules"), [
-    ({"exact_match": "Yes"}, {"exact_match": "Yes"}),
-    ({"must_include": ["a", "b |OR| c"]}, {"must_include": ("a", "b |OR| c")}),
-    ({"must_include": "yjlou"}, {"must_include": ("yjlou",)}),
-    ({"must_exclude": ["a"]}, {"must_exclude": ("a",)}),
-    ({"one_of": ["a", "b"]}, {"one_of": ("a", "b")}),
-    ({"required_values": [">= 3"]}, {"required_values": (">= 3",)}),
-    ({"fuzzy_match": "N/A"}, {"fuzzy_match": ("N/A",)}),
-    ({"fuzzy_match": ["N/A"]}, {"fuzzy_match": ("N/A",)}),
-    ({"fuzzy_match": ["a", "b"], "exact_match": None}, {"fuzzy_match": ("a", "b")}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answers", "rules"),
+    [
+        ({"exact_match": "Yes"}, {"exact_match": "Yes"}),
+        ({"must_include": ["a", "b |OR| c"]}, {"must_include": ("a", "b |OR| c")}),
+        ({"must_include": "yjlou"}, {"must_include": ("yjlou",)}),
+        ({"must_exclude": ["a"]}, {"must_exclude": ("a",)}),
+        ({"one_of": ["a", "b"]}, {"one_of": ("a", "b")}),
+        ({"required_values": [">= 3"]}, {"required_values": (">= 3",)}),
+        ({"fuzzy_match": "N/A"}, {"fuzzy_match": ("N/A",)}),
+        ({"fuzzy_match": ["N/A"]}, {"fuzzy_match": ("N/A",)}),
+        ({"fuzzy_match": ["a", "b"], "exact_match": None}, {"fuzzy_match": ("a", "b")}),
+    ],
+)
 def test_every_shape_of_an_answer(answers, rules):
     assert scored_by(reference_answers=answers).reference_answers.model_dump(exclude_none=True) == rules
 
@@ -130,12 +136,15 @@ def test_answers_may_be_missing_where_none_is_looked_at(answers):
     assert (scored.reference_answers, scored.program_html, scored.url_note) == (None, (), UrlRule.GOLD_IN_PRED)
 
 
-@pytest.mark.parametrize(("note", "more", "rule"), [
-    (None, {}, UrlRule.GOLD_IN_PRED),  # WebArena's own 812 tasks
-    ("EXACT", {}, UrlRule.EXACT),
-    (None, {"old_task_id": 7}, UrlRule.EXACT),  # WebRL's 165
-    ("GOLD in PRED", {"old_task_id": 7}, UrlRule.GOLD_IN_PRED),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("note", "more", "rule"),
+    [
+        (None, {}, UrlRule.GOLD_IN_PRED),  # WebArena's own 812 tasks
+        ("EXACT", {}, UrlRule.EXACT),
+        (None, {"old_task_id": 7}, UrlRule.EXACT),  # WebRL's 165
+        ("GOLD in PRED", {"old_task_id": 7}, UrlRule.GOLD_IN_PRED),
+    ],
+)
 def test_a_missing_rule_for_addresses_is_that_of_the_tasks_authors(note, more, rule):
     given = evaluation(eval_types=["url_match"], reference_url="__MAP__", url_note=note)
     assert evaluation_of(read(eval=given, **more)).url_note is rule
@@ -153,10 +162,15 @@ def test_a_generated_task_has_no_score_of_its_own(given):
     assert (task.extra["generated"], task.reference_answer, evaluation_of(task)) == (True, None, None)
 
 
-@pytest.mark.parametrize(("sites", "state"), [
-    (["reddit"], "reddit"), (["reddit", "gitlab"], "gitlab.reddit"), (["map", "shopping"], "shopping"),
-    (["map"], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sites", "state"),
+    [
+        (["reddit"], "reddit"),
+        (["reddit", "gitlab"], "gitlab.reddit"),
+        (["map", "shopping"], "shopping"),
+        (["map"], None),
+    ],
+)
 def test_a_record_that_says_nothing_of_logins_has_those_of_its_sites(sites, state):
     given = {"intent": "Do it", "sites": sites, "start_url": "http://shop.test:7770"}
     extra = read_config(given, ADDRESSES).extra
@@ -171,12 +185,15 @@ def test_a_task_that_can_not_be_done_says_why_and_is_no_generated_one():
     assert evaluation_of(task).reference_answers.exact_match == "N/A"
 
 
-@pytest.mark.parametrize(("web", "site", "start", "state"), [
-    ("cms", "shopping_admin", "http://shop.test:7780/admin", "./.auth/shopping_admin_state.json"),
-    ("oss", "shopping", "http://shop.test:7770", "./.auth/shopping_state.json"),
-    ("gitlab", "gitlab", "http://lab.test:8023", "./.auth/gitlab_state.json"),
-    ("map", "map", "http://map.test:3000", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("web", "site", "start", "state"),
+    [
+        ("cms", "shopping_admin", "http://shop.test:7780/admin", "./.auth/shopping_admin_state.json"),
+        ("oss", "shopping", "http://shop.test:7770", "./.auth/shopping_state.json"),
+        ("gitlab", "gitlab", "http://lab.test:8023", "./.auth/gitlab_state.json"),
+        ("map", "map", "http://map.test:3000", None),
+    ],
+)
 def test_a_generated_instruction(web, site, start, state):
     task = read_config({"task": "Do it", "web": web, "seed": "x"}, ADDRESSES)
     assert (task.instruction, task.start_url, task.environment) == ("Do it", start, "webarena")
@@ -267,10 +284,13 @@ def test_what_is_missing_is_said_with_its_remedy():
     assert raised.value.advice == "--site gitlab=http://HOST:PORT"
 
 
-@pytest.mark.parametrize(("given", "reason"), [
-    ({"eval_types": []}, "eval.eval_types"),
-    (evaluation(reference_answers={"required_values": ["?"]}), "eval.reference"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"eval_types": []}, "eval.eval_types"),
+        (evaluation(reference_answers={"required_values": ["?"]}), "eval.reference"),
+    ],
+)
 def test_a_task_file_with_a_bad_evaluation_is_no_score(given, reason):
     with pytest.raises(BadTaskError, match=reason):
         evaluation_of(Task(id="1", environment="webarena", extra={"eval": given}))

@@ -30,19 +30,33 @@ PLACEHOLDERS = {site.placeholder: address for site, address in SITES.items()}
 DOCS = Path(__file__).parents[3] / "docs" / "webarena.md"
 
 EXACT = {
-    "as it is": (158, 0, 0, 0), "capitals": (158, 0, 0, 0), "quotes": (62, 96, 0, 0),
-    "full stop": (0, 0, 111, 47), "sentence": (0, 0, 25, 133), "no accents": (0, 0, 1, 0),
-    "other form": (0, 0, 116, 0), "longer": (0, 0, 29, 129), "one more": (0, 0, 0, 158),
+    "as it is": (158, 0, 0, 0),
+    "capitals": (158, 0, 0, 0),
+    "quotes": (62, 96, 0, 0),
+    "full stop": (0, 0, 111, 47),
+    "sentence": (0, 0, 25, 133),
+    "no accents": (0, 0, 1, 0),
+    "other form": (0, 0, 116, 0),
+    "longer": (0, 0, 29, 129),
+    "one more": (0, 0, 0, 158),
     "another's": (0, 0, 50, 4964),
-}  # fmt: skip
+}
 """The 158 tasks with one value, by our rule `exact_match`."""
 INCLUDED = {
-    "as it is": (204, 0, 0, 0), "last form": (5, 0, 0, 0), "capitals": (204, 0, 0, 0),
-    "quotes": (99, 105, 0, 0), "full stop": (157, 47, 0, 0), "sentence": (25, 179, 0, 0),
-    "no accents": (0, 0, 3, 0), "other form": (70, 0, 55, 0), "other order": (41, 3, 0, 0),
-    "one less": (0, 0, 0, 44), "longer": (8, 43, 25, 128), "one more": (0, 204, 0, 0),
+    "as it is": (204, 0, 0, 0),
+    "last form": (5, 0, 0, 0),
+    "capitals": (204, 0, 0, 0),
+    "quotes": (99, 105, 0, 0),
+    "full stop": (157, 47, 0, 0),
+    "sentence": (25, 179, 0, 0),
+    "no accents": (0, 0, 3, 0),
+    "other form": (70, 0, 55, 0),
+    "other order": (41, 3, 0, 0),
+    "one less": (0, 0, 0, 44),
+    "longer": (8, 43, 25, 128),
+    "one more": (0, 204, 0, 0),
     "another's": (0, 9, 50, 7443),
-}  # fmt: skip
+}
 """The 204 tasks, by our rule `must_include`."""
 WHY_ANSWERS = {
     "quotes": "ours drops them from every answer, theirs from texts but not from numbers, dates or yes",
@@ -56,14 +70,26 @@ WHY_ANSWERS = {
     "another's": "theirs takes durations that differ by 3 minutes; `Duffle` is a word of `Overnight Duffle`",
 }
 SAME_ADDRESS = {
-    "as it is": (65, 0, 0, 0), "slash at the end": (65, 0, 0, 0), "other order": (2, 0, 0, 0),
-    "%20 for +": (10, 0, 0, 0), "encoded letters": (53, 0, 0, 0), "host in capitals": (65, 0, 0, 0),
-    "path in capitals": (0, 0, 55, 0), "values in capitals": (0, 0, 18, 0), "empty parameter": (0, 0, 65, 0),
-    "one parameter more": (0, 0, 0, 65), "fragment": (0, 0, 0, 65), "page below": (0, 0, 0, 65),
-    "page above": (0, 0, 0, 55), "other number": (0, 0, 0, 65), "other value": (0, 0, 0, 23),
-    "no parameters": (0, 0, 0, 23), "other site": (0, 0, 0, 65), "other port": (0, 0, 0, 65),
+    "as it is": (65, 0, 0, 0),
+    "slash at the end": (65, 0, 0, 0),
+    "other order": (2, 0, 0, 0),
+    "%20 for +": (10, 0, 0, 0),
+    "encoded letters": (53, 0, 0, 0),
+    "host in capitals": (65, 0, 0, 0),
+    "path in capitals": (0, 0, 55, 0),
+    "values in capitals": (0, 0, 18, 0),
+    "empty parameter": (0, 0, 65, 0),
+    "one parameter more": (0, 0, 0, 65),
+    "fragment": (0, 0, 0, 65),
+    "page below": (0, 0, 0, 65),
+    "page above": (0, 0, 0, 55),
+    "other number": (0, 0, 0, 65),
+    "other value": (0, 0, 0, 23),
+    "no parameters": (0, 0, 0, 23),
+    "other site": (0, 0, 0, 65),
+    "other port": (0, 0, 0, 65),
     "another's": (0, 0, 0, 4058),
-}  # fmt: skip
+}
 """The 65 pages, by our rule `EXACT`."""
 LEADS_FROM = SAME_ADDRESS | {
     "empty parameter": (65, 0, 0, 0), "one parameter more": (0, 65, 0, 0), "fragment": (0, 65, 0, 0),

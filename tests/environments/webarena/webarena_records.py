@@ -3,10 +3,13 @@
 from webgym_cli.records.webarena import WebArenaSite
 
 ADDRESSES = {
-    WebArenaSite.SHOPPING: "http://shop.test:7770/", WebArenaSite.SHOPPING_ADMIN: "http://shop.test:7780/admin",
-    WebArenaSite.REDDIT: "http://forum.test:9999", WebArenaSite.GITLAB: "http://lab.test:8023",
-    WebArenaSite.MAP: "http://map.test:3000", WebArenaSite.WIKIPEDIA: "http://wiki.test:8888",
-}  # fmt: skip
+    WebArenaSite.SHOPPING: "http://shop.test:7770/",
+    WebArenaSite.SHOPPING_ADMIN: "http://shop.test:7780/admin",
+    WebArenaSite.REDDIT: "http://forum.test:9999",
+    WebArenaSite.GITLAB: "http://lab.test:8023",
+    WebArenaSite.MAP: "http://map.test:3000",
+    WebArenaSite.WIKIPEDIA: "http://wiki.test:8888",
+}
 
 
 def evaluation(**changes):

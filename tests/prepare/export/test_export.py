@@ -223,13 +223,17 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blocked", "run"]
 
 
-@pytest.mark.parametrize(("options", "reply"), [
-    ({"objective": ExportObjective.DPO, "unit": ExportUnit.TRAJECTORY}, "has no --unit trajectory"),
-    ({"objective": ExportObjective.KTO, "format": "openai"}, "no form for --objective kto"),
-    ({"embed_images": True}, "belongs to --format openai"),
-    ({"format": "hf"}, "makes a folder"),
-    ({"format": "openai", "embed_images": True, "copy_images": "x"}, "inside the records already"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "reply"),
+    [
+        ({"objective": ExportObjective.DPO, "unit": ExportUnit.TRAJECTORY}, "has no --unit trajectory"),
+        ({"objective": ExportObjective.KTO, "format": "openai"}, "no form for --objective kto"),
+        ({"embed_images": True}, "belongs to --format openai"),
+        ({"format": "hf"}, "makes a folder"),
+        ({"format": "openai", "embed_images": True, "copy_images": "x"}, "inside the records already"),
+    ],
+    ids=str,
+)
 def test_what_can_not_go_together_is_refused(run, options, reply):
     with pytest.raises(UsageError, match=reply):
         exported(run, **options)

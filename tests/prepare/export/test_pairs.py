@@ -68,11 +68,18 @@ def test_thoughts_leave_the_prompt_so_other_thoughts_separate_nothing(run):
     ]
 
 
-@pytest.mark.parametrize("other", [
-    {"outcome": CRASHED}, {"outcome": Outcome(stop=Stop.ANSWERED)}, {"outcome": SOLVED},
-    {"outcome": UNSOLVED, "task": Task(id="click-test", start_url="http://b/")},
-    {"outcome": UNSOLVED, "instruction": "Click the other button."}, {"outcome": UNSOLVED, "split": Split.TEST},
-], ids=["crashed", "unjudged", "solved", "other task", "other instruction", "other split"])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"outcome": CRASHED},
+        {"outcome": Outcome(stop=Stop.ANSWERED)},
+        {"outcome": SOLVED},
+        {"outcome": UNSOLVED, "task": Task(id="click-test", start_url="http://b/")},
+        {"outcome": UNSOLVED, "instruction": "Click the other button."},
+        {"outcome": UNSOLVED, "split": Split.TEST},
+    ],
+    ids=["crashed", "unjudged", "solved", "other task", "other instruction", "other split"],
+)
 def test_only_a_failure_of_the_policy_on_the_same_task_is_rejected(run, other):
     fill(run, went(0, "a", "b"), went(1, "x", "y", **other))
     assert pairs(run) == []

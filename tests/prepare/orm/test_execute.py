@@ -26,10 +26,13 @@ from webgym_cli.train.llamafactory.dataset import read_train_config
 @pytest.fixture
 def judged(run, tmp_path):  # noqa: F811
     texts = [
-        f"policy_config.base_model={model(tmp_path / 'model')}", "policy_config.template=qwen3_vl_nothink",
-        "algorithm_config.bf16=false", "algorithm_config.deepspeed_config_filename=null",
-        "algorithm_config.learning_rate=0.5", "venvs.device=cpu",
-    ]  # fmt: skip
+        f"policy_config.base_model={model(tmp_path / 'model')}",
+        "policy_config.template=qwen3_vl_nothink",
+        "algorithm_config.bf16=false",
+        "algorithm_config.deepspeed_config_filename=null",
+        "algorithm_config.learning_rate=0.5",
+        "venvs.device=cpu",
+    ]
     create_or_open(run, load(overrides=texts))
     return run
 

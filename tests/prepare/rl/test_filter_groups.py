@@ -164,11 +164,14 @@ def test_shaped_rewards_are_in_the_batch_and_decide_about_gradient(run, model, t
     assert next(scan(run, Split.TRAIN, 0)).outcome.reward == 1.0
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    (["rl.data.shaping=broken"], r"train-0000-00000: the shaping broken failed: KeyError.*\(shapes.py:12\)"),
-    (["rl.data.shaping=endless"], "nan is no reward"),
-    (["rl.data.shaping=unknown"], "there is no shaping 'unknown'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["rl.data.shaping=broken"], r"train-0000-00000: the shaping broken failed: KeyError.*\(shapes.py:12\)"),
+        (["rl.data.shaping=endless"], "nan is no reward"),
+        (["rl.data.shaping=unknown"], "there is no shaping 'unknown'"),
+    ],
+)
 def test_a_shaping_that_fails_ends_the_preparation_with_its_line(run, tokens, shapes, changes, message):
     fill(run, tokens, None, None)
     with open_index(run) as index, pytest.raises(UsageError, match=message):

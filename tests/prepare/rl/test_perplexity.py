@@ -21,18 +21,21 @@ def test_perplexity_is_the_inverse_of_the_geometric_mean():
     assert compute_perplexity(mean_of(0.9, 0.4)) == pytest.approx(1 / 0.6)  # sqrt(0.36)
 
 
-@pytest.mark.parametrize(("probabilities", "where"), [
-    ([0.95], None),
-    ([0.95] * 700, None),
-    ([0.9500001], MaskReason.BELOW_WINDOW),
-    ([1.0], MaskReason.BELOW_WINDOW),
-    ([0.5], MaskReason.ABOVE_WINDOW),
-    ([0.5] * 333, MaskReason.ABOVE_WINDOW),
-    ([0.5000001], None),
-    ([0.25, 0.999], MaskReason.ABOVE_WINDOW),  # 0.4998
-    ([0.25, 1.0, 1.0], None),  # 0.63
-    ([0.1], MaskReason.ABOVE_WINDOW),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("probabilities", "where"),
+    [
+        ([0.95], None),
+        ([0.95] * 700, None),
+        ([0.9500001], MaskReason.BELOW_WINDOW),
+        ([1.0], MaskReason.BELOW_WINDOW),
+        ([0.5], MaskReason.ABOVE_WINDOW),
+        ([0.5] * 333, MaskReason.ABOVE_WINDOW),
+        ([0.5000001], None),
+        ([0.25, 0.999], MaskReason.ABOVE_WINDOW),  # 0.4998
+        ([0.25, 1.0, 1.0], None),  # 0.63
+        ([0.1], MaskReason.ABOVE_WINDOW),
+    ],
+)
 def test_webrl_s_window_is_half_open_on_the_mean_probability(probabilities, where):
     assert find_window_violation(mean_of(*probabilities), WEBRL) == where
 

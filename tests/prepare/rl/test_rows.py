@@ -35,12 +35,15 @@ def test_turns_of_one_conversation_are_one_row():
     assert (row.mask, row.logprobs) == ([0, 0, 0, 1, 1, 0, 0, 1], [-1, -1.125, -2])
 
 
-@pytest.mark.parametrize("prompt", [
-    pytest.param([1, 2, 3, 4, 9, 6], id="the response has other ids in the history"),
-    pytest.param([1, 2, 4, 5, 6], id="the window has moved on"),
-    pytest.param([1, 2, 3, 4], id="shorter than the row"),
-    pytest.param([0, 1, 2, 3, 4, 5, 6], id="the row stands later in it"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        pytest.param([1, 2, 3, 4, 9, 6], id="the response has other ids in the history"),
+        pytest.param([1, 2, 4, 5, 6], id="the window has moved on"),
+        pytest.param([1, 2, 3, 4], id="shorter than the row"),
+        pytest.param([0, 1, 2, 3, 4, 5, 6], id="the row stands later in it"),
+    ],
+)
 def test_what_goes_on_otherwise_is_a_row_of_its_own(prompt):
     first, second = rows_of(turn(0, [1, 2, 3], [4, 5]), turn(1, prompt, [8], first=-2))
     assert (first.steps, first.input_ids, first.mask) == ([0], [1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
@@ -191,11 +194,14 @@ def test_impossible_log_probabilities_are_found(tokens, wrong):
     assert not isinstance(read_turns(change_generation(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), MaskReason)
 
 
-@pytest.mark.parametrize(("missing", "name"), [
-    ("token_ids", "token ids"),
-    ("logprobs", "log-probabilities"),
-    ("prompt_token_digest", "digest of the prompt's token ids"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("missing", "name"),
+    [
+        ("token_ids", "token ids"),
+        ("logprobs", "log-probabilities"),
+        ("prompt_token_digest", "digest of the prompt's token ids"),
+    ],
+)
 def test_what_the_server_did_not_tell_is_refused_with_the_setting(tokens, missing, name):
     with pytest.raises(SettingsError, match=rf"rollout\.policy: step 1 of train-0000-00000 has no {name} ") as raised:
         read_turns(change_generation(served(talk(0), tokens), 1, **{missing: None}), tokens)

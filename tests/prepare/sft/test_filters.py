@@ -24,11 +24,16 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 EVERY_FILTER = [
-    'filters.only_sites=["a", "b.com", "miniwob"]', 'filters.exclude_sites=["c.com"]',
-    'filters.difficulties=["easy", "medium"]', "filters.max_age_hours=24", "filters.min_agreement=0.6",
-    "filters.drop_older_repeats=true", "filters.stable_pages=true", "filters.max_steps_per_trajectory=2",
+    'filters.only_sites=["a", "b.com", "miniwob"]',
+    'filters.exclude_sites=["c.com"]',
+    'filters.difficulties=["easy", "medium"]',
+    "filters.max_age_hours=24",
+    "filters.min_agreement=0.6",
+    "filters.drop_older_repeats=true",
+    "filters.stable_pages=true",
+    "filters.max_steps_per_trajectory=2",
     "filters.max_steps_per_task=3",
-]  # fmt: skip
+]
 
 
 def dropped(rows):
@@ -40,13 +45,17 @@ def web(site, difficulty=1):
     return Task(id=f"{site} {difficulty}", environment="web", start_url=f"https://www.{site}/", difficulty=difficulty)
 
 
-@pytest.mark.parametrize(("left_out", "overrides", "reason"), [
-    (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
-    (trajectory(steps=0), [], DropReason.EMPTY),
-    (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
-    (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
-    (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
-], ids=lambda value: value.value if isinstance(value, DropReason) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("left_out", "overrides", "reason"),
+    [
+        (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
+        (trajectory(steps=0), [], DropReason.EMPTY),
+        (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
+        (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
+        (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
+    ],
+    ids=lambda value: value.value if isinstance(value, DropReason) else "",
+)
 def test_why_a_trajectory_is_left_out(run, left_out, overrides, reason):
     fill(run, left_out)
     plan, draw = drawn(run, settings(*overrides), [0])
@@ -149,18 +158,22 @@ def picture(**size):
     return Observation(url="http://a/", screenshot=shot(1, **size))
 
 
-@pytest.mark.parametrize(("second", "overrides", "reason"), [
-    (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], DropReason.NO_ACTION),
-    (step(1, page_changed=False), [], DropReason.SAME_SCREENSHOT),
-    (step(1, observation=MOVING), ["filters.stable_pages=true"], DropReason.UNSTABLE_PAGE),
-    (step(1, response="short"), ["algorithm_config.min_token_length=2"], DropReason.RESPONSE_TOO_SHORT),
-    (step(1, response="an <image> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
-    (step(1, response="an <|im_end|> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
-    (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], DropReason.RETOKENIZED),
-    (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], DropReason.RETOKENIZED),
-    (step(1, observation=picture(width=9, height=9)), [], DropReason.IMAGE_SIZE),
-    (step(1, observation=picture(width=1300, height=1024)), [], DropReason.IMAGE_SIZE),
-], ids=lambda value: value.value if isinstance(value, DropReason) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("second", "overrides", "reason"),
+    [
+        (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], DropReason.NO_ACTION),
+        (step(1, page_changed=False), [], DropReason.SAME_SCREENSHOT),
+        (step(1, observation=MOVING), ["filters.stable_pages=true"], DropReason.UNSTABLE_PAGE),
+        (step(1, response="short"), ["algorithm_config.min_token_length=2"], DropReason.RESPONSE_TOO_SHORT),
+        (step(1, response="an <image> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
+        (step(1, response="an <|im_end|> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
+        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], DropReason.RETOKENIZED),
+        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], DropReason.RETOKENIZED),
+        (step(1, observation=picture(width=9, height=9)), [], DropReason.IMAGE_SIZE),
+        (step(1, observation=picture(width=1300, height=1024)), [], DropReason.IMAGE_SIZE),
+    ],
+    ids=lambda value: value.value if isinstance(value, DropReason) else "",
+)
 def test_why_a_step_is_left_out(run, second, overrides, reason):
     fill(run, trajectory(steps=(step(0), second)))
     plan, draw = drawn(run, settings(*overrides), [0])

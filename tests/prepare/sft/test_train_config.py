@@ -24,13 +24,26 @@ def config(device="cuda", deepspeed=None, validation=False, samples=None, **sect
 def test_holds_what_the_seed_documents():
     result = config(deepspeed=Path("/run/data/deepspeed.json"))
     wanted = {
-        "stage": "sft", "do_train": True, "finetuning_type": "full", "mask_history": True,
-        "dataset": "webgym_training", "template": "qwen3_vl_nothink", "cutoff_len": 16384,
-        "per_device_train_batch_size": 3, "gradient_accumulation_steps": 4, "learning_rate": 1e-6,
-        "num_train_epochs": 2, "warmup_steps": 30, "lr_scheduler_type": "constant_with_warmup", "bf16": True,
-        "save_steps": 999999, "report_to": "wandb", "run_name": "webgym-",
-        "deepspeed": "/run/data/deepspeed.json", "overwrite_output_dir": False,
-    }  # fmt: skip
+        "stage": "sft",
+        "do_train": True,
+        "finetuning_type": "full",
+        "mask_history": True,
+        "dataset": "webgym_training",
+        "template": "qwen3_vl_nothink",
+        "cutoff_len": 16384,
+        "per_device_train_batch_size": 3,
+        "gradient_accumulation_steps": 4,
+        "learning_rate": 1e-6,
+        "num_train_epochs": 2,
+        "warmup_steps": 30,
+        "lr_scheduler_type": "constant_with_warmup",
+        "bf16": True,
+        "save_steps": 999999,
+        "report_to": "wandb",
+        "run_name": "webgym-",
+        "deepspeed": "/run/data/deepspeed.json",
+        "overwrite_output_dir": False,
+    }
     assert wanted.items() <= result.items()
     assert "use_cpu" not in result
 
@@ -38,18 +51,22 @@ def test_holds_what_the_seed_documents():
 TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
 
 
-@pytest.mark.parametrize(("sections", "wanted"), [
-    ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
-    ({"policy_config": TRUSTED}, {"trust_remote_code": True}),
-    ({"context_config": {"prompt_version": "webrl_released"}}, {"template": "empty"}),
-    (
-        {"image": {"image_min_pixels": 1000, "image_max_pixels": 2000}},
-        {"image_min_pixels": 1000, "image_max_pixels": 2000},
-    ),
-    ({"algorithm_config": {"disable_gradient_checkpointing": True}}, {"disable_gradient_checkpointing": True}),
-    ({"seed": 5}, {"data_seed": 5}),
-    ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("sections", "wanted"),
+    [
+        ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
+        ({"policy_config": TRUSTED}, {"trust_remote_code": True}),
+        ({"context_config": {"prompt_version": "webrl_released"}}, {"template": "empty"}),
+        (
+            {"image": {"image_min_pixels": 1000, "image_max_pixels": 2000}},
+            {"image_min_pixels": 1000, "image_max_pixels": 2000},
+        ),
+        ({"algorithm_config": {"disable_gradient_checkpointing": True}}, {"disable_gradient_checkpointing": True}),
+        ({"seed": 5}, {"data_seed": 5}),
+        ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
+    ],
+    ids=str,
+)
 def test_a_setting_has_its_argument(sections, wanted):
     result = config(**sections)
     assert {name: result.get(name) for name in wanted} == wanted

@@ -92,12 +92,15 @@ async def test_claims_need_not_be_checked(judge, server):
     assert "claims" not in jobs(server)
 
 
-@pytest.mark.parametrize(("task", "passed"), [
-    ({"rubric": ("Named is Rubens |OR| Named is Vermeer",)}, True),
-    ({"rubric": ("Named is Rubens |OR| 1700",)}, False),
-    ({"reference_answer": "Rubens|OR|it was painted by vermeer in 1665"}, True),
-    ({"reference_answer": "Rubens"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("task", "passed"),
+    [
+        ({"rubric": ("Named is Rubens |OR| Named is Vermeer",)}, True),
+        ({"rubric": ("Named is Rubens |OR| 1700",)}, False),
+        ({"reference_answer": "Rubens|OR|it was painted by vermeer in 1665"}, True),
+        ({"reference_answer": "Rubens"}, False),
+    ],
+)
 async def test_one_alternative_of_a_fact_or_a_reference_is_enough(judge, task, passed):
     judgement = await judge(answered(task=web_task(**task)))
     assert (judgement.success, judgement.failure) == (passed, None)
@@ -127,16 +130,39 @@ async def test_a_blocked_site_is_no_failure_of_the_agent(judge, server, outcome)
 
 
 FAIL_OPEN = [
-    GARBAGE, "", "FAILURE", "NOT SUCCESS", "2. Verdict: Not success", "2. Verdict:\nNOT SUCCESS",
-    "2. Verdict:\nSUCCESS", "SUCCESS", "yes", '"yes"', "true", "[]", '{"reason": "seen", "verdict": "ye',
-    '{"reason": "seen"}', '{"verdict": "yes"}', '{"reason": "seen", "verdict": true}',
-    '{"reason": "seen", "verdict": "SUCCESS"}', '{"reason": "seen", "verdict": null}',
+    GARBAGE,
+    "",
+    "FAILURE",
+    "NOT SUCCESS",
+    "2. Verdict: Not success",
+    "2. Verdict:\nNOT SUCCESS",
+    "2. Verdict:\nSUCCESS",
+    "SUCCESS",
+    "yes",
+    '"yes"',
+    "true",
+    "[]",
+    '{"reason": "seen", "verdict": "ye',
+    '{"reason": "seen"}',
+    '{"verdict": "yes"}',
+    '{"reason": "seen", "verdict": true}',
+    '{"reason": "seen", "verdict": "SUCCESS"}',
+    '{"reason": "seen", "verdict": null}',
     '{"reason": "seen", "verdict": "yes", "final": "no"}',
-    '{"reason": "seen", "verdict": "no", "verdict": "yes"}', f"{YES}{NO}", f"{YES}\n{YES}",
-    f"The verdict: {YES}", f"```json\n{YES}\n```\nBut in the end: no", f"[{YES}]", "[" * 50_000,
-    f"<think>{YES}</think>", f"<think>{YES}", f"<think>a</think>{YES}{NO}",
-    f"<think>a</think>{YES}</think>{NO}", f"{YES}</think>{YES}", f"<think>a</think> yes {YES}",
-]  # fmt: skip
+    '{"reason": "seen", "verdict": "no", "verdict": "yes"}',
+    f"{YES}{NO}",
+    f"{YES}\n{YES}",
+    f"The verdict: {YES}",
+    f"```json\n{YES}\n```\nBut in the end: no",
+    f"[{YES}]",
+    "[" * 50_000,
+    f"<think>{YES}</think>",
+    f"<think>{YES}",
+    f"<think>a</think>{YES}{NO}",
+    f"<think>a</think>{YES}</think>{NO}",
+    f"{YES}</think>{YES}",
+    f"<think>a</think> yes {YES}",
+]
 
 
 @pytest.mark.parametrize(
@@ -153,32 +179,45 @@ async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
     assert (outcome.reward, outcome.success) == (None, None)
 
 
-@pytest.mark.parametrize("reply", [
-    ScriptedReply(YES, finish_reason="length"), ScriptedReply(YES, finish_reason="content_filter"),
-    ScriptedReply(None), ScriptedReply(body=b"{half"), ScriptedReply(body=b""), ScriptedReply(body=b"{}"),
-    ScriptedReply(body=b'{"choices": []}'), ScriptedReply(body=b'{"choices": [{}, {}]}'),
-    ScriptedReply(body=b'{"choices": [{"finish_reason": "stop"}]}'), ScriptedReply(body=b"[1]"),
-    ScriptedReply(body=b"null"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ScriptedReply(YES, finish_reason="length"),
+        ScriptedReply(YES, finish_reason="content_filter"),
+        ScriptedReply(None),
+        ScriptedReply(body=b"{half"),
+        ScriptedReply(body=b""),
+        ScriptedReply(body=b"{}"),
+        ScriptedReply(body=b'{"choices": []}'),
+        ScriptedReply(body=b'{"choices": [{}, {}]}'),
+        ScriptedReply(body=b'{"choices": [{"finish_reason": "stop"}]}'),
+        ScriptedReply(body=b"[1]"),
+        ScriptedReply(body=b"null"),
+    ],
+    ids=str,
+)
 async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, reply):
     server.script(reply, job="fact")
     judgement = await judge(answered())
     assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
 
 
-@pytest.mark.parametrize("reply", [
-    *(
-        thought + form
-        for form in (NO, f"```json\n{NO}\n```")
-        for thought in (
-            "",
-            "<think>It says no.</think>\n\n",
-            "<think></think>",
-            "It says </think> once.\n</think>\n",
-        )
-    ),
-    '{"reason": "it wrote </think>{ there", "verdict": "no"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(
+            thought + form
+            for form in (NO, f"```json\n{NO}\n```")
+            for thought in (
+                "",
+                "<think>It says no.</think>\n\n",
+                "<think></think>",
+                "It says </think> once.\n</think>\n",
+            )
+        ),
+        '{"reason": "it wrote </think>{ there", "verdict": "no"}',
+    ],
+)
 async def test_a_judge_may_think_first_and_fence_its_answer(judge, server, reply):
     server.script(reply, job="claims")
     assert (await judge(answered())).success is False
@@ -222,12 +261,15 @@ async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(jud
     assert "the provider is overloaded" in judgement.failure_detail
 
 
-@pytest.mark.parametrize(("replies", "success"), [
-    ({"reference": json.dumps({"reason": "REMBRANDT HARMENS, no doubt", "verdict": "yes"})}, True),
-    ({"reference": f"{'x' * 30} Rembrandt Harmens"}, None),
-    ({"blocking": json.dumps({"reason": "It hides who painted in Leiden", "verdict": "yes"})}, None),
-    ({"reference": ScriptedReply(status=400, body=b"can't compare rembrandt harmenszoon")}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("replies", "success"),
+    [
+        ({"reference": json.dumps({"reason": "REMBRANDT HARMENS, no doubt", "verdict": "yes"})}, True),
+        ({"reference": f"{'x' * 30} Rembrandt Harmens"}, None),
+        ({"blocking": json.dumps({"reason": "It hides who painted in Leiden", "verdict": "yes"})}, None),
+        ({"reference": ScriptedReply(status=400, body=b"can't compare rembrandt harmenszoon")}, None),
+    ],
+)
 @pytest.mark.parametrize("expected", ["Rembrandt Harmenszoon", "no"])
 async def test_no_word_of_the_judge_about_an_encrypted_task_is_stored(judge, server, replies, success, expected):
     known = {"instruction": "Who painted in Leiden?", "reference_answer": expected}
@@ -337,10 +379,18 @@ async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
     assert [page["step"] for page in blocking.data["pages"]] == [1, 6]
 
 
-@pytest.mark.parametrize(("count", "limit", "expected"), [
-    (0, 4, []), (3, 4, [0, 1, 2]), (4, 4, [0, 1, 2, 3]), (10, 1, [9]), (10, 2, [0, 9]), (10, 4, [0, 3, 6, 9]),
-    (9, 5, [0, 2, 4, 6, 8]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "limit", "expected"),
+    [
+        (0, 4, []),
+        (3, 4, [0, 1, 2]),
+        (4, 4, [0, 1, 2, 3]),
+        (10, 1, [9]),
+        (10, 2, [0, 9]),
+        (10, 4, [0, 3, 6, 9]),
+        (9, 5, [0, 2, 4, 6, 8]),
+    ],
+)
 def test_screenshots_are_spread_evenly(count, limit, expected):
     assert select_evenly(range(count), limit) == expected
 
@@ -350,13 +400,26 @@ def test_the_last_of_equal_screenshots_stands_for_them():
     assert select_distinct([]) == []
 
 
-@pytest.mark.parametrize(("votes", "success", "counted"), [
-    ([YES, YES, NO], True, 2), ([YES, NO, NO], False, 1), ([YES, NO], False, 1), ([YES, YES, NO, NO], False, 2),
-    ([YES, YES, GARBAGE], True, 2), ([NO, NO, GARBAGE], False, 0), ([NO, GARBAGE], False, 0),
-    ([NO, NO, YES, GARBAGE], False, 1), ([YES, NO, GARBAGE], None, None), ([YES, GARBAGE], None, None),
-    ([YES, YES, NO, GARBAGE], None, None), ([GARBAGE, GARBAGE, YES], None, None),
-    ([NO, GARBAGE, GARBAGE], None, None), ([GARBAGE, GARBAGE, GARBAGE], None, None),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("votes", "success", "counted"),
+    [
+        ([YES, YES, NO], True, 2),
+        ([YES, NO, NO], False, 1),
+        ([YES, NO], False, 1),
+        ([YES, YES, NO, NO], False, 2),
+        ([YES, YES, GARBAGE], True, 2),
+        ([NO, NO, GARBAGE], False, 0),
+        ([NO, GARBAGE], False, 0),
+        ([NO, NO, YES, GARBAGE], False, 1),
+        ([YES, NO, GARBAGE], None, None),
+        ([YES, GARBAGE], None, None),
+        ([YES, YES, NO, GARBAGE], None, None),
+        ([GARBAGE, GARBAGE, YES], None, None),
+        ([NO, GARBAGE, GARBAGE], None, None),
+        ([GARBAGE, GARBAGE, GARBAGE], None, None),
+    ],
+    ids=str,
+)
 async def test_the_majority_decides_and_what_is_open_fails(judge, server, votes, success, counted):
     server.script(*[NO] * len(votes), job="blocking")
     server.script(*votes, job="fact")
@@ -461,10 +524,18 @@ async def test_no_more_calls_at_once_than_allowed(server):
 def test_the_digest_follows_what_decides_and_nothing_else():
     base = compute_settings_digest(JudgeSettings())
     deciding = {
-        "model": "x", "jobs": {"key_points": {"model": "x"}}, "top_p": 0.5,
-        "extra_body": {"reasoning_effort": "low"}, "votes": 3, "max_images": 3, "max_blocking_images": 3,
-        "check_claims": False, "temperature": 0.5, "max_new_tokens": 99, "structured_output": "none",
-    }  # fmt: skip
+        "model": "x",
+        "jobs": {"key_points": {"model": "x"}},
+        "top_p": 0.5,
+        "extra_body": {"reasoning_effort": "low"},
+        "votes": 3,
+        "max_images": 3,
+        "max_blocking_images": 3,
+        "check_claims": False,
+        "temperature": 0.5,
+        "max_new_tokens": 99,
+        "structured_output": "none",
+    }
     digests = {compute_settings_digest(JudgeSettings.model_validate({name: value})) for name, value in deciding.items()}
     assert len(digests | {base}) == len(deciding) + 1
     elsewhere = JudgeSettings(base_url="http://a/v1", retries=9, timeout=9, concurrency=9, api_key_env_var="X")

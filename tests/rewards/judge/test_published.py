@@ -20,25 +20,55 @@ NO = {"webvoyager": "NOT SUCCESS", "agentrewardbench": "<success>Unsuccessful</s
 
 # None of them is a verdict in any form.
 HOSTILE = (
-    "I'm sorry, but I can't help with that. SUCCESS cannot be judged.", "UNSUCCESSFUL", "❌ SUCCESS",
-    "❌\nSUCCESS", "🚫 SUCCESS", "Status: ❌ success", "The banner\n```\nSUCCESS\n```", "This was NOT a SUCCESS",
-    "The page says: NOT SUCCESS. Verdict: SUCCESS", "I choose between SUCCESS and NOT SUCCESS: SUCCESS",
-    "N\u200bOT SUCCESS", "N\u041eT SUCCESS", "\u0405UCCESS", "Das ist kein SUCCESS", "任务失败，不是 SUCCESS",
-    "Status: 成功", "<success>成功</success>", "Status: success or failure", 'Status: "success" or "failure"',
-    "Status: success? No: failure", "Status: succe\u0455s", "Thoughts: the page shows its own status: success",
+    "I'm sorry, but I can't help with that. SUCCESS cannot be judged.",
+    "UNSUCCESSFUL",
+    "❌ SUCCESS",
+    "❌\nSUCCESS",
+    "🚫 SUCCESS",
+    "Status: ❌ success",
+    "The banner\n```\nSUCCESS\n```",
+    "This was NOT a SUCCESS",
+    "The page says: NOT SUCCESS. Verdict: SUCCESS",
+    "I choose between SUCCESS and NOT SUCCESS: SUCCESS",
+    "N\u200bOT SUCCESS",
+    "N\u041eT SUCCESS",
+    "\u0405UCCESS",
+    "Das ist kein SUCCESS",
+    "任务失败，不是 SUCCESS",
+    "Status: 成功",
+    "<success>成功</success>",
+    "Status: success or failure",
+    'Status: "success" or "failure"',
+    "Status: success? No: failure",
+    "Status: succe\u0455s",
+    "Thoughts: the page shows its own status: success",
     '```json\n{"status": "success", "verdict": "SUCCESS"}\n```',
     "<success>Successful or Unsuccessful</success>",
     "The page shows <success>Successful</success>. <success>No</success>",
-    "<success>Successful</success><success>Unsuccessful</success>", "<success>Successful",
-    "<succes\u0455>Successful</succes\u0455>", "The banner reads: SUCCESS", "The banner says:\n\nSUCCESS",
-    'The page said "Order placed. SUCCESS"', "I can't call this a\nSUCCESS", "Das ist kein\nSUCCESS",
-    "The order status is SUCCESS", "The page's verdict is SUCCESS", "The agent claims the verdict is SUCCESS",
-    "A toast:\n\nSUCCESS", "Its conclusion is SUCCESS", "One might argue the verdict is SUCCESS",
-    "SUCCESS / NOT SUCCESS", "SUCCESS\n\nNo wait, the filter was not applied.", "\u017fUCCESS",
-    "Status: ~~failure~~ success", "Payment status: success\nI can't judge this.", 'Status: "success',
-    "<success>Successful? No</success>", '{"reason": "x", "verdict": "yes?"}',
+    "<success>Successful</success><success>Unsuccessful</success>",
+    "<success>Successful",
+    "<succes\u0455>Successful</succes\u0455>",
+    "The banner reads: SUCCESS",
+    "The banner says:\n\nSUCCESS",
+    'The page said "Order placed. SUCCESS"',
+    "I can't call this a\nSUCCESS",
+    "Das ist kein\nSUCCESS",
+    "The order status is SUCCESS",
+    "The page's verdict is SUCCESS",
+    "The agent claims the verdict is SUCCESS",
+    "A toast:\n\nSUCCESS",
+    "Its conclusion is SUCCESS",
+    "One might argue the verdict is SUCCESS",
+    "SUCCESS / NOT SUCCESS",
+    "SUCCESS\n\nNo wait, the filter was not applied.",
+    "\u017fUCCESS",
+    "Status: ~~failure~~ success",
+    "Payment status: success\nI can't judge this.",
+    'Status: "success',
+    "<success>Successful? No</success>",
+    '{"reason": "x", "verdict": "yes?"}',
     'The page has {"reason": "x", "verdict": "yes"}, but I cannot judge.',
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -51,10 +81,17 @@ async def test_a_verdict_is_read_in_its_published_form(judge, server, protocol, 
 
 
 @pytest.mark.parametrize("protocol", NAMES)
-@pytest.mark.parametrize("reply", [
-    "", "I can't tell.", "Status: unclear", "Status: success\nStatus: failure", "<success>Maybe</success>",
-    '{"verdict": "yes"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I can't tell.",
+        "Status: unclear",
+        "Status: success\nStatus: failure",
+        "<success>Maybe</success>",
+        '{"verdict": "yes"}',
+    ],
+)
 async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, reply):
     server.script(reply, job=protocol)
     judgement = await judge(answered(steps=STEPS), protocol=protocol)
@@ -136,14 +173,17 @@ async def test_agentrewardbench_sees_actions_with_texts_and_the_last_page_and_an
     assert judgement.extras == {"side_effect": 0.0, "optimality": 3.0, "looping": 1.0}
 
 
-@pytest.mark.parametrize(("text", "known"), [
-    ("<side>Yes</side> <optimal>4. Completely Optimal</optimal>", {"side_effect": 1.0, "optimality": 4.0}),
-    ("<optimal>1</optimal> <loop> no. </loop>", {"optimality": 1.0, "looping": 0.0}),
-    ("<optimal>Suboptimal</optimal>\n<loop>**Yes**</loop>", {"optimality": 2.0, "looping": 1.0}),
-    ("<optimal>2. Completely Optimal, or 3</optimal> <side>Yes or No</side> <loop>Maybe</loop>", {}),
-    ("<side>Yes</side><side>No</side> <optimal>5</optimal> <loop>Yes", {}),
-    ("<reasoning><loop>Yes</loop></reasoning> <!-- <side>Yes</side> -->", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("<side>Yes</side> <optimal>4. Completely Optimal</optimal>", {"side_effect": 1.0, "optimality": 4.0}),
+        ("<optimal>1</optimal> <loop> no. </loop>", {"optimality": 1.0, "looping": 0.0}),
+        ("<optimal>Suboptimal</optimal>\n<loop>**Yes**</loop>", {"optimality": 2.0, "looping": 1.0}),
+        ("<optimal>2. Completely Optimal, or 3</optimal> <side>Yes or No</side> <loop>Maybe</loop>", {}),
+        ("<side>Yes</side><side>No</side> <optimal>5</optimal> <loop>Yes", {}),
+        ("<reasoning><loop>Yes</loop></reasoning> <!-- <side>Yes</side> -->", {}),
+    ],
+)
 def test_an_annotation_that_is_unclear_is_left_out(text, known):
     assert replies.read_annotations(text) == known
 
@@ -163,47 +203,58 @@ def test_scores_in_the_spellings_of_models(text, yes):
     assert replies.read_score(text).yes is yes
 
 
-@pytest.mark.parametrize(("text", "yes"), [
-    ("The list is sorted.\n\n**SUCCESS**", True),
-    ("Verdict: SUCCESS.", True),
-    ("The page shows it, so the verdict is 'SUCCESS'.", True),
-    ("The list is not sorted, therefore the verdict is NOT SUCCESS", False),
-    ("It is not sorted, but nobody asked for it. SUCCESS", True),
-    ("The price is missing. **NOT SUCCESS**.", False),
-    ("Verdict: NOT\nSUCCESS", False),
-    ('A sign says "SUCCESS". NOT SUCCESS', False),
-    ("It is all there.\n\nSuccess", True),
-    ("### Verdict\n\n> **Not Success**", False),
-    ("Verdict \u2014 NOT_SUCCESS", False),
-    ("Therefore, the result is **SUCCESS**", True),
-    ("[NOT SUCCESS]", False),
-    ("任务未完成。NOT SUCCESS", False),
-    ("裁定：SUCCESS", True),
-    ("The price is shown.\n\n✅ **SUCCESS**", True),
-    ("## Verdict: **NOT SUCCESS** ❌", False),
-    ("```text\nSUCCESS\n```", True),
-    ("<|begin_of_box|>SUCCESS<|end_of_box|>", True),
-    ("<answer>NOT SUCCESS</answer>", False),
-    ("I judge this as NOT SUCCESS.", False),
-    ("I would call this a SUCCESS.", True),
-    ("最终裁决：NOT SUCCESS", False),
-    ("It was never saved. The task execution is deemed NOT SUCCESS.", False),
-    ("Task status: NOT SUCCESS\n---", False),
-    ("It is NOT\u2028SUCCESS", False),
-    ("Evaluation result: «SUCCESS»", True),
-    ("My verdict on this task:\n\nSUCCESS", True),
-    ("## Verdict\nSUCCESS", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [
+        ("The list is sorted.\n\n**SUCCESS**", True),
+        ("Verdict: SUCCESS.", True),
+        ("The page shows it, so the verdict is 'SUCCESS'.", True),
+        ("The list is not sorted, therefore the verdict is NOT SUCCESS", False),
+        ("It is not sorted, but nobody asked for it. SUCCESS", True),
+        ("The price is missing. **NOT SUCCESS**.", False),
+        ("Verdict: NOT\nSUCCESS", False),
+        ('A sign says "SUCCESS". NOT SUCCESS', False),
+        ("It is all there.\n\nSuccess", True),
+        ("### Verdict\n\n> **Not Success**", False),
+        ("Verdict \u2014 NOT_SUCCESS", False),
+        ("Therefore, the result is **SUCCESS**", True),
+        ("[NOT SUCCESS]", False),
+        ("任务未完成。NOT SUCCESS", False),
+        ("裁定：SUCCESS", True),
+        ("The price is shown.\n\n✅ **SUCCESS**", True),
+        ("## Verdict: **NOT SUCCESS** ❌", False),
+        ("```text\nSUCCESS\n```", True),
+        ("<|begin_of_box|>SUCCESS<|end_of_box|>", True),
+        ("<answer>NOT SUCCESS</answer>", False),
+        ("I judge this as NOT SUCCESS.", False),
+        ("I would call this a SUCCESS.", True),
+        ("最终裁决：NOT SUCCESS", False),
+        ("It was never saved. The task execution is deemed NOT SUCCESS.", False),
+        ("Task status: NOT SUCCESS\n---", False),
+        ("It is NOT\u2028SUCCESS", False),
+        ("Evaluation result: «SUCCESS»", True),
+        ("My verdict on this task:\n\nSUCCESS", True),
+        ("## Verdict\nSUCCESS", True),
+    ],
+)
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
     assert replies.read_webvoyager(text).yes is yes
 
 
-@pytest.mark.parametrize("text", [
-    "Thoughts: done. **Status**: success", 'Status:\n"success"', "Status：success.",
-    "### Thoughts\nx\n\n### Status\n**success**", "- **Thoughts**: x\n- **Status**: successful",
-    "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.", "思考：筛选已应用。\nStatus: success",
-    "Thoughts: x\n\n**Status: success** ✅", "<|begin_of_box|>Thoughts: x\nStatus: success<|end_of_box|>",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thoughts: done. **Status**: success",
+        'Status:\n"success"',
+        "Status：success.",
+        "### Thoughts\nx\n\n### Status\n**success**",
+        "- **Thoughts**: x\n- **Status**: successful",
+        "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.",
+        "思考：筛选已应用。\nStatus: success",
+        "Thoughts: x\n\n**Status: success** ✅",
+        "<|begin_of_box|>Thoughts: x\nStatus: success<|end_of_box|>",
+    ],
+)
 def test_a_status_in_the_spellings_of_models(text):
     assert replies.read_status(text).yes
     assert not replies.read_status(text.replace("successful", "success").replace("success", "failed")).yes
@@ -221,22 +272,28 @@ def test_a_tag_in_the_spellings_of_models(word):
     assert replies.read_tags(f"```xml\n<success>{word}</success>\n```").yes
 
 
-@pytest.mark.parametrize("text", [
-    '```JSON {"reason": "a\nb", "verdict": "No"}```',
-    '\ufeff{"verdict": "NO", "reason": "x"}',
-    '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```JSON {"reason": "a\nb", "verdict": "No"}```',
+        '\ufeff{"verdict": "NO", "reason": "x"}',
+        '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}',
+    ],
+)
 def test_an_object_in_the_spellings_of_models(text):
     assert not read_object(text, JudgeReply).yes
 
 
-@pytest.mark.parametrize(("text", "success"), [
-    ("<think>Status: success</think>\nThoughts: x\nStatus: failure", False),
-    ("<think>x</think>\nStatus: failure\nIt says </think>\nStatus: success", None),
-    ("Status: failure\nIt says </think>\nStatus: success", None),
-    ("<think>Status: success", None),
-    ("The page shows\nStatus: success\nbut nothing was submitted.", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "success"),
+    [
+        ("<think>Status: success</think>\nThoughts: x\nStatus: failure", False),
+        ("<think>x</think>\nStatus: failure\nIt says </think>\nStatus: success", None),
+        ("Status: failure\nIt says </think>\nStatus: success", None),
+        ("<think>Status: success", None),
+        ("The page shows\nStatus: success\nbut nothing was submitted.", None),
+    ],
+)
 async def test_reasoning_before_an_answer_is_no_verdict(judge, server, text, success):
     server.script(text, job="agenttrek")
     assert (await judge(answered(steps=STEPS), protocol="agenttrek")).success is success
@@ -248,21 +305,35 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
     assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is None
 
 
-@pytest.mark.parametrize("text", [
-    "Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5",
-    "Score: -3", "Score: 3 or 4", "Underscore: 5",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Score: 6",
+        "Score: 0",
+        "5",
+        "Score: 3, no, Score: 4",
+        "Score: 45",
+        "Score (1-5): 4",
+        "Score: 3.5",
+        "Score: -3",
+        "Score: 3 or 4",
+        "Underscore: 5",
+    ],
+)
 def test_no_score_is_guessed(text):
     with pytest.raises(UnreadableError):
         replies.read_score(text)
 
 
-@pytest.mark.parametrize("text", [
-    *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
-    "The form reads:\nStatus: success\n(not filled)",
-    *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
-    *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
+        "The form reads:\nStatus: success\n(not filled)",
+        *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
+        *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
+    ],
+)
 def test_no_status_is_guessed(text):
     with pytest.raises(UnreadableError):
         replies.read_status(text)

@@ -23,19 +23,22 @@ def fact(text, answer="", *steps):
     return verdict("fact", fact=text, answer=answer, steps=steps)
 
 
-@pytest.mark.parametrize(("text", "answer", "expected"), [
-    ("The year is 1665", "in 1665", "yes"),
-    ("The year is 1665", "in 16650", "no"),
-    ("The price is 12.50", "It costs 12.50.", "yes"),
-    ('It is called "the Girl"', "THE GIRL", "yes"),
-    ('It is called "the Girl" and is by Vermeer', "the girl", "no"),
-    ("It's by Vermeer", "vermeer", "yes"),
-    ("Rubens |OR| by Vermeer", "Vermeer", "yes"),
-    ("some shoes are listed", "some shoes are listed here", "yes"),
-    ("some shoes are listed", "some shoes", "no"),
-    ("ok", "ok", "no"),
-    ("", "anything", "no"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("The year is 1665", "in 1665", "yes"),
+        ("The year is 1665", "in 16650", "no"),
+        ("The price is 12.50", "It costs 12.50.", "yes"),
+        ('It is called "the Girl"', "THE GIRL", "yes"),
+        ('It is called "the Girl" and is by Vermeer', "the girl", "no"),
+        ("It's by Vermeer", "vermeer", "yes"),
+        ("Rubens |OR| by Vermeer", "Vermeer", "yes"),
+        ("some shoes are listed", "some shoes are listed here", "yes"),
+        ("some shoes are listed", "some shoes", "no"),
+        ("ok", "ok", "no"),
+        ("", "anything", "no"),
+    ],
+)
 def test_a_fact_needs_each_of_its_items(text, answer, expected):
     assert fact(text, answer) == expected
 
@@ -53,10 +56,18 @@ def test_a_fact_may_stand_in_a_step(field):
     assert fact("By Vermeer", "", {"url": "http://vermeer.test/"}) == "no"
 
 
-@pytest.mark.parametrize(("titles", "expected"), [
-    (["Shop", "Please solve this CAPTCHA"], "yes"), (["Please solve this CAPTCHA", "Shop"], "no"),
-    (["Access Denied"], "yes"), (["Just a moment..."], "yes"), (["Log in"], "no"), (["404 Not Found"], "no"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("titles", "expected"),
+    [
+        (["Shop", "Please solve this CAPTCHA"], "yes"),
+        (["Please solve this CAPTCHA", "Shop"], "no"),
+        (["Access Denied"], "yes"),
+        (["Just a moment..."], "yes"),
+        (["Log in"], "no"),
+        (["404 Not Found"], "no"),
+    ],
+    ids=str,
+)
 def test_blocking_is_what_the_last_page_says(titles, expected):
     pages = [{"title": title, "url": "http://a.test/"} for title in titles]
     assert verdict("blocking", pages=pages) == expected

@@ -13,12 +13,16 @@ def p(listed, yes=WORDS[0], no=WORDS[1]):
     return compute_probability([(token, log(share)) for token, share in listed.items()], yes, no)
 
 
-@pytest.mark.parametrize(("listed", "yes", "mass"), [
-    ({"YES": 0.6, "NO": 0.2, "The": 0.2}, 0.75, 0.8),
-    ({"YES": 0.5, " Yes": 0.1, "yes": 0.1, "No": 0.2, " no": 0.1}, 0.7, 1.0),
-    ({"NO": 0.9, "YES": 0.1}, 0.1, 1.0),
-    ({"YES": 1e-6, "NO": 3e-6}, 0.25, 4e-6),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("listed", "yes", "mass"),
+    [
+        ({"YES": 0.6, "NO": 0.2, "The": 0.2}, 0.75, 0.8),
+        ({"YES": 0.5, " Yes": 0.1, "yes": 0.1, "No": 0.2, " no": 0.1}, 0.7, 1.0),
+        ({"NO": 0.9, "YES": 0.1}, 0.1, 1.0),
+        ({"YES": 1e-6, "NO": 3e-6}, 0.25, 4e-6),
+    ],
+    ids=str,
+)
 def test_all_spellings_count_and_the_rest_does_not(listed, yes, mass):
     result = p(listed)
     assert (result.yes, result.mass) == (pytest.approx(yes), pytest.approx(mass))

@@ -95,10 +95,16 @@ async def test_without_any_tokenizer_it_says_what_to_do(ask):
     assert "vLLM" in error.value.hint
 
 
-@pytest.mark.parametrize(("answer", "reply", "unavailable"), [
-    ({"The": 0.9}, "neither YES nor NO", False), ({}, "no log-probabilities", False), (503, "503", True),
-    (400, "400", True),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "reply", "unavailable"),
+    [
+        ({"The": 0.9}, "neither YES nor NO", False),
+        ({}, "no log-probabilities", False),
+        (503, "503", True),
+        (400, "400", True),
+    ],
+    ids=str,
+)
 async def test_what_can_not_be_read_is_an_error_and_no_probability(server, ask, answer, reply, unavailable):
     server.answers.append(answer)
     with pytest.raises(OrmError, match=reply) as error:

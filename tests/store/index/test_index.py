@@ -331,10 +331,17 @@ def test_a_query_goes_on_while_the_index_grows(run):
         assert index.one("SELECT count(*) AS n FROM steps") == {"n": 6}
 
 
-@pytest.mark.parametrize(("spans", "chain"), [
-    ([], []), ([(5, 9)], []), ([(0, 5), (5, 9)], [(0, 5), (5, 9)]), ([(0, 5), (0, 9), (5, 9)], [(0, 9)]),
-    ([(0, 5), (0, 9), (5, 12), (9, 10)], [(0, 9), (9, 10)]), ([(0, 5), (6, 9)], [(0, 5)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spans", "chain"),
+    [
+        ([], []),
+        ([(5, 9)], []),
+        ([(0, 5), (5, 9)], [(0, 5), (5, 9)]),
+        ([(0, 5), (0, 9), (5, 9)], [(0, 9)]),
+        ([(0, 5), (0, 9), (5, 12), (9, 10)], [(0, 9), (9, 10)]),
+        ([(0, 5), (6, 9)], [(0, 5)]),
+    ],
+)
 def test_the_longest_spans_cover_a_source(spans, chain):
     assert find_covering(ByteRange(*span) for span in spans) == [ByteRange(*span) for span in chain]
 

@@ -214,13 +214,16 @@ def test_a_parent_without_states_gives_its_weights_only(ready, run):
     assert "no optimizer states" in plan.notes[-1]
 
 
-@pytest.mark.parametrize(("before", "processes", "stage", "reason"), [
-    (2, 2, 1, ""),
-    (2, 1, 1, "2 process(es), this training has 1"),
-    (1, 2, 1, "1 process(es), this training has 2"),
-    (2, 2, 3, "ZeRO-1, this training uses DeepSpeed ZeRO-3"),
-    (2, 2, None, "ZeRO-1, this training uses no DeepSpeed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "processes", "stage", "reason"),
+    [
+        (2, 2, 1, ""),
+        (2, 1, 1, "2 process(es), this training has 1"),
+        (1, 2, 1, "1 process(es), this training has 2"),
+        (2, 2, 3, "ZeRO-1, this training uses DeepSpeed ZeRO-3"),
+        (2, 2, None, "ZeRO-1, this training uses no DeepSpeed"),
+    ],
+)
 def test_deepspeed_states_fit_the_same_stage_and_size_only(ready, run, before, processes, stage, reason):
     facts = {"data_digest": "d", "config_digest": "c", "parent": "p", "carried": False, "world_size": before}
     training = working_dir.TrainingIdentity(**facts, zero_stage=1)

@@ -162,14 +162,17 @@ def test_weights_and_moments_are_carried(planned, run, processes):
     assert plan.launch.options["trainer"]["carry_state"] == str(folder / "rl_state")
 
 
-@pytest.mark.parametrize(("reason", "how", "fields"), [
-    ("train.keep_optimizer_state is off", {"train": {"keep_optimizer_state": False}}, {}),
-    ("the adapter is new", {"model": {"lora_rank": 4}}, {}),
-    ("has no states", {}, {"states": ()}),
-    ("2 process(es), this training has 1", {"trainer": ZERO}, {"world_size": 2, "zero_stage": 1}),
-    ("ZeRO-1, this training uses no DeepSpeed", {}, {"zero_stage": 1}),
-    ("was trained without the critic of gae", {"algorithm": "gae"}, {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "how", "fields"),
+    [
+        ("train.keep_optimizer_state is off", {"train": {"keep_optimizer_state": False}}, {}),
+        ("the adapter is new", {"model": {"lora_rank": 4}}, {}),
+        ("has no states", {}, {"states": ()}),
+        ("2 process(es), this training has 1", {"trainer": ZERO}, {"world_size": 2, "zero_stage": 1}),
+        ("ZeRO-1, this training uses no DeepSpeed", {}, {"zero_stage": 1}),
+        ("was trained without the critic of gae", {"algorithm": "gae"}, {}),
+    ],
+)
 def test_why_nothing_is_carried(planned, run, reason, how, fields):
     folder = policy(run, **fields)
     batch(run, 1, folder.name)
