@@ -168,7 +168,7 @@ def test_a_training_takes_the_nodes_of_the_setting_or_all(scene, train, nodes):
     scene.cluster = OneMachine(4)
     scene.ready(nproc_per_node=2, **train)
     plan = scene.plan()
-    assert (plan.launch.placement.nodes, plan.training.world_size) == (nodes, 2 * nodes)
+    assert (plan.launch.placement.nodes, plan.start.training.world_size) == (nodes, 2 * nodes)
     assert plan.to_json()["nodes"] == nodes
 
 

@@ -62,10 +62,10 @@ def second(first) -> Trained:
                 process.kill()
 
     plan = plan_training(run, settings)
-    assert (plan.mode, plan.launch.config["critic"]["path"]) == ("carried", str(first.folder / "critic"))
+    assert (plan.start.mode, plan.launch.config["critic"]["path"]) == ("carried", str(first.folder / "critic"))
     with pytest.raises(JobError):
         asyncio.run(execute(plan, run, settings, new_attempt(run), kill))
-    assert killed and plan_training(run, settings).mode == "continued"
+    assert killed and plan_training(run, settings).start.mode == "continued"
     return train(run, settings)
 
 

@@ -23,7 +23,7 @@ from webgym_cli.serve.client import IMAGE_SIDE, known_image
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.testing.tiny_model import build_tiny_model
-from webgym_cli.train.policy_gradient.backend import rl_command
+from webgym_cli.train.policy_gradient.backend import MODULE
 from webgym_cli.train.progress import TRAINER_LOG
 from webgym_cli.util.files import write_json
 from webgym_cli.util.optional import when
@@ -155,7 +155,7 @@ async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[s
     write_json(config, options)
     env = trainer_environ(python) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     env |= when(cpu, {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
-    training = Job.run(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)
+    training = Job.run((str(python), "-m", MODULE, str(config)), env=env, log=log)
     try:
         code = await asyncio.wait_for(training, TRAINING_SECONDS)
     except TimeoutError as error:

@@ -18,7 +18,7 @@ from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.jobs.workers import race
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.current_data import current_data
+from webgym_cli.loop.training import current_data
 from webgym_cli.prepare.data import DataPlan, Plan, PreparedData
 from webgym_cli.prepare.rl import filter_groups
 from webgym_cli.prepare.rl.drop_reasons import MaskReason

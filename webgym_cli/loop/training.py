@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
-from webgym_cli.loop.current_data import current_data
+from webgym_cli.prepare.data import PREPARED_DATA, PreparedData
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.backend import PlanInputs
-from webgym_cli.train.plan import note_other_processes
+from webgym_cli.train.backend import PlanInputs, TrainPlan
 from webgym_cli.train.registry import current_backend
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import known_or
 
 if TYPE_CHECKING:
     from webgym_cli.loop.context import StageContext
+
+
+def current_data(run: RunDir, settings: Settings) -> PreparedData[Any]:
+    """Return what the backend of the run's current iteration trains on."""
+    return PREPARED_DATA.find(current_backend(run, settings).data)
 
 
 def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrainPlan:
@@ -28,16 +30,8 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
     Raises `MissingStageError` without prepared data, `VenvError` without the trainer, `UsageError` for damaged files.
     `environ` is this process's environment unless given.
     """
-    data = current_data(run, settings)
-    inputs = PlanInputs(
-        run=run,
-        settings=settings,
-        environ=known_or(environ, os.environ),
-        read_data=functools.partial(data.read, run, settings),
-        folder=data.folder(run),
-        train_config=data.plan_config(run, settings),
-    )
-    return note_other_processes(current_backend(run, settings).plan(inputs), run)
+    inputs = PlanInputs(run, settings, known_or(environ, os.environ), current_data(run, settings))
+    return current_backend(run, settings).plan(inputs)
 
 
 async def train(context: StageContext, plan: TrainPlan | None = None) -> None:

@@ -14,9 +14,9 @@ from webgym_cli.errors import VenvError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.train import failure
+from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import Device, resolve_device, role_home, role_python
 

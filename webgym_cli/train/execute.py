@@ -20,13 +20,13 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import deepspeed_ops, disk, publish, working_dir
+from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import disk_errors, write_atomic, write_json
 from webgym_cli.util.training_log import trim_log
 
@@ -49,20 +49,20 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     _require_space(plan, settings, sink)
     backend = find_backend(plan.algorithm)
     # The trainer reads DeepSpeed's pickles, unless the backend rebuilds the parent's states for it.
-    unpickles = plan.mode == "continued" or (plan.mode == "carried" and backend.build_start is None)
+    unpickles = plan.start.mode == "continued" or (plan.start.mode == "carried" and backend.build_start is None)
     if unpickles and plan.launch.deepspeed is not None and not is_own(run.root):
         raise refuse_foreign(run.root, "DeepSpeed's states in its checkpoints are pickles, which execute code")
     with disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
-    if plan.mode != "finished":
+    if plan.start.mode != "finished":
         await backend.check_data(run, settings, log_dir)
-    if plan.mode == "carried" and backend.build_start is not None:
+    if plan.start.mode == "carried" and backend.build_start is not None:
         plan = await backend.build_start(plan, settings, log_dir / LOG, sink)
     with disk_errors(plan.folder):
-        write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
-        write_atomic(plan.folder / plan.launch.file, plan.launch.text())
-    sink(make_event("train_start", name=plan.data.name, mode=plan.mode, steps=plan.total_steps))
-    if plan.mode != "finished":
+        write_json(plan.folder / working_dir.RECORD, plan.start.training.model_dump(mode="json"))
+        write_atomic(plan.folder / plan.launch.file, plan.text())
+    sink(make_event("train_start", name=plan.data.name, mode=plan.start.mode, steps=plan.total_steps))
+    if plan.start.mode != "finished":
         env = child_environment(plan.launch.env, settings, plan.launch.python)
         for lock in await asyncio.to_thread(remove_stale_locks, env):
             sink({"event": "train_note", "message": f"{lock}: a build was killed and left it; removed"})
@@ -73,7 +73,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     if note := await asyncio.to_thread(publish.check_weights, plan, weights, log_dir / LOG):
         sink({"event": "train_note", "message": note})
     checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, meter)
-    sink(make_event("train_done", mode=plan.mode, **checkpoint.model_dump(mode="json")))
+    sink(make_event("train_done", mode=plan.start.mode, **checkpoint.model_dump(mode="json")))
     return checkpoint
 
 
@@ -85,13 +85,13 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
         message = f"{plan.data.model}: its weights are not here to be measured: whether the disk has room is not known"
         sink({"event": "train_note", "message": message})
         return
-    there = working_dir.numbered_checkpoints(plan.adopted or plan.folder) if plan.mode in working_dir.KEEPING else []
+    there = working_dir.numbered_checkpoints(plan.start.adopted or plan.folder) if plan.start.keeps_folder else []
     disk.require_space(plan.folder.parent, plan.disk_bytes - sum(map(disk.size_of, there)))
 
 
 async def _outlive_predecessor(plan: TrainPlan) -> None:
     """Wait until the guard of a just killed webgym has ended that webgym's trainer. Raises `JobError`."""
-    folder = str((plan.adopted or plan.folder).resolve())  # as the system tells it
+    folder = str((plan.start.adopted or plan.folder).resolve())  # as the system tells it
     deadline = time.monotonic() + STOP_GRACE + KILL_MARGIN
     while alive := [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == folder]:
         if time.monotonic() > deadline:
@@ -103,10 +103,10 @@ async def _outlive_predecessor(plan: TrainPlan) -> None:
 
 def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
     """Prepare the working folder: an interrupted training's as it is, else an empty one."""
-    if plan.adopted is not None:
+    if plan.start.adopted is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)
-        plan.adopted.rename(plan.folder)
-    removed = publish.remove_leftovers(run, keep=lambda path: plan.mode in working_dir.KEEPING and path == plan.folder)
+        plan.start.adopted.rename(plan.folder)
+    removed = publish.remove_leftovers(run, keep=lambda path: plan.start.keeps_folder and path == plan.folder)
     for path in removed:
         if path.suffix == ".partial":
             message = (
@@ -114,11 +114,11 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
             )
             sink({"event": "train_note", "message": message})
     plan.folder.mkdir(parents=True, exist_ok=True)
-    if plan.mode == "continued" and plan.source is not None:
+    if plan.start.mode == "continued" and plan.start.source is not None:
         for checkpoint in working_dir.numbered_checkpoints(plan.folder):
-            if checkpoint != plan.source:  # torn, or older
+            if checkpoint != plan.start.source:  # torn, or older
                 shutil.rmtree(checkpoint)
-        trim_log(plan.folder / TRAINER_LOG, working_dir.step_of(plan.source))
+        trim_log(plan.folder / TRAINER_LOG, working_dir.step_of(plan.start.source))
 
 
 async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> None:

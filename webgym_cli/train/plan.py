@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from webgym_cli.records.dataset import TrainingData
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
-from webgym_cli.train.backend import PlanInputs
+from webgym_cli.train.backend import Placement, PlanInputs, TrainerLaunch, TrainingStart, TrainPlan
 from webgym_cli.train.process_env import count_processes, refuse_torchrun_variables
-from webgym_cli.train.training_plan import Placement, TrainerLaunch, TrainPlan
+from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.util.optional import map_known, when
 from webgym_cli.venvs.locate import resolve_device
 
@@ -38,70 +37,79 @@ def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
         return Placement(device, local, 1 + len(cluster.nodes(gpus=when(device == "cuda", local), others=True)))
 
 
-def plan_fresh(
-    inputs: PlanInputs,
-    data: TrainingData,
-    launch: TrainerLaunch,
-    config_digest: str,
-    total_steps: int = 1,
-    **more: Any,
-) -> TrainPlan:
-    """Return the plan of a training with a new optimizer; `more`: further fields of the plan."""
-    run, settings = inputs.run, inputs.settings
-    identity = working_dir.TrainingIdentity(
+def identify(
+    data: TrainingData, placement: Placement, config_digest: str, deepspeed: dict[str, Any] | None = None
+) -> TrainingIdentity:
+    """Return the identity of a training with a new optimizer."""
+    return TrainingIdentity(
         data_digest=data.digest,
         config_digest=config_digest,
         parent=data.parent,
         carried=False,
-        world_size=launch.placement.world_size,
-        zero_stage=map_known(zero_stage, launch.deepspeed),
+        world_size=placement.world_size,
+        zero_stage=map_known(zero_stage, deepspeed),
     )
-    folder, limit = working_dir.partial_folder(run, data.name), settings.train.time_limit_minutes * 60
-    return TrainPlan(data, algorithm(run, settings), folder, launch, identity, total_steps, limit, **more)
 
 
-def continue_interrupted(
-    plan: TrainPlan,
-    interrupted: Iterable[tuple[Path, working_dir.TrainingIdentity]],
-    resume: Callable[[TrainPlan, Path], TrainPlan | None],
-) -> TrainPlan | None:
-    """Return the plan that resumes the first resumable of some interrupted trainings; None without one.
+def find_resumable(
+    folder: Path,
+    interrupted: Iterable[tuple[Path, TrainingIdentity]],
+    find_checkpoint: Callable[[Path], Path | None] | None = None,
+) -> TrainingStart | None:
+    """Return the start of a training in a folder from the first resumable of some interrupted ones; None without one.
 
-    `resume` returns the plan that resumes from a folder's states, or None if they are unusable.
+    `find_checkpoint` returns the checkpoint for HuggingFace's `resume_from_checkpoint`, None if there is no usable one;
+    without it the trainer itself finds its states.
     """
-    for folder, before in interrupted:
-        taken = replace(plan, adopted=folder if folder != plan.folder else None, training=before)
-        if done := working_dir.finished_checkpoint(folder):
+    for path, before in interrupted:
+        adopted = path if path != folder else None
+        if done := working_dir.finished_checkpoint(path):
             note = "all steps of the interrupted training were made: only its publication is missing"
-            return replace(taken, mode="finished", source=plan.folder / done.name, notes=(*plan.notes, note))
-        if continued := resume(taken, folder):
-            return replace(continued, mode="continued")
+            return TrainingStart(before, "finished", folder / done.name, adopted, note=note)
+        note = "goes on after step {} of the interrupted training"
+        if find_checkpoint is None:
+            steps = (state.name.removeprefix("state-") for state in path.glob("state-*"))
+            newest = max((int(step) for step in steps if step.isdigit()), default=0)
+            return TrainingStart(before, "continued", adopted=adopted, note=note.format(newest))
+        if checkpoint := find_checkpoint(path):
+            here = folder / checkpoint.name
+            # restored moments need no second warm-up
+            overrides = {"resume_from_checkpoint": str(here), **when(before.carried, {"warmup_steps": 0})}
+            words = note.format(working_dir.step_of(checkpoint))
+            return TrainingStart(before, "continued", here, adopted, overrides, words)
     return None
 
 
-def resume_from(plan: TrainPlan, checkpoint: Path | None) -> TrainPlan | None:
-    """Return the plan that resumes from a checkpoint by HuggingFace's `resume_from_checkpoint`."""
-    if checkpoint is None:
-        return None
-    here = plan.folder / checkpoint.name
-    # restored moments need no second warm-up
-    overrides = plan.launch.overrides | {"resume_from_checkpoint": str(here)}
-    if plan.training.carried:
-        overrides["warmup_steps"] = 0
-    note = f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"
-    launch = replace(plan.launch, overrides=overrides)
-    return replace(plan, source=here, launch=launch, notes=(*plan.notes, note))
-
-
-def note_other_processes(plan: TrainPlan, run: RunDir) -> TrainPlan:
-    """Return the plan, with a note if it starts over because another number of processes was interrupted."""
-    if plan.mode in working_dir.KEEPING:
-        return plan
-    now = plan.training.world_size
-    notes = tuple(
-        f"{folder.name} was interrupted with {before.world_size} process(es) and can't go on with {now}: the training "
-        f"starts over, and that folder is removed. To go on with it, train with {before.world_size}"
-        for folder, before in working_dir.find_interrupted(run, plan.training, any_size=True)
-        if before.world_size != now
+def build_plan(
+    inputs: PlanInputs,
+    data: TrainingData,
+    launch: TrainerLaunch,
+    start: TrainingStart,
+    total_steps: int = 1,
+    notes: Iterable[str] = (),
+    **more: Any,
+) -> TrainPlan:
+    """Return the plan of a training; `more`: further fields of the plan."""
+    run, settings = inputs.run, inputs.settings
+    return TrainPlan(
+        data=data,
+        algorithm=algorithm(run, settings),
+        folder=working_dir.partial_folder(run, data.name),
+        launch=launch,
+        start=start,
+        total_steps=total_steps,
+        time_limit=settings.train.time_limit_minutes * 60,
+        notes=(*notes, *when(start.note, (start.note,)), *_note_other_processes(run, start)),
+        **more,
     )
-    return replace(plan, notes=plan.notes + notes)
+
+
+def _note_other_processes(run: RunDir, start: TrainingStart) -> Iterator[str]:
+    """Yield notes if the training starts over because another number of processes was interrupted."""
+    now = start.training.world_size
+    for folder, before in working_dir.find_interrupted(run, start.training, any_size=True):
+        if before.world_size != now and not start.keeps_folder:
+            yield (
+                f"{folder.name} was interrupted with {before.world_size} process(es) and can't go on with {now}: the "
+                f"training starts over, and that folder is removed. To go on with it, train with {before.world_size}"
+            )

@@ -11,7 +11,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.jobs import devices
-from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.train.backend import Placement, TrainPlan
 from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import trainer_environ
@@ -55,9 +55,9 @@ def refuse_torchrun_variables(environ: Mapping[str, str]) -> None:
         )
 
 
-def torchrun_command(python: Path, module: str, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
+def torchrun_command(python: Path, module: str, launch_file: str, placement: Placement) -> tuple[str, ...]:
     """Return the command by which torchrun runs a module in a node's processes. Several nodes meet by variables."""
-    alone = when(nodes == 1, ("--standalone", "--nproc_per_node", str(processes)))
+    alone = when(placement.nodes == 1, ("--standalone", "--nproc_per_node", str(placement.local)))
     return (str(python), "-m", "torch.distributed.run", *alone, "-m", module, launch_file)
 
 

@@ -19,8 +19,8 @@ from webgym_cli.store.adapters import ADAPTER
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.weights import find_non_finite, have_same_weights, is_zero_adapter
 from webgym_cli.train import retention, working_dir
+from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.util.files import disk_errors, write_json
 
@@ -107,7 +107,7 @@ def publish(
             file = next((source / name for source in sources if (source / name).is_file()), None)
             if file and not (weights / name).exists():
                 shutil.copyfile(file, weights / name)
-        write_json(weights / working_dir.RECORD, plan.training.model_dump(mode="json"))
+        write_json(weights / working_dir.RECORD, plan.start.training.model_dump(mode="json"))
         (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
@@ -132,7 +132,7 @@ def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool)
         iteration=plan.data.iteration,
         parent=plan.data.parent,
         algorithm=plan.algorithm,
-        data_digest=plan.training.data_digest,
+        data_digest=plan.start.training.data_digest,
         resumable=has_optimizer_states(weights),
         steps=int(state.get("global_step", plan.total_steps)),
         loss=metrics.get("actor/loss", mean_loss(lines)),

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.train import working_dir
-from webgym_cli.train.backend import PlanInputs, TrainingBackend
-from webgym_cli.train.plan import continue_interrupted, plan_fresh, resume_from
-from webgym_cli.train.training_plan import Placement, TrainerLaunch, TrainPlan
+from webgym_cli.train.backend import Placement, PlanInputs, TrainerLaunch, TrainingBackend, TrainingStart, TrainPlan
+from webgym_cli.train.plan import build_plan, find_resumable, identify
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.venvs.locate import resolve_device
 
@@ -32,28 +31,21 @@ def script_backend(script: str | Path, data: str, python: str | Path = sys.execu
 
 def _plan_script(inputs: PlanInputs, *, file: Path, python: Path) -> TrainPlan:
     run, settings = inputs.run, inputs.settings
-    prepared = inputs.read_data()
+    prepared = inputs.prepared.read(run, settings)
     learned: dict[str, Any] = {
         "model": prepared.model,
-        "data": str(inputs.folder.resolve()),
+        "data": str(inputs.prepared.folder(run).resolve()),
         "seed": settings.seed,
         "extra": settings.train.extra,
     }
-    output = working_dir.partial_folder(run, prepared.name).resolve()
-    plan = plan_fresh(
-        inputs,
-        prepared,
-        TrainerLaunch(
-            python=python,
-            argv=(str(python), str(file), LAUNCH_FILE),
-            config=learned | {"output_dir": str(output), "resume_from_checkpoint": None},
-            file=LAUNCH_FILE,
-            placement=Placement(resolve_device(settings.venvs.device)),
-        ),
-        config_digest=digest_json([str(file), learned]),
+    folder, placement = working_dir.partial_folder(run, prepared.name), Placement(resolve_device(settings.venvs.device))
+    training = identify(prepared, placement, digest_json([str(file), learned]))
+    start = find_resumable(folder, working_dir.find_interrupted(run, training), working_dir.newest_complete)
+    launch = TrainerLaunch(
+        python=python,
+        argv=(str(python), str(file), LAUNCH_FILE),
+        config=learned | {"output_dir": str(folder.resolve()), "resume_from_checkpoint": None},
+        file=LAUNCH_FILE,
+        placement=placement,
     )
-    interrupted = working_dir.find_interrupted(run, plan.training)
-    continued = continue_interrupted(
-        plan, interrupted, lambda plan, folder: resume_from(plan, working_dir.newest_complete(folder))
-    )
-    return continued or plan
+    return build_plan(inputs, prepared, launch, start or TrainingStart(training))

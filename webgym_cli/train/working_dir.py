@@ -20,8 +20,6 @@ from webgym_cli.util.files import read_json, read_optional_object
 
 RECORD = "webgym_training.json"
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
-# Modes that use an interrupted training's folder as it is.
-KEEPING = ("continued", "finished")
 
 
 class TrainingIdentity(Record):

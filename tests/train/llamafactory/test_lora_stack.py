@@ -50,7 +50,7 @@ def trained(trainable) -> Trained:
 
     with pytest.raises(JobError):
         asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), kill))
-    assert plan_training(run, settings).mode == "continued"
+    assert plan_training(run, settings).start.mode == "continued"
 
     async def die(plan, *_):
         target = plan.folder / lora_merge.MERGING
@@ -64,7 +64,7 @@ def trained(trainable) -> Trained:
         with pytest.raises(JobError, match="killed"):
             asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), lambda event: None))
     assert torn[0].is_dir()
-    assert plan_training(run, settings).mode == "finished"
+    assert plan_training(run, settings).start.mode == "finished"
     return train(run, settings)
 
 
@@ -104,7 +104,7 @@ def test_the_next_training_goes_on_with_the_adapter_and_with_other_settings_puts
     plan = plan_training(run, settings)
     assert plan.launch.config["model_name_or_path"] == str(tiny_model_dir)
     assert plan.launch.config["adapter_name_or_path"] == str(trained.folder / "adapter")
-    assert plan.record["adapter"] == trained.checkpoint.adapter and plan.mode == "fresh"
+    assert plan.record["adapter"] == trained.checkpoint.adapter and plan.start.mode == "fresh"
     run, settings = trainable(4, 24, SECOND, trained.run, "d1", **LORA | {"lora_rank": 8})
     plan = plan_training(run, settings)
     assert plan.launch.config["model_name_or_path"] == str(trained.folder)

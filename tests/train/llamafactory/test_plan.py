@@ -2,6 +2,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -13,8 +14,8 @@ from webgym_cli.loop.training import plan_training
 from webgym_cli.prepare.sft.training_files import refresh_train_config
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import process_env, working_dir
+from webgym_cli.train.llamafactory.backend import build_start
 from webgym_cli.train.llamafactory.dataset import total_steps
-from webgym_cli.train.llamafactory.plan import without_states
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
@@ -35,17 +36,17 @@ def ready(run, role, tmp_path):
 
 def interrupt(plan, step=2, **facts):
     folder = checkpoint(plan.folder / f"checkpoint-{step}", step=step, **facts)
-    write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
+    write_json(plan.folder / working_dir.RECORD, plan.start.training.model_dump(mode="json"))
     return folder
 
 
 def test_the_first_training_is_fresh(ready, run, role):
     plan = ready(samples=5)
-    assert (plan.mode, plan.data.parent, plan.total_steps) == ("fresh", "tiny", 4)
+    assert (plan.start.mode, plan.data.parent, plan.total_steps) == ("fresh", "tiny", 4)
     assert plan.launch.argv == (str(role / "bin/llamafactory-cli"), "train", "launch.yaml")
-    assert plan.launch.overrides == {"output_dir": str(run.checkpoints / f"{NAME}.partial")}
+    assert plan.overrides == {"output_dir": str(run.checkpoints / f"{NAME}.partial")}
     assert plan.launch.env["OMP_NUM_THREADS"] == "1"
-    assert plan.launch.options["learning_rate"] == 1e-3
+    assert plan.options["learning_rate"] == 1e-3
     assert not plan.folder.exists()
 
 
@@ -100,8 +101,8 @@ def test_a_run_that_was_copied_trains_on_its_own_files(ready, run):
     shutil.copytree(run.root, copy.root)
     train_plan = plan_training(copy, settings_for(role=before.launch.python.parent.parent), {})
     assert (train_plan.launch.config["dataset_dir"], train_plan.folder.parent) == (str(copy.dataset), copy.checkpoints)
-    assert str(run.root / "") not in json.dumps(train_plan.to_json() | train_plan.launch.options)
-    assert train_plan.training == before.training
+    assert str(run.root / "") not in json.dumps(train_plan.to_json() | train_plan.options)
+    assert train_plan.start.training == before.start.training
 
 
 def test_samples_of_an_older_version_that_name_another_folder(ready, run, tmp_path):
@@ -125,11 +126,11 @@ def test_samples_of_an_older_version_that_name_another_folder(ready, run, tmp_pa
 def test_samples_that_were_edited_are_noticed(ready, run):
     plan = ready()
     interrupt(plan)
-    assert ready(again=False).mode == "continued"
+    assert ready(again=False).start.mode == "continued"
     file = run.dataset / "finetune_train.json"
     file.write_text(file.read_text().replace("find it", "find this"))
     edited = ready(again=False)
-    assert (edited.mode, edited.training.data_digest == plan.training.data_digest) == ("fresh", False)
+    assert (edited.start.mode, edited.start.training.data_digest == plan.start.training.data_digest) == ("fresh", False)
     assert any("edited by hand" in note for note in edited.notes)
     file.unlink()
     with pytest.raises(MissingStageError, match=r"finetune_train\.json"):
@@ -147,12 +148,12 @@ def test_deepspeed_is_started_by_torchrun(ready, role, processes):
     plan = ready(deepspeed_config_filename="ds_config_cpu_zero2.json", train={"nproc_per_node": processes})
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
     assert plan.launch.argv == (str(role / "bin/python"), *torchrun, "-m", "llamafactory.launcher", "launch.yaml")
-    assert (plan.training.world_size, plan.training.zero_stage) == (processes, 2)
+    assert (plan.start.training.world_size, plan.start.training.zero_stage) == (processes, 2)
 
 
 def test_several_machines_count(ready):
     plan = ready(samples=8, train={"executor": "ray", "nodes": 2, "nproc_per_node": 2}, num_train_epochs=1)
-    assert (plan.training.world_size, plan.total_steps) == (4, 1)
+    assert (plan.start.training.world_size, plan.total_steps) == (4, 1)
 
 
 def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, role):
@@ -164,13 +165,13 @@ def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, 
         json.dumps(record | {"config_digest": hashlib.sha256(content).hexdigest()})
     )
     settings = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json")
-    assert plan_training(run, settings, {}).training.zero_stage == 2
+    assert plan_training(run, settings, {}).start.training.zero_stage == 2
     assert not file.exists()
     refresh_train_config(run, settings, lambda event: None)
     file.write_text('{"zero_optimization": {"stage": 1}}')  # edited: trained as it stands, whatever else is renewed
     changed = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json", learning_rate=0.5)
     plan = plan_training(run, changed, {})
-    assert (plan.training.zero_stage, plan.launch.config["learning_rate"]) == (1, 0.5)
+    assert (plan.start.training.zero_stage, plan.launch.config["learning_rate"]) == (1, 0.5)
 
 
 def test_a_missing_deepspeed_file_is_named(ready, run):
@@ -180,16 +181,17 @@ def test_a_missing_deepspeed_file_is_named(ready, run):
         ready(again=False)
 
 
-def test_moments_are_carried_from_the_parent(ready, run):
+async def test_moments_are_carried_from_the_parent(ready, run, monkeypatch):
     parent = published(run, 1)
     plan = ready()
-    assert (plan.mode, plan.source, plan.training.carried) == ("carried", parent, True)
-    assert plan.launch.overrides["warmup_steps"] == 0
-    assert plan.launch.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
-    fresh = without_states(plan, "because")
-    assert (fresh.mode, fresh.launch.options["warmup_steps"], fresh.training.carried) == ("fresh", 2, False)
-    assert "resume_from_checkpoint" not in fresh.launch.options
-    assert "because" in fresh.notes[-1]
+    assert (plan.start.mode, plan.start.source, plan.start.training.carried) == ("carried", parent, True)
+    assert plan.overrides["warmup_steps"] == 0
+    assert plan.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
+    monkeypatch.setattr("webgym_cli.train.llamafactory.optimizer_carryover.build_start", AsyncMock(return_value="why"))
+    fresh = await build_start(plan, settings_for(), run.root, lambda event: None)
+    assert (fresh.start.mode, fresh.options["warmup_steps"], fresh.start.training.carried) == ("fresh", 2, False)
+    assert "resume_from_checkpoint" not in fresh.options
+    assert fresh.start.note == "the optimizer starts fresh: why"
 
 
 def test_moments_are_carried_from_a_base_model_that_has_them(run, role, tmp_path):
@@ -200,17 +202,17 @@ def test_moments_are_carried_from_a_base_model_that_has_them(run, role, tmp_path
         prepare(run, settings, rows(tmp_path / "images", 4), NAME)
         return plan_training(run, settings, {})
 
-    assert (plan().mode, plan().source, plan().launch.overrides["warmup_steps"]) == ("carried", base, 0)
+    assert (plan().start.mode, plan().start.source, plan().overrides["warmup_steps"]) == ("carried", base, 0)
     assert "keep_optimizer_state" in plan(keep_optimizer_state=False).notes[-1]
     (base / "trainer_state.json").unlink()
-    assert (plan().mode, plan().notes) == ("fresh", ())
+    assert (plan().start.mode, plan().notes) == ("fresh", ())
 
 
 def test_a_parent_without_states_gives_its_weights_only(ready, run):
     parent = published(run, 1)
     (parent / "optimizer.pt").unlink()
     plan = ready()
-    assert plan.mode == "fresh"
+    assert plan.start.mode == "fresh"
     assert "no optimizer states" in plan.notes[-1]
 
 
@@ -230,7 +232,7 @@ def test_deepspeed_states_fit_the_same_stage_and_size_only(ready, run, before, p
     published(run, 1, training=training, world_size=before, zero=True)
     name = stage and f"ds_config_cpu_zero{stage}.json"
     plan = ready(deepspeed_config_filename=name, train={"nproc_per_node": processes})
-    assert plan.mode == ("fresh" if reason else "carried")
+    assert plan.start.mode == ("fresh" if reason else "carried")
     assert reason in "".join(plan.notes)
 
 
@@ -240,25 +242,25 @@ def test_an_interrupted_training_of_other_processes_starts_over_and_says_so(read
     algorithm = {"deepspeed_config_filename": stage and f"ds_config_cpu_zero{stage}.json"}
     interrupt(ready(train={"nproc_per_node": before}, **algorithm), world_size=before, zero=stage is not None)
     plan = ready(again=False, train={"nproc_per_node": now}, **algorithm)
-    assert plan.mode == "fresh"
+    assert plan.start.mode == "fresh"
     assert f"interrupted with {before} process(es) and can't go on with {now}" in plan.notes[-1]
     again = ready(again=False, train={"nproc_per_node": before}, **algorithm)
-    assert (again.mode, len(again.notes)) == ("continued", 1)
+    assert (again.start.mode, len(again.notes)) == ("continued", 1)
 
 
 def test_an_interrupted_training_goes_on(ready):
     here = interrupt(ready(), step=3)
     plan = ready(again=False)
-    assert (plan.mode, plan.source) == ("continued", here)
-    assert plan.launch.overrides["resume_from_checkpoint"] == str(here)
-    assert "warmup_steps" not in plan.launch.overrides
+    assert (plan.start.mode, plan.start.source) == ("continued", here)
+    assert plan.overrides["resume_from_checkpoint"] == str(here)
+    assert "warmup_steps" not in plan.overrides
 
 
 def test_a_carried_training_that_goes_on_has_no_warm_up(ready, run):
     published(run, 1)
     interrupt(ready())
     plan = ready(again=False)
-    assert (plan.mode, plan.launch.overrides["warmup_steps"], plan.training.carried) == ("continued", 0, True)
+    assert (plan.start.mode, plan.overrides["warmup_steps"], plan.start.training.carried) == ("continued", 0, True)
 
 
 def test_goes_on_from_the_newest_whole_checkpoint(ready):
@@ -266,28 +268,28 @@ def test_goes_on_from_the_newest_whole_checkpoint(ready):
     whole = interrupt(plan, step=2)
     torn = checkpoint(plan.folder / "checkpoint-3", step=3)
     (torn / "optimizer.pt").write_bytes((torn / "optimizer.pt").read_bytes()[:50])
-    assert ready(again=False).source == whole
+    assert ready(again=False).start.source == whole
 
 
 def test_without_a_whole_checkpoint_it_starts_over(ready):
     torn = interrupt(ready())
     (torn / "trainer_state.json").write_text('{"global_')
-    assert ready(again=False).mode == "fresh"
+    assert ready(again=False).start.mode == "fresh"
 
 
 def test_other_data_or_settings_start_over(ready):
     interrupt(ready())
-    assert ready(digest="d1").mode == "fresh"
-    assert ready(learning_rate=2e-3).mode == "fresh"
-    assert ready().mode == "continued"
+    assert ready(digest="d1").start.mode == "fresh"
+    assert ready(learning_rate=2e-3).start.mode == "fresh"
+    assert ready().start.mode == "continued"
 
 
 def test_a_dataset_prepared_again_under_another_name_goes_on(ready):
     first = ready()
     interrupt(first)
     plan = ready(name="model_20260110_000000")
-    assert (plan.mode, plan.adopted) == ("continued", first.folder)
-    assert plan.source == plan.folder / "checkpoint-2"
+    assert (plan.start.mode, plan.start.adopted) == ("continued", first.folder)
+    assert plan.start.source == plan.folder / "checkpoint-2"
 
 
 @pytest.mark.parametrize(("step", "mode"), [(3, "continued"), (4, "finished")])
@@ -295,23 +297,23 @@ def test_a_training_by_hand_is_taken_over(ready, run, step, mode):
     plan = ready()
     checkpoint(run.checkpoints / NAME / f"checkpoint-{step}", step=step)
     plan = ready(again=False)
-    assert (plan.mode, plan.adopted) == (mode, run.checkpoints / NAME)
+    assert (plan.start.mode, plan.start.adopted) == (mode, run.checkpoints / NAME)
 
 
 def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
     last = interrupt(ready(save_only_model=True), step=4)
     (last / "optimizer.pt").unlink()  # what has no states to go on from can still be published
     plan = ready(again=False, save_only_model=True)
-    assert (plan.mode, plan.source) == ("finished", last)
-    assert "resume_from_checkpoint" not in plan.launch.options
+    assert (plan.start.mode, plan.start.source) == ("finished", last)
+    assert "resume_from_checkpoint" not in plan.options
     assert "publication is missing" in plan.notes[-1]
-    assert ready(digest="d1", save_only_model=True).mode == "fresh"
+    assert ready(digest="d1", save_only_model=True).start.mode == "fresh"
 
 
 def test_an_adapter_starts_with_a_fresh_optimizer(ready, run):
     published(run, 1)
     plan = ready(finetuning_type="lora")
-    assert plan.mode == "fresh"
+    assert plan.start.mode == "fresh"
     assert "moments are not" in plan.notes[-1]
 
 
@@ -401,9 +403,9 @@ def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
     assert "WANDB_API_KEY is not set" in plan.notes[0]
     assert ready(report_to="wandb", environ={"WANDB_API_KEY": "k"}).launch.env["WANDB_MODE"] == "online"
     offline = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "offline"})
-    assert (offline.launch.env["WANDB_MODE"], offline.launch.overrides.get("report_to")) == ("offline", None)
+    assert (offline.launch.env["WANDB_MODE"], offline.overrides.get("report_to")) == ("offline", None)
     disabled = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"})
-    assert ("WANDB_MODE" in disabled.launch.env, disabled.launch.overrides["report_to"]) == (False, "none")
+    assert ("WANDB_MODE" in disabled.launch.env, disabled.overrides["report_to"]) == (False, "none")
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "WANDB__EXECUTABLE", "WANDB_BASE_URL"])
@@ -422,7 +424,7 @@ def test_a_strangers_wandb_env_sets_only_names(ready, run, role, monkeypatch, tm
 
 def test_wandb_that_is_not_installed_is_left_out(ready):
     plan = ready(report_to="wandb")
-    assert plan.launch.overrides["report_to"] == "none"
+    assert plan.overrides["report_to"] == "none"
     assert "not installed" in plan.notes[0]
 
 

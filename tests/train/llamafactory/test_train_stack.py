@@ -99,7 +99,7 @@ def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first,
         9, 5, SECOND, first.run, "d1", train={"extra": {"adam_beta1": 0.8}}, save_steps=999999, **changed
     )
     plan = plan_training(run, settings)
-    assert (plan.mode, plan.total_steps) == ("carried", 10)
+    assert (plan.start.mode, plan.total_steps) == ("carried", 10)
     start = tmp_path / "start"
 
     def keep(event):
@@ -137,7 +137,7 @@ def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed, tr
     changed = deepspeed | {"learning_rate": NEW_RATE, "weight_decay": 0.25, "warmup_steps": 5}
     changed["train"] = deepspeed["train"] | {"extra": {"adam_beta1": 0.8}}
     run, settings = trainable(9, 2, SECOND, deepspeed_first.run, "d1", **changed)
-    assert plan_training(run, settings).mode == "carried"
+    assert plan_training(run, settings).start.mode == "carried"
     second = train(run, settings)
     assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3, "no second warm-up"
     assert second.checkpoint.steps == 3

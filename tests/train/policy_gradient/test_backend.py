@@ -71,11 +71,11 @@ def policy(run, version=1, algorithm="grpo", states=("actor",), **training):
 def test_the_first_training_is_fresh(planned, run, role):
     batch(run)
     plan = planned("rloo", actor={"ppo_mini_batch_size": 4, "ppo_epochs": 3})
-    assert (plan.mode, plan.algorithm, plan.total_steps) == ("fresh", "rloo", 6)
+    assert (plan.start.mode, plan.algorithm, plan.total_steps) == ("fresh", "rloo", 6)
     assert (plan.data.name, plan.data.parent) == (NAME, "tiny")
     assert plan.launch.argv[0] == str(role / "bin/python")
     assert plan.launch.argv[1:] == ("-m", "webgym_cli.trainer", "launch.json")
-    record = json.loads(plan.launch.text())
+    record = json.loads(plan.text())
     assert record["data"] == str(run.rl_data.resolve())
     assert (record["model"]["path"], record["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
     assert record["model"]["trust_remote_code"] is False
@@ -91,7 +91,7 @@ def test_a_base_model_s_own_states_are_not_gone_on_with_which_is_told(run, role,
     with_ = settings_for(base, role=role, train={"algorithm": "grpo"})
     batch(run, policy=str(base), model=str(base))
     plan = plan_training(run, with_, {})
-    assert (plan.mode, "model.pt is a base model" in plan.notes[-1]) == ("fresh", True)
+    assert (plan.start.mode, "model.pt is a base model" in plan.notes[-1]) == ("fresh", True)
     (base / "optimizer.pt").unlink()
     assert plan_training(run, with_, {}).notes == plan.notes[:-1]
 
@@ -100,7 +100,7 @@ def test_several_processes_are_torchrun_s(planned, run):
     batch(run)
     plan = planned(train={"nproc_per_node": 2})
     assert plan.launch.argv[1:6] == ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    assert plan.training.world_size == 2
+    assert plan.start.training.world_size == 2
 
 
 def test_the_steps_are_those_of_the_trainer():
@@ -133,7 +133,7 @@ def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, r
     plan = planned(train={"executor": "ray", "nodes": 2, "nproc_per_node": 3})
     command = ("-m", "torch.distributed.run", "-m", "webgym_cli.trainer", "launch.json")
     assert plan.launch.argv[1:] == command
-    assert (plan.training.world_size, plan.launch.placement.nodes) == (6, 2)
+    assert (plan.start.training.world_size, plan.launch.placement.nodes) == (6, 2)
 
 
 def test_a_missing_file_or_role_is_refused(planned, run, role):
@@ -148,7 +148,7 @@ def test_a_missing_file_or_role_is_refused(planned, run, role):
 def test_deepspeed_s_file_and_stage(planned, run):
     batch(run)
     plan = planned(trainer={"deepspeed": "ds_config_h100_zero2.json"})
-    assert plan.training.zero_stage == 2
+    assert plan.start.training.zero_stage == 2
     assert plan.launch.deepspeed["zero_optimization"]["stage"] == 2
     assert plan.launch.config["trainer"]["deepspeed"].endswith("/ds_config_h100_zero2.json")
 
@@ -158,8 +158,8 @@ def test_weights_and_moments_are_carried(planned, run, processes):
     folder = policy(run, world_size=processes)  # without ZeRO each process has all of them
     batch(run, 1, folder.name)
     plan = planned()
-    assert (plan.mode, plan.source, plan.training.carried) == ("carried", folder, True)
-    assert plan.launch.options["trainer"]["carry_state"] == str(folder / "rl_state")
+    assert (plan.start.mode, plan.start.source, plan.start.training.carried) == ("carried", folder, True)
+    assert plan.options["trainer"]["carry_state"] == str(folder / "rl_state")
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_why_nothing_is_carried(planned, run, reason, how, fields):
     folder = policy(run, **fields)
     batch(run, 1, folder.name)
     plan = planned(**how)
-    assert (plan.mode, plan.training.carried) == ("fresh", False)
-    assert plan.launch.options["trainer"].get("carry_state") is None
+    assert (plan.start.mode, plan.start.training.carried) == ("fresh", False)
+    assert plan.options["trainer"].get("carry_state") is None
     assert reason in plan.notes[0]
 
 
@@ -195,11 +195,11 @@ def test_a_lora_training_goes_on_with_its_adapter_on_the_model_below_it(planned,
     plan = planned(model={"lora_rank": 4})
     model = plan.launch.config["model"]
     assert (model["path"], model["adapter"]) == ("tiny", str(folder / "adapter"))
-    assert (plan.mode, plan.record["adapter"].base) == ("carried", "tiny")
+    assert (plan.start.mode, plan.record["adapter"].base) == ("carried", "tiny")
     for changed in ({"lora_rank": 8}, {"lora_rank": 4, "lora_alpha": 2}, {"lora_rank": 4, "target_modules": "q_proj"}):
         plan = planned(model=changed)
         assert (plan.launch.config["model"]["path"], plan.record["adapter"].base) == (str(folder), "policy")
-        assert "adapter" not in plan.launch.config["model"] and plan.mode == "fresh"
+        assert "adapter" not in plan.launch.config["model"] and plan.start.mode == "fresh"
     assert "only a LoRA adapter" in planned().notes[0]
     batch(run, 1, folder.name, **WEBRL)
     assert "adapter" not in planned(algorithm="webrl", model={"lora_rank": 4}).launch.config["model"]
@@ -210,15 +210,15 @@ def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
     first = planned(actor={"optim": {"lr": 0.1}})
     folder = run.checkpoints / "model_20260108_000000.partial"
     (folder / "state-2").mkdir(parents=True)
-    write_json(folder / working_dir.RECORD, first.training.model_dump(mode="json"))
+    write_json(folder / working_dir.RECORD, first.start.training.model_dump(mode="json"))
     plan = planned(actor={"optim": {"lr": 0.1}}, trainer={"save_freq": 5})
-    assert (plan.mode, plan.adopted, plan.source) == ("continued", folder, None)
+    assert (plan.start.mode, plan.start.adopted, plan.start.source) == ("continued", folder, None)
     assert "after step 2" in plan.notes[-1]
-    assert planned(actor={"optim": {"lr": 0.2}}).mode == "fresh"
+    assert planned(actor={"optim": {"lr": 0.2}}).start.mode == "fresh"
     checkpoint(folder / "checkpoint-4")
-    assert planned(actor={"optim": {"lr": 0.1}}).mode == "finished"
+    assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "finished"
     batch(run, digest="another")
-    assert planned(actor={"optim": {"lr": 0.1}}).mode == "fresh"
+    assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "fresh"
 
 
 @pytest.mark.parametrize("trainer", [{}, ZERO])
@@ -229,9 +229,9 @@ def test_an_interrupted_training_goes_on_in_other_processes_unless_zero_divides_
     batch(run)
     first = planned(train={"nproc_per_node": before}, trainer=trainer)
     (first.folder / "state-2").mkdir(parents=True)
-    write_json(first.folder / working_dir.RECORD, first.training.model_dump(mode="json"))
+    write_json(first.folder / working_dir.RECORD, first.start.training.model_dump(mode="json"))
     plan = planned(train={"nproc_per_node": now}, trainer=trainer)
-    assert (plan.mode, plan.training.world_size) == ("fresh" if trainer else "continued", now)
+    assert (plan.start.mode, plan.start.training.world_size) == ("fresh" if trainer else "continued", now)
     assert (f"can't go on with {now}" in plan.notes[-1]) is bool(trainer)
 
 
@@ -263,7 +263,7 @@ def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baselin
     more = {"trainer": {"critic_warmup": 3}}
     rl = {"algorithm": "gae"}
     plan = planned(**rl, **more)
-    assert plan.mode == "carried"
+    assert plan.start.mode == "carried"
     assert plan.launch.config["critic"]["path"] == str(newest / "critic")
     assert plan.launch.config["trainer"]["critic_warmup"] == 4
     assert plan.launch.config["algorithm"]["kl_ctrl"]["kl_coef"] == 0.001
@@ -283,9 +283,9 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     (newest / "critic").mkdir()
     batch(run, 2, newest.name, **WEBRL)
     plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
-    assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
+    assert (plan.start.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
     assert plan.launch.argv[2] == "webgym_cli.trainer"
-    record = json.loads(plan.launch.text())
+    record = json.loads(plan.text())
     assert (record["webrl"]["objective"], record["webrl"]["lam"], record["webrl"]["gamma"]) == ("released", 0.5, 0.9)
     assert (record["model"]["path"], record["ref"]["path"]) == (str(newest), None)
     assert record["critic"]["path"] == str(newest / "critic")
@@ -293,14 +293,14 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     assert "replay" not in record and "adv_estimator" not in record["algorithm"]
     assert planned("webrl", ref={"path": "other"}).launch.config["ref"]["path"] == "other"
     changed = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"beta": 2.0})
-    assert changed.training.config_digest != plan.training.config_digest
+    assert changed.start.training.config_digest != plan.start.training.config_digest
 
 
 def test_the_first_phase_of_webrl_has_a_critic_of_the_policy(planned, run):
     baseline = policy(run, 1, "sft", states=())
     batch(run, 1, baseline.name, **WEBRL)
     plan = planned("webrl")
-    assert (plan.mode, plan.total_steps, plan.launch.config["critic"]["path"]) == ("fresh", 2, None)
+    assert (plan.start.mode, plan.total_steps, plan.launch.config["critic"]["path"]) == ("fresh", 2, None)
     batch(run, 1, baseline.name)
     assert planned("grpo").launch.config.get("webrl") is None
 
@@ -321,5 +321,5 @@ def test_the_critic_of_another_algorithm_is_not_gone_on_with(planned, run, befor
     (newest / "critic").mkdir()
     batch(run, 1, newest.name, **(WEBRL if now == "webrl" else {}))
     plan = planned(now)
-    assert (plan.mode, plan.launch.config["critic"]["path"]) == ("fresh", None)
+    assert (plan.start.mode, plan.launch.config["critic"]["path"]) == ("fresh", None)
     assert f"was trained without the critic of {now}" in plan.notes[0]

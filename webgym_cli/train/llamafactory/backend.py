@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.weights import Tensor
-from webgym_cli.train.backend import TrainingBackend
+from webgym_cli.train.backend import TrainingBackend, TrainingStart, TrainPlan, fresh_note
 from webgym_cli.train.llamafactory import optimizer_carryover
-from webgym_cli.train.llamafactory.plan import plan_sft, without_states
+from webgym_cli.train.llamafactory.plan import plan_sft
 from webgym_cli.train.memory import TrainingMemory, configured_memory
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import lazy
 
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
     """Build the starting state with carried optimizer states; fall back to a new optimizer."""
-    launch, parent = plan.launch, cast(Path, plan.source)
-    options = optimizer_carryover.ADAM | launch.options
+    launch, parent = plan.launch, cast(Path, plan.start.source)
+    options = optimizer_carryover.ADAM | plan.options
     options = {name: options[name] for name in ("learning_rate", *optimizer_carryover.ADAM)}
-    options |= optimizer_carryover.steps_for(launch.options, plan.total_steps)
+    options |= optimizer_carryover.steps_for(plan.options, plan.total_steps)
     env = child_environment(launch.env, settings, launch.python)
-    start = Path(launch.overrides["resume_from_checkpoint"])
-    reason = await optimizer_carryover.build_start(launch.python, parent, start, options, env, log)
+    target = Path(plan.options["resume_from_checkpoint"])
+    reason = await optimizer_carryover.build_start(launch.python, parent, target, options, env, log)
+    message = fresh_note(reason) if reason else f"the optimizer goes on from {parent.name}"
+    sink({"event": "train_note", "message": message})
     if not reason:
-        sink({"event": "train_note", "message": f"the optimizer goes on from {parent.name}"})
         return plan
-    plan = without_states(plan, reason)
-    sink({"event": "train_note", "message": plan.notes[-1]})
-    return plan
+    return replace(plan, start=TrainingStart(plan.start.training.model_copy(update={"carried": False}), note=message))
 
 
 def estimate_memory(

@@ -20,8 +20,8 @@ from webgym_cli.records.training_files import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
+from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import read_optional_object, write_atomic
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"

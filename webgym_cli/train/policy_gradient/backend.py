@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,11 @@ from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import Tensor
 from webgym_cli.train import disk, process_env, working_dir
-from webgym_cli.train.backend import PlanInputs, TrainingBackend
+from webgym_cli.train.backend import PlanInputs, TrainerLaunch, TrainingBackend, TrainingStart, TrainPlan, fresh_note
 from webgym_cli.train.memory import TrainingMemory, rl_memory
-from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh
+from webgym_cli.train.plan import build_plan, find_placement, find_resumable, identify
 from webgym_cli.train.registry import BACKENDS
-from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
-from webgym_cli.train.working_dir import has_optimizer_states
+from webgym_cli.train.working_dir import TrainingIdentity, has_optimizer_states
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import portable_plugins
@@ -51,20 +49,37 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     Raises `MissingStageError` without a batch of the current policy, `VenvError` without the train venv, `UsageError`
     for damaged files.
     """
-    run, settings = inputs.run, inputs.settings
-    batch = read_batch(run, settings, webrl=webrl)
-    plan = _carry(run, settings, _fresh(inputs, batch, webrl=webrl), checkpoints.current(run))
+    run, settings, newest = inputs.run, inputs.settings, checkpoints.current(inputs.run)
+    batch, began = read_batch(run, settings, webrl=webrl), _before_gradients(run)
+    python, placement = role_python(settings, "train"), find_placement(settings, inputs.environ)
+    folder = working_dir.partial_folder(run, batch.model_name)
+    adapter = _plan_adapter(run, settings, newest, webrl=webrl)
+    config = _trainer_config(inputs, batch, adapter, newest, began, webrl=webrl)
+    deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
+    data = TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest)
+    training = identify(data, placement, _digest(config, deepspeed), deepspeed)
+    begin = _carry(run, settings, config, batch.model, training, newest)
     # Without ZeRO each process has all states, and the mini-batches don't depend on their number.
-    candidates = working_dir.find_interrupted(run, plan.training, any_size=plan.training.zero_stage is None)
-    interrupted = ((folder, plan.training) for folder, before in candidates if before.carried == plan.training.carried)
-    return continue_interrupted(plan, interrupted, _resume) or plan
-
-
-def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-    """Return the command of a node: torchrun if there are several processes in total."""
-    if processes * nodes > 1:
-        return process_env.torchrun_command(python, MODULE, launch_file, processes=processes, nodes=nodes)
-    return str(python), "-m", MODULE, launch_file
+    candidates = working_dir.find_interrupted(run, begin.training, any_size=training.zero_stage is None)
+    interrupted = ((path, begin.training) for path, before in candidates if before.carried == begin.training.carried)
+    start = find_resumable(folder, interrupted) or begin
+    argv: tuple[str, ...] = (str(python), "-m", MODULE, LAUNCH_FILE)
+    if placement.world_size > 1:
+        argv = process_env.torchrun_command(python, MODULE, LAUNCH_FILE, placement)
+    env = process_env.trainer_env(settings, placement.device, batch.model, folder)
+    steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
+    model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
+    return build_plan(
+        inputs,
+        data,
+        TrainerLaunch(python, argv, config, LAUNCH_FILE, placement, env, deepspeed=deepspeed),
+        start,
+        steps,
+        record={"objective": config.get("webrl", {}), "adapter": adapter.adapter if adapter else None}
+        | ({"reference": began.name} if began and not webrl and settings.rl.has_reference else {}),
+        disk_bytes=disk.needed_for_rl(config, steps, networks=1 + critic),
+        memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
+    )
 
 
 def refuse_filters(settings: Settings) -> None:
@@ -90,56 +105,33 @@ def check_settings(settings: Settings) -> None:
         )
 
 
-def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
-    """Return the plan of a training with a new optimizer."""
-    run, settings, began = inputs.run, inputs.settings, _before_gradients(inputs.run)
-    python, placement = role_python(settings, "train"), find_placement(settings, inputs.environ)
-    folder = working_dir.partial_folder(run, batch.model_name)
-    config = trainer_config(run, settings, batch, folder, webrl=webrl)
-    start = _plan_adapter(run, settings, checkpoints.current(run), webrl=webrl)
-    deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
-    steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
-    model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
-    return plan_fresh(
-        inputs,
-        TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest),
-        TrainerLaunch(
-            python=python,
-            argv=rl_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
-            config=config,
-            file=LAUNCH_FILE,
-            placement=placement,
-            env=process_env.trainer_env(settings, placement.device, batch.model, folder),
-            deepspeed=deepspeed,
-        ),
-        config_digest=_digest(config, deepspeed),
-        total_steps=steps,
-        record={"objective": config.get("webrl", {}), "adapter": start.adapter if start else None}
-        | ({"reference": began.name} if began and not webrl and settings.rl.has_reference else {}),
-        disk_bytes=disk.needed_for_rl(config, steps, networks=1 + critic),
-        memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
-    )
-
-
-def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path, *, webrl: bool) -> dict[str, Any]:
+def _trainer_config(
+    inputs: PlanInputs,
+    batch: RlData,
+    adapter: AdapterStart | None,
+    newest: Checkpoint | None,
+    began: Checkpoint | None,
+    *,
+    webrl: bool,
+) -> dict[str, Any]:
     """Return the trainer's configuration: the settings `rl`, and paths and values of the run."""
+    run, settings = inputs.run, inputs.settings
     config: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
-    kind, newest, began = algorithm(run, settings), checkpoints.current(run), _before_gradients(run)
-    first = began.version if began else 0
+    kind, first = algorithm(run, settings), began.version if began else 0
     config["data"] = str(run.rl_data.resolve())
     if config["actor"]["loss_agg_mode"] == "seq-mean-token-sum-norm" and config["actor"]["loss_scale_factor"] is None:
         config["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
     config["model"]["path"] = batch.model
     config["model"]["trust_remote_code"] = settings.policy_config.trust_remote_code
-    start = _plan_adapter(run, settings, newest, webrl=webrl)
-    if start is not None and start.folder is not None:
-        config["model"] |= {"path": start.model, "adapter": str(start.folder)}
+    if adapter is not None and adapter.folder is not None:
+        config["model"] |= {"path": adapter.model, "adapter": str(adapter.folder)}
     if webrl:
         config["webrl"] = settings.rl.webrl.model_dump(mode="json")
     else:
         config["algorithm"]["adv_estimator"] = kind
         config["plugins"] = portable_plugins(settings.plugins)
-    config["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
+    folder = working_dir.partial_folder(run, batch.model_name).resolve()
+    config["trainer"] |= {"output_dir": str(folder), "seed": settings.seed}
     if config["trainer"]["deepspeed"] is not None:
         config["trainer"]["deepspeed"] = str(find_deepspeed_file(config["trainer"]["deepspeed"], DEEPSPEED_SETTING))
     if config["trainer"]["critic_warmup"]:
@@ -221,25 +213,36 @@ def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
     return digest_json([kept, deepspeed])
 
 
-def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
-    """Return the plan that starts from the parent's exact weights and moments, or the fresh one with the reason."""
+def _carry(
+    run: RunDir,
+    settings: Settings,
+    config: dict[str, Any],
+    model: str,
+    training: TrainingIdentity,
+    newest: Checkpoint | None,
+) -> TrainingStart:
+    """Return the start from the parent's exact weights and moments, which `config` then names, or a fresh one."""
     if newest is None:
-        base = Path(plan.data.model)
-        reason = f"{base.name} is a base model; only a run's own policy gradients go on with their states"
-        return replace(plan, notes=(*plan.notes, fresh_note(reason))) if has_optimizer_states(base) else plan
+        reason = f"{Path(model).name} is a base model; only a run's own policy gradients go on with their states"
+        return TrainingStart(training, note=when(has_optimizer_states(Path(model)), fresh_note(reason)))
     folder = checkpoints.folder(run, newest)
-    if reason := _why_not_carried(folder, newest, settings, plan):
-        return replace(plan, notes=(*plan.notes, fresh_note(reason)))
-    config, states = plan.launch.config, str(folder / working_dir.RL_STATE)
-    launch = replace(plan.launch, config=config | {"trainer": config["trainer"] | {"carry_state": states}})
-    training = plan.training.model_copy(update={"carried": True})
-    return replace(plan, mode="carried", source=folder, training=training, launch=launch)
+    if reason := _why_not_carried(folder, newest, settings, config, training, algorithm(run, settings)):
+        return TrainingStart(training, note=fresh_note(reason))
+    config["trainer"]["carry_state"] = str(folder / working_dir.RL_STATE)
+    return TrainingStart(training.model_copy(update={"carried": True}), "carried", folder)
 
 
-def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan: TrainPlan) -> str:
+def _why_not_carried(
+    folder: Path,
+    newest: Checkpoint,
+    settings: Settings,
+    config: dict[str, Any],
+    training: TrainingIdentity,
+    kind: str,
+) -> str:
     if not settings.train.keep_optimizer_state:
         return "train.keep_optimizer_state is off"
-    if settings.rl.model.lora_rank and "adapter" not in plan.launch.config["model"]:
+    if settings.rl.model.lora_rank and "adapter" not in config["model"]:
         return f"the adapter is new, {folder.name} holds the one before merged into its weights"
     if newest.adapter and not settings.rl.model.lora_rank:
         return f"of {folder.name} only a LoRA adapter was trained"
@@ -248,19 +251,11 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
     if before is None or not (states / "actor").is_dir():
         return f"{folder.name} has no states of a policy gradient's training"
     size, stage = before.world_size, before.zero_stage
-    if reason := working_dir.why_states_differ(folder.name, plan.training, zero_stage=stage, processes=size):
+    if reason := working_dir.why_states_differ(folder.name, training, zero_stage=stage, processes=size):
         return reason
-    if _has_critic(plan.launch.config) and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
-        return f"{folder.name} was trained without the critic of {plan.algorithm}"
+    if _has_critic(config) and not (newest.algorithm == kind and (states / CRITIC).is_dir()):
+        return f"{folder.name} was trained without the critic of {kind}"
     return ""
-
-
-def _resume(plan: TrainPlan, folder: Path) -> TrainPlan:
-    """Return the plan that resumes from the newest state in the folder of an interrupted training."""
-    states = (path.name.removeprefix("state-") for path in folder.glob("state-*"))
-    steps = max((int(step) for step in states if step.isdigit()), default=0)
-    note = f"goes on after step {steps} of the interrupted training"
-    return replace(plan, source=None, notes=(*plan.notes, note))
 
 
 def estimate_memory(
