@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from webgym_cli.train.extension_locks import remove_stale_locks
+from webgym_cli.train.deepspeed_ops import remove_stale_locks
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def train(run: RunDir, settings: Settings, sink=lambda event: None) -> Trained:
     plan = plan_training(run, settings)
     checkpoint = asyncio.run(execute(plan, run, settings, new_attempt(run), keep))
     lines = read_log(run.logs / f"latest/{checkpoint.name}.trainer_log.jsonl")
-    return Trained(run, settings, checkpoint, events, [line.loss for line in lines if line.loss is not None])
+    return Trained(run, settings, checkpoint, events, [line["loss"] for line in lines if "loss" in line])
 
 
 def kill_trainer() -> bool:

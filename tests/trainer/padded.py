@@ -2,9 +2,9 @@
 
 import torch
 
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.trainer.data import Batch, TrainRow, Trajectories
 from webgym_cli.trainer.experience import Experience
-from webgym_cli.trainer.sampling import Truncation
 
 
 def batch_of(mask, reward, group, *, trajectory=None, step=None) -> Batch:
@@ -22,7 +22,7 @@ def batch_of(mask, reward, group, *, trajectory=None, step=None) -> Batch:
     ]
     rows.sort(key=lambda row: (row.trajectory, row.step))
     trajectories = Trajectories(reward, reward >= 1, group, torch.full_like(reward, torch.nan), 0)
-    return Batch(tuple(rows), trajectories, 1.0, Truncation(), 0, "")
+    return Batch(tuple(rows), trajectories, Sampling(temperature=1.0), 0, "")
 
 
 def tokens_of(mask, reward, group, **order) -> Experience:

@@ -123,8 +123,9 @@ def test_what_was_sampled_from():
         head["sampling"] = {"temperature": 0.7, "top_k": -1, "top_p": 0.9, "min_p": None}
         (folder / "rl.json").write_text(json.dumps(head))
         result = read_batch(folder)
-        assert (result.temperature, result.truncation.top_k, result.truncation.top_p) == (0.7, -1, 0.9)
-        for sampling, wanted in (({"temperature": 0}, "temperature 0"), ({"top_p": 1}, "sampling"), (None, "sampling")):
+        assert (result.sampling.temperature, result.sampling.top_k, result.sampling.top_p) == (0.7, -1, 0.9)
+        refused = ({"top_p": 1}, {"temperature": 1, "top_p": 0}, {"temperature": 1, "min_p": 2}, None, 3)
+        for sampling, wanted in (({"temperature": 0}, "temperature 0"), *((one, "sampling: ") for one in refused)):
             (folder / "rl.json").write_text(json.dumps(head | {"sampling": sampling}))
             with check.assertRaisesRegex(TrainingError, wanted):
                 read_batch(folder)

@@ -3,8 +3,9 @@ import unittest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from webgym_cli.trainer.model.logprobs import token_log_probs
-from webgym_cli.trainer.sampling import Truncation, sampled_mask
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.trainer.model.logprobs import UNTOUCHED, token_log_probs
+from webgym_cli.trainer.sampling import sampled_mask
 
 check = unittest.TestCase()
 K, H, V = 23, 16, 101
@@ -17,26 +18,24 @@ def layer(dtype=torch.float32, tokens=K):
     return hidden, weight, bias, torch.randint(V, (tokens,))
 
 
-def full(hidden, weight, bias, labels, temperature=1.0, truncation=None):
+def full(hidden, weight, bias, labels, sampling=UNTOUCHED):
     """The same with all logits at once and torch's own derivatives."""
-    logits = torch.nn.functional.linear(hidden, weight, bias).float() / temperature
-    if truncation is not None:
-        left = sampled_mask(logits.detach(), truncation).scatter(-1, labels[:, None], True)
+    logits = torch.nn.functional.linear(hidden, weight, bias).float() / sampling.temperature
+    if sampling.truncated:
+        left = sampled_mask(logits.detach(), sampling).scatter(-1, labels[:, None], True)
         logits = logits.masked_fill(~left, -torch.inf)
     logs = logits.log_softmax(-1)
     summands = torch.where(logs.isneginf(), 0.0, logs.exp() * logs.masked_fill(logs.isneginf(), 0.0))
     return logs.gather(-1, labels[:, None])[:, 0], -summands.sum(-1)
 
 
-def compare(chunk, temperature=1.0, truncation=None, use_bias=True):
+def compare(chunk, sampling=UNTOUCHED, use_bias=True):
     hidden, weight, bias, labels = layer()
     inputs = [hidden, weight, bias] if use_bias else [hidden, weight]
     bias = bias if use_bias else None
     towards = torch.randn(K), torch.randn(K)
-    result = token_log_probs(
-        hidden, weight, labels, bias=bias, temperature=temperature, truncation=truncation, chunk=chunk
-    )
-    wanted = full(hidden, weight, bias, labels, temperature, truncation)
+    result = token_log_probs(hidden, weight, labels, bias=bias, sampling=sampling, chunk=chunk)
+    wanted = full(hidden, weight, bias, labels, sampling)
     for one, other in zip(result, wanted, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
     grads = [torch.autograd.grad(pair, inputs, towards) for pair in (result, wanted)]
@@ -51,24 +50,26 @@ def test_chunks_equal_the_full_computation():
 
 
 def test_renormalised_over_what_is_sampled_from():
-    compare(5, 0.7, Truncation(top_k=9))
-    compare(5, 1.3, Truncation(top_p=0.8))
-    compare(5, 1.0, Truncation(top_k=30, top_p=0.9, min_p=0.02))
+    compare(5, Sampling(temperature=0.7, top_k=9))
+    compare(5, Sampling(temperature=1.3, top_p=0.8))
+    compare(5, Sampling(temperature=1, top_k=30, top_p=0.9, min_p=0.02))
 
 
 def test_what_can_be_sampled_has_probability_1_together():
     hidden, weight, _, _ = layer(tokens=1)
-    limits = Truncation(top_k=5)
+    limits = Sampling(temperature=1, top_k=5)
     inside = sampled_mask(hidden @ weight.T, limits)[0].nonzero()[:, 0]
     repeated = hidden.expand(len(inside), -1)
-    log_probs, entropy = token_log_probs(repeated, weight, inside, truncation=limits)
+    log_probs, entropy = token_log_probs(repeated, weight, inside, sampling=limits)
     torch.testing.assert_close(log_probs.exp().sum(), torch.tensor(1.0))
     torch.testing.assert_close(entropy[0], -(log_probs.exp() * log_probs).sum())
 
 
 def test_a_label_outside_is_kept_beside_the_others():
     logits = torch.tensor([3.0, 2.0, 1.0])
-    result, _ = token_log_probs(torch.ones(1, 1), logits[:, None], torch.tensor([2]), truncation=Truncation(top_k=1))
+    result, _ = token_log_probs(
+        torch.ones(1, 1), logits[:, None], torch.tensor([2]), sampling=Sampling(temperature=1, top_k=1)
+    )
     torch.testing.assert_close(result, torch.tensor([1.0 - torch.logsumexp(torch.tensor([3.0, 1.0]), 0)]))
 
 
@@ -130,6 +131,6 @@ def test_no_tokens():
 def test_what_has_no_log_prob_is_refused():
     hidden, weight, _, labels = layer()
     with check.assertRaisesRegex(ValueError, "temperature 0"):
-        token_log_probs(hidden, weight, labels, temperature=0.0)
+        token_log_probs(hidden, weight, labels, sampling=Sampling(temperature=0))
     with check.assertRaisesRegex(ValueError, "23 hidden states for 22 labels"):
         token_log_probs(hidden, weight, labels[1:])

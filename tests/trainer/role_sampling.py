@@ -1,15 +1,13 @@
-import unittest
-
 import torch
 
-from webgym_cli.trainer.sampling import Truncation, sampled_mask
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.trainer.sampling import sampled_mask
 
-check = unittest.TestCase()
 LOGITS = torch.log(torch.tensor([[0.25, 0.5, 0.1, 0.15]]))
 
 
 def left(**limits):
-    return sampled_mask(LOGITS, Truncation(**limits))[0].int().tolist()
+    return sampled_mask(LOGITS, Sampling(temperature=1, **limits))[0].int().tolist()
 
 
 def test_each_limit_by_hand():
@@ -29,7 +27,7 @@ def test_top_p_counts_what_the_others_left():
 
 
 def test_ties_with_the_last_stay():
-    assert sampled_mask(torch.zeros(1, 4), Truncation(top_k=2)).all()
+    assert sampled_mask(torch.zeros(1, 4), Sampling(temperature=1, top_k=2)).all()
 
 
 def test_each_limit_agrees_with_transformers():
@@ -37,17 +35,9 @@ def test_each_limit_agrees_with_transformers():
 
     logits = 3 * torch.randn(200, 50)
     pairs = [
-        (Truncation(top_k=7), TopKLogitsWarper(7)),
-        (Truncation(top_p=0.83), TopPLogitsWarper(0.83)),
-        (Truncation(min_p=0.07), MinPLogitsWarper(0.07)),
+        (Sampling(temperature=1, top_k=7), TopKLogitsWarper(7)),
+        (Sampling(temperature=1, top_p=0.83), TopPLogitsWarper(0.83)),
+        (Sampling(temperature=1, min_p=0.07), MinPLogitsWarper(0.07)),
     ]
     for limits, theirs in pairs:
         assert sampled_mask(logits, limits).equal(~theirs(None, logits).isneginf()), limits
-
-
-def test_impossible_limits_are_refused():
-    for limits in ({"top_k": -2}, {"top_p": 0.0}, {"top_p": 1.1}, {"min_p": 2.0}):
-        with check.assertRaises(ValueError):
-            Truncation(**limits)
-    assert Truncation(top_k=-1).off
-    assert not Truncation(top_k=1).off

@@ -4,7 +4,8 @@ import torch
 from vllm.v1.sample.logits_processor.builtin import MinPLogitsProcessor
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p_pytorch
 
-from webgym_cli.trainer.sampling import Truncation, sampled_mask
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.trainer.sampling import sampled_mask
 
 
 def by_vllm(logits, top_k=None, top_p=None, min_p=None):
@@ -29,4 +30,4 @@ def test_what_is_left_is_what_vllm_samples_from():
         {"top_k": 20, "top_p": 0.9},
         {"top_k": 12, "top_p": 0.6, "min_p": 0.02},
     ):
-        assert sampled_mask(logits, Truncation(**limits)).equal(by_vllm(logits, **limits)), limits
+        assert sampled_mask(logits, Sampling(temperature=1, **limits)).equal(by_vllm(logits, **limits)), limits

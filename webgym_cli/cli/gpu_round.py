@@ -16,7 +16,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.jobs.process import Job, last_line
-from webgym_cli.prepare.rl.files import open_batch, write_summary
+from webgym_cli.prepare.rl.execute import open_batch, write_summary
 from webgym_cli.prepare.rl.rows import ServedTurn, build_rows
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.serve.client import IMAGE_SIDE, known_image

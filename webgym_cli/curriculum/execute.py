@@ -29,13 +29,14 @@ from webgym_cli.curriculum.filters import (
     TaskCandidate,
     filter_by_probability,
 )
-from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer, compute_key
+from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer
 from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
 from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_forms, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
 from webgym_cli.rewards.orm.client import OrmClient
+from webgym_cli.util.json_values import digest_json
 
 _TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)
 _FEASIBLE = ReplyFormat("feasible", JudgeReply, REPLY_SCHEMA)
@@ -189,7 +190,7 @@ class TaskGeneration:
             candidate.reject(Rejection.CRITIC_SILENT, "no first page was seen of its site")
             return ""
         prompt = build_initial_orm_prompt(candidate.instruction, page)
-        key = compute_key("critic", compute_prompt_digest(self.orm), prompt.instruction, prompt.page)
+        key = digest_json(["critic", compute_prompt_digest(self.orm), prompt.instruction, prompt.page])
         if (answer := self.journal.get(key)) is None:
             try:
                 reply = await self._critic.ask(prompt)
@@ -204,7 +205,7 @@ class TaskGeneration:
     async def _query_feasibility(self, candidate: TaskCandidate) -> str:
         """Check feasibility. An unparsable response and a missing one both count as infeasible."""
         chat = build_feasibility_chat(candidate.task, candidate.request.group.site)
-        key = compute_key("feasible", self.settings.model, chat)
+        key = digest_json(["feasible", self.settings.model, chat])
         if (answer := self.journal.get(key)) is None:
             try:
                 reply = await self._ask(chat, _FEASIBLE, {"temperature": 0.0})
@@ -232,7 +233,7 @@ class TaskGeneration:
         how = self.settings
         extra = filter(None, [how.extra_body])  # stored requests lack it
         chat = self._build_chat(request)
-        return compute_key("generate", how.model, how.temperature, how.top_p, request.round, chat, *extra)
+        return digest_json(["generate", how.model, how.temperature, how.top_p, request.round, chat, *extra])
 
     def _emit_progress(self, request: SeedRequest, problem: str) -> None:
         self.sink(

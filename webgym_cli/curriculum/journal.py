@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from webgym_cli.records.base import Record
 from webgym_cli.util.files import append_lines, read_valid_lines
-from webgym_cli.util.json_values import digest_json
 
 
 class StoredAnswer(Record):
     """One answer, a line of `FILE.asked.jsonl`."""
 
     key: str
-    """SHA-256 of the whole request, including model and prompt."""
+    """SHA-256 of the list of all parts of the request, including model and prompt."""
     tasks: tuple[str, ...] = ()
     """Generated tasks, for a generation request."""
     probability: float | None = Field(default=None, ge=0, le=1)
@@ -48,8 +46,3 @@ class AnswerJournal:
         """Store an answer durably. Raises `StoreError`."""
         append_lines(self._path, answer.model_dump_json(exclude_defaults=True))
         self._known[answer.key] = answer
-
-
-def compute_key(*content: Any) -> str:
-    """Return the key of a request from all of its parts."""
-    return digest_json(content)

@@ -10,12 +10,12 @@ from typing import Any
 
 from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat
 from webgym_cli.config.generate import GenerateSettings
-from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer, compute_key
+from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer
 from webgym_cli.curriculum.prompts import LONGEST, TASKS_SCHEMA, NewTasks, build_rephrase_chat
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.expand import PLACEHOLDER, TaskTemplates
-from webgym_cli.util.json_values import list_leaves
+from webgym_cli.util.json_values import digest_json, list_leaves
 
 _PARAPHRASES = ReplyFormat("rephrase", NewTasks, TASKS_SCHEMA)
 # Names in quotation marks. An apostrophe within a word is none.
@@ -86,9 +86,8 @@ class Paraphrasing:
 
     def _key(self, template: Mapping[str, Any]) -> str:
         how = self.settings
-        return compute_key(
-            "rephrase", how.model, how.temperature, how.top_p, how.extra_body, self._build_chat(template)
-        )
+        parts = how.model, how.temperature, how.top_p, how.extra_body, self._build_chat(template)
+        return digest_json(["rephrase", *parts])
 
 
 def list_fixed_texts(template: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The gateway of a run: the policy's servers, and before them the recorder of agents that are not webgym's."""
+"""The acting policy of a rollout or a gateway, and before it the recorder of agents that are not webgym's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
@@ -13,16 +14,35 @@ from webgym_cli.gateway.command import AgentCommand, CommandEpisode, parse_comma
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
 from webgym_cli.jobs.workers import gather_or_cancel
-from webgym_cli.loop.acting import start_policy
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.events import make_event
-from webgym_cli.records.series import VLLM
+from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent
-from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, open_agent
+from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, name_policy, open_agent, policy_urls
 from webgym_cli.rollout.runner import LocalRunner
+from webgym_cli.rollout.slots import SharedRollouts
+from webgym_cli.serve.vllm_arguments import logprobs_kind
 from webgym_cli.store.checkpoints import policy_path, version
 from webgym_cli.store.index.query import refresh_index
+from webgym_cli.venvs.locate import resolve_device
+
+
+async def start_policy(context: StageContext, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
+    """Return the policy's endpoint; start webgym's own servers, or load the current weights, first.
+
+    With `shared` only the loop changes the served weights.
+    """
+    if policy == ORACLE:
+        return PolicyEndpoint()
+    if policy != VLLM:
+        name = name_policy(context.run, context.settings, policy)
+        return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
+    logprobs = logprobs_kind(context.settings)  # raises for an unsupported mode before a server is started
+    base_urls = context.serving.base_urls if shared else await context.serving.current()
+    served = shared.gate.policy if shared else context.serving.policy
+    each = context.settings.serve.workers if resolve_device(context.settings.venvs.device) == "cuda" else 0
+    return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs, gpus=len(base_urls) * each)
 
 
 def make_recorder(

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
-from webgym_cli.loop.acting import start_policy
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.gateway import use_agent
+from webgym_cli.loop.gateway import start_policy, use_agent
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
     format_plan,

@@ -45,4 +45,9 @@ class Sampling(Record):
     @property
     def untouched(self) -> bool:
         """Whether the model's own distribution was sampled from, so that raw log-probabilities equal processed ones."""
-        return (self.temperature, self.top_k, self.top_p, self.min_p) == (1.0, -1, 1.0, 0.0)
+        return self.temperature == 1 and not self.truncated
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some tokens can't be sampled."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0

@@ -21,7 +21,7 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import deepspeed_ops, disk, publish, working_dir
 from webgym_cli.train.backend import TrainPlan
-from webgym_cli.train.extension_locks import remove_stale_locks
+from webgym_cli.train.deepspeed_ops import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail

@@ -2,75 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from webgym_cli.errors import JobError
 from webgym_cli.records.base import is_finite
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
-from webgym_cli.util.files import file_size
+from webgym_cli.util.files import file_size, parse_valid, read_valid_lines
+from webgym_cli.util.json_values import parse_object
 
 # A pause is reported after this many seconds, and this many times the longest pause so far; the trainer is ended after
 # twice that at the earliest. The longest pause is used because saving or evaluating a large model takes minutes.
 REPORTED_PAUSE, STALL_FACTOR = 120.0, 5.0
 # Minimum seconds of training before an ETA is reported.
 SHORTEST_MEASURE = 1.0
+# What a line of a step or an evaluation has; the closing line has neither.
+_FIGURES = ("loss", "eval_loss")
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of the trainer's log."""
-
-    step: int
-    """Optimizer steps made."""
-    total: int
-    """Optimizer steps of the whole training."""
-    loss: float | None = None
-    """The training loss since the last line; None in evaluation lines and in the last line."""
-    eval_loss: float | None = None
-    """The validation loss, in evaluation lines."""
-    learning_rate: float | None = None
-    """The learning rate that this step used."""
-    metrics: dict[str, float] = field(default_factory=dict)
-    """Metrics of webgym's own trainer, named `part/metric`."""
+def parse_step(line: bytes) -> dict[str, float]:
+    """Return the finite numbers of a line of the log. Raises `ValueError` for a damaged line."""
+    numbers = {name: value for name, value in parse_object(line).items() if is_finite(value)}
+    if not {"current_steps", "total_steps"} <= numbers.keys():
+        raise ValueError("no line of a trainer's log")
+    return numbers
 
 
-def parse_line(text: str) -> LogLine | None:
-    """Return a line's facts, or None for a damaged line."""
-    try:
-        value = json.loads(text)
-        return LogLine(
-            step=int(value["current_steps"]),
-            total=int(value["total_steps"]),
-            loss=_number(value.get("loss")),
-            eval_loss=_number(value.get("eval_loss")),
-            learning_rate=_number(value.get("lr")),
-            metrics={name: number for name in value if "/" in name and (number := _number(value[name])) is not None},
-        )
-    # The trainer may be writing the line: it is read again when complete.
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def read_log(path: Path) -> list[LogLine]:
+def read_log(path: Path) -> list[dict[str, float]]:
     """Return the lines of a log, the newest of each step and kind, in order; damaged ones are left out."""
-    if not path.is_file():
-        return []
-    lines = (parse_line(text) for text in path.read_text(encoding="utf-8", errors="replace").splitlines())
-    newest = {(line.step, line.loss is None, line.eval_loss is None): line for line in lines if line}
-    return sorted(newest.values(), key=lambda line: line.step)
-
-
-def mean_loss(lines: list[LogLine]) -> float | None:
-    """Return the mean of the logged training losses, or None when none was logged."""
-    losses = [line.loss for line in lines if line.loss is not None]
-    return sum(losses) / len(losses) if losses else None
+    lines = read_valid_lines(path, parse_step)
+    newest = {(line["current_steps"], "loss" in line, "eval_loss" in line): line for line in lines}
+    return sorted(newest.values(), key=lambda line: line["current_steps"])
 
 
 @dataclass(slots=True)
@@ -81,7 +47,7 @@ class TrainerLogTail:
     clock: Callable[[], float] = time.monotonic
     _offset: int = 0
     _first: tuple[int, float] | None = None
-    _last: int = -1
+    _last: float = -1
 
     def new_events(self) -> list[TrainerStep]:
         """Return an event for each new line; the closing line, without figures, only where its step is new."""
@@ -92,32 +58,33 @@ class TrainerLogTail:
             whole, newline, _ = file.read().rpartition(b"\n")
         self._offset += len(whole) + len(newline)
         events = []
-        for line in filter(None, map(parse_line, whole.decode(errors="replace").splitlines())):
-            if line.step != self._last or line.loss is not None or line.eval_loss is not None:
+        for line in parse_valid(whole.splitlines(), parse_step):
+            if line["current_steps"] != self._last or not line.keys().isdisjoint(_FIGURES):
                 events.append(self._event(line))
-            self._last = line.step
+            self._last = line["current_steps"]
         return events
 
     def skip(self) -> None:
         """Skip the existing lines."""
         self._offset = file_size(self.path)
 
-    def _event(self, line: LogLine) -> TrainerStep:
-        event, words = TrainerStep(event="train", done=line.step, total=line.total), []
-        if line.loss is not None:
-            event["loss"] = line.loss
-            words.append(f"loss {line.loss:.4g}")
-        if line.eval_loss is not None:
-            event["eval_loss"] = line.eval_loss
-            words.append(f"eval loss {line.eval_loss:.4g}")
-        if line.learning_rate is not None:
-            event["learning_rate"] = line.learning_rate
-            words.append(f"lr {line.learning_rate:.3g}")
+    def _event(self, line: dict[str, float]) -> TrainerStep:
+        step, total = int(line["current_steps"]), int(line["total_steps"])
+        event, words = TrainerStep(event="train", done=step, total=total), []
+        if "loss" in line:
+            event["loss"] = line["loss"]
+            words.append(f"loss {line['loss']:.4g}")
+        if "eval_loss" in line:
+            event["eval_loss"] = line["eval_loss"]
+            words.append(f"eval loss {line['eval_loss']:.4g}")
+        if "lr" in line:
+            event["learning_rate"] = line["lr"]
+            words.append(f"lr {line['lr']:.3g}")
         # The trainer's own estimate of the remaining time is too low after a resumed training.
         now = self.clock()
-        step, since = self._first = self._first or (line.step, now)
-        if line.step > step and now - since >= SHORTEST_MEASURE:
-            event["eta"] = round((now - since) / (line.step - step) * max(0, line.total - line.step), 1)
+        first, since = self._first = self._first or (step, now)
+        if step > first and now - since >= SHORTEST_MEASURE:
+            event["eta"] = round((now - since) / (step - first) * max(0, total - step), 1)
             words.append(f"ETA {timedelta(seconds=round(event['eta']))}")
         event["facts"] = "  ".join(words)
         return event
@@ -165,8 +132,3 @@ class StallDetector:
                 yield path.stat().st_size
             except OSError:  # the trainer has removed it
                 continue
-
-
-def _number(value: Any) -> float | None:
-    """Return a finite number, else None: NaN is not valid JSON."""
-    return float(value) if is_finite(value) else None

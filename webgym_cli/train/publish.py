@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from webgym_cli.config.model import Settings
@@ -20,7 +21,7 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.weights import find_non_finite, have_same_weights, is_zero_adapter
 from webgym_cli.train import retention, working_dir
 from webgym_cli.train.backend import TrainPlan
-from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
+from webgym_cli.train.progress import TRAINER_LOG, read_log
 from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.util.files import disk_errors, write_json
 
@@ -45,8 +46,8 @@ def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
     checkpoint = working_dir.newest_complete(plan.folder)
     state = working_dir.trainer_state(checkpoint) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
-    done = max([int(state.get("global_step", 0)), *(line.step for line in lines)])
-    total = int(state.get("max_steps") or next((line.total for line in reversed(lines)), plan.total_steps))
+    done = int(max([state.get("global_step", 0), *(line["current_steps"] for line in lines)]))
+    total = int(state.get("max_steps") or next((line["total_steps"] for line in reversed(lines)), plan.total_steps))
     hint = f"read {log}, then run the same command again"
     if checkpoint is None or int(state["global_step"]) < total:
         kept = f"; its last whole checkpoint is of step {state['global_step']}" if checkpoint else ""
@@ -79,12 +80,12 @@ def check_weights(plan: TrainPlan, weights: Path, log: Path) -> str:
 
 def _explain(plan: TrainPlan) -> str:
     """Return why a training changed nothing, by its log."""
-    steps = [line for line in read_log(plan.folder / TRAINER_LOG) if line.loss is not None]
-    if steps and not any(line.learning_rate for line in steps):
+    steps = [line for line in read_log(plan.folder / TRAINER_LOG) if "loss" in line]
+    if steps and not any(line.get("lr") for line in steps):
         return "the learning rate was 0 in each step (warm-up)"
     # a critic's own steps have none
-    norms = [line.metrics["actor/grad_norm"] for line in steps if "actor/grad_norm" in line.metrics]
-    if not norms and any("critic/grad_norm" in line.metrics for line in steps):
+    norms = [line["actor/grad_norm"] for line in steps if "actor/grad_norm" in line]
+    if not norms and any("critic/grad_norm" in line for line in steps):
         return "only the critic was trained (rl.trainer.critic_warmup)"
     if norms and not any(norms):
         return "each gradient was 0: were all rewards equal?"
@@ -125,7 +126,9 @@ def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool)
     placement = plan.launch.placement
     state: dict[str, Any] = working_dir.trainer_state(weights) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
-    metrics = next((line.metrics for line in reversed(lines)), {})
+    losses = [line["loss"] for line in lines if "loss" in line]
+    newest = lines[-1] if lines else {}
+    metrics = {name: value for name, value in newest.items() if "/" in name}
     return Checkpoint(
         name=plan.data.name,
         version=plan.data.iteration + 1,
@@ -135,7 +138,7 @@ def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool)
         data_digest=plan.start.training.data_digest,
         resumable=has_optimizer_states(weights),
         steps=int(state.get("global_step", plan.total_steps)),
-        loss=metrics.get("actor/loss", mean_loss(lines)),
+        loss=metrics.get("actor/loss", fmean(losses) if losses else None),
         metrics=metrics,
         seconds=round(meter.seconds, 2),
         gpus=placement.world_size if placement.device == "cuda" else 0,

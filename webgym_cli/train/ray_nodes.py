@@ -22,7 +22,7 @@ from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainPlan
-from webgym_cli.train.extension_locks import remove_stale_locks
+from webgym_cli.train.deepspeed_ops import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.util.optional import when

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from pydantic import ValidationError
 
+from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import TrainingError, read_object
-from webgym_cli.trainer.sampling import Truncation
 from webgym_cli.util.optional import map_known, when
 
 AGAIN = "prepare the data again"
@@ -93,10 +95,8 @@ class Batch:
     rows: tuple[TrainRow, ...]
     """Rows of the trajectories with a reward, sorted by trajectory and step."""
     trajectories: Trajectories
-    temperature: float
-    """Sampling temperature."""
-    truncation: Truncation
-    """Top-k, top-p and min-p of the sampler."""
+    sampling: Sampling
+    """Temperature, top-k, top-p and min-p of the sampler."""
     iteration: int
     """The iteration that sampled it."""
     digest: str
@@ -148,33 +148,25 @@ def read_batch(folder: Path, *, with_baseline: bool = False) -> Batch:
         raise TrainingError(f"{rows_file}: is not what rl.json names (its SHA-256 differs): {AGAIN}")
     if not rows:
         raise TrainingError(f"{rows_file}: nothing to learn from: no trajectory with a reward has tokens")
-    temperature, truncation = _sampling(head, folder / "rl.json")
     digest.update((folder / "trajectories.jsonl").read_bytes())
     return Batch(
         rows=tuple(rows),
         trajectories=trajectories,
-        temperature=temperature,
-        truncation=truncation,
+        sampling=_sampling(head, folder / "rl.json"),
         iteration=int(head.get("iteration", 0)),
         digest=digest.hexdigest(),
     )
 
 
-def _sampling(head: dict[str, Any], path: Path) -> tuple[float, Truncation]:
-    """Return the sampler's temperature and truncation."""
+def _sampling(head: dict[str, Any], path: Path) -> Sampling:
+    given = head.get("sampling") or {}
     try:
-        given = head["sampling"]
-        limits = Truncation(
-            top_k=int(given.get("top_k") or 0),
-            top_p=float(given.get("top_p") or 1.0),
-            min_p=float(given.get("min_p") or 0.0),
-        )
-        temperature = float(given["temperature"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TrainingError(f"{path}: sampling: {error}: {AGAIN}") from error
-    if temperature <= 0:
-        raise TrainingError(f"{path}: sampling: temperature {temperature:g}: only what was sampled can be learned from")
-    return temperature, limits
+        sampling = Sampling.model_validate({name: value for name, value in given.items() if value is not None})
+    except (ValidationError, AttributeError) as error:
+        raise TrainingError(f"{path}: sampling: {describe_invalid(error)}: {AGAIN}") from error
+    if sampling.greedy:
+        raise TrainingError(f"{path}: sampling: temperature 0: only what was sampled can be learned from")
+    return sampling
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
-
-@dataclass(frozen=True, slots=True)
-class Truncation:
-    """Sampling limits. Raises `ValueError` for impossible ones."""
-
-    top_k: int = 0
-    """Only the k most probable tokens (ties with the last of them stay); 0 or -1: all."""
-    top_p: float = 1.0
-    """Only the most probable tokens that reach this probability together; 1: all."""
-    min_p: float = 0.0
-    """Only tokens that are at least this probable relative to the most probable one; 0: all."""
-
-    def __post_init__(self) -> None:
-        if self.top_k < -1 or not 0 < self.top_p <= 1 or not 0 <= self.min_p <= 1:
-            raise ValueError("top_k must be -1 or more, top_p in (0, 1] and min_p in [0, 1]")
-
-    @property
-    def off(self) -> bool:
-        """Whether all tokens can be sampled."""
-        return self.top_k < 1 and self.top_p == 1 and self.min_p == 0
+from webgym_cli.records.sampling import Sampling
 
 
-def sampled_mask(logits: torch.Tensor, limits: Truncation) -> torch.Tensor:
+def sampled_mask(logits: torch.Tensor, limits: Sampling) -> torch.Tensor:
     """Return [n, V] bool: the tokens that can be sampled; logits [n, V] are already divided by the temperature.
 
     First min-p, then top-k, then top-p of the remaining tokens, renormalised.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
-from webgym_cli.prepare.rl.files import BatchFiles, open_batch, write_summary
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
 from webgym_cli.prepare.rl.replay import build_replay_lines, select_replay
 from webgym_cli.prepare.rl.rows import (
@@ -22,13 +26,13 @@ from webgym_cli.prepare.rl.rows import (
 )
 from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
 from webgym_cli.prepare.rl.states import PromptState, render_last_state
-from webgym_cli.records.dataset import DROPPED, RlData
+from webgym_cli.records.dataset import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import rebuild_folder, write_json
+from webgym_cli.util.files import WriteLine, open_line_writer, rebuild_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 from webgym_cli.util.optional import when
 
@@ -36,6 +40,43 @@ from webgym_cli.util.optional import when
 PROGRESS_EVERY = 50
 # Size of the cache of image paths: neighbouring rows share most images.
 REMEMBERED = 1 << 16
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class BatchFiles:
+    """Open files of a batch, with the counts of its rows."""
+
+    def __init__(self, to_rows: WriteLine, to_trajectories: WriteLine) -> None:
+        self._to_rows, self._to_trajectories = to_rows, to_trajectories
+        self.rows = self.tokens = self.trained_tokens = 0
+
+    def add_trajectory(self, line: dict[str, Any]) -> None:
+        """Write a line of `trajectories.jsonl`."""
+        self._to_trajectories(_encode(line))
+
+    def add_row(self, line: dict[str, Any]) -> None:
+        """Write a line of `rows.jsonl`."""
+        self._to_rows(_encode(line))
+        self.rows += 1
+        self.tokens += len(line["input_ids"])
+        self.trained_tokens += len(line["logprobs"])
+
+
+@contextmanager
+def open_batch(folder: Path) -> Iterator[BatchFiles]:
+    """Yield the files of a new batch. Raises `OSError`."""
+    with open_line_writer(folder / ROWS) as to_rows, open_line_writer(folder / TRAJECTORIES) as to_trajectories:
+        yield BatchFiles(to_rows, to_trajectories)
+
+
+def write_summary(folder: Path, files: BatchFiles, **facts: Any) -> RlData:
+    """Write `rl.json` of a batch whose files are closed. `facts`: the fields that its rows do not tell."""
+    with (folder / ROWS).open("rb") as rows:
+        digest = hashlib.file_digest(rows, "sha256").hexdigest()
+    counts = {"rows": files.rows, "tokens": files.tokens, "trained_tokens": files.trained_tokens}
+    data = RlData(**counts, digest=digest, **facts)
+    write_json(folder / SUMMARY, data.facts())
+    return data
 
 
 @rare_collections()

@@ -9,9 +9,8 @@ import math
 
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
-from webgym_cli.prepare.rl.attempts import attempts_sql
+from webgym_cli.prepare.rl.attempts import attempts_sql, shape_rewards
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.shaped_rewards import shape_rewards
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import known_or

@@ -91,12 +91,7 @@ class ModelFactory:
         return torch.bfloat16 if self.bf16 and self.options.trainer.deepspeed else torch.float32
 
     def _policy(self, network: Any) -> model.PolicyModel:
-        return model.PolicyModel(
-            network,
-            temperature=self.batch.temperature,
-            truncation=self.batch.truncation,
-            chunk=self.options.model.logprob_chunk,
-        )
+        return model.PolicyModel(network, sampling=self.batch.sampling, chunk=self.options.model.logprob_chunk)
 
     def _engine(self, module: Any, optim: AnyOptimSettings, grad_clip: float) -> TrainEngine:
         config = self._deepspeed(optim, grad_clip)

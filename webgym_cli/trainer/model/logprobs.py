@@ -10,7 +10,11 @@ from typing import Any
 
 import torch
 
-from webgym_cli.trainer.sampling import Truncation, sampled_mask
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.trainer.sampling import sampled_mask
+
+# The model's own distribution.
+UNTOUCHED = Sampling(temperature=1.0)
 
 
 def token_log_probs(
@@ -19,8 +23,7 @@ def token_log_probs(
     labels: torch.Tensor,
     *,
     bias: torch.Tensor | None = None,
-    temperature: float = 1.0,
-    truncation: Truncation | None = None,
+    sampling: Sampling = UNTOUCHED,
     chunk: int = 1024,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the log-probs [K] of the labels and the entropies [K] of the distributions, float32, in nats.
@@ -29,17 +32,16 @@ def token_log_probs(
     `weight` [V, H] and `bias` [V] are the output layer's. `labels` [K] are token ids. Logits are computed in the type
     of the inputs, as a model does, the rest in float32. `chunk` tokens at a time hold chunk · V · 4 bytes a few times.
 
-    The distribution is the one that was sampled from: divided by `temperature`, and renormalised over what
-    `truncation` leaves. A label outside of that (other weights sampled it) is kept beside it, so that its probability
+    The distribution is the one that was sampled from: divided by the temperature, and renormalised over what `sampling`
+    leaves. A label outside of that (other weights sampled it) is kept beside it, so that its probability
     stays above 0; what else is left out has neither probability nor gradient. Raises `ValueError` for a temperature of
     0, at which no sampled token has a log-prob.
     """
-    if temperature <= 0:
+    if sampling.greedy:
         raise ValueError("log-probs at temperature 0 say nothing: sample at a temperature above 0 for training")
     if len(hidden) != len(labels) or chunk < 1:
         raise ValueError(f"{len(hidden)} hidden states for {len(labels)} labels, in chunks of {chunk}")
-    limits = None if truncation is None or truncation.off else truncation
-    outputs = _TokenLogProbs.apply(hidden, weight, bias, labels, temperature, limits, chunk)
+    outputs = _TokenLogProbs.apply(hidden, weight, bias, labels, sampling, chunk)
     return outputs[0], outputs[1]
 
 
@@ -53,8 +55,7 @@ class _TokenLogProbs(torch.autograd.Function):  # type: ignore[misc]
         weight: torch.Tensor,
         bias: torch.Tensor | None,
         labels: torch.Tensor,
-        temperature: float,
-        limits: Truncation | None,
+        sampling: Sampling,
         chunk: int,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Work through the chunks; keep only the inputs and the entropies."""
@@ -62,11 +63,11 @@ class _TokenLogProbs(torch.autograd.Function):  # type: ignore[misc]
         entropies = torch.empty_like(log_probs)
         for start in range(0, len(labels), chunk):
             part = slice(start, start + chunk)
-            logs = _distribution(hidden[part], weight, bias, labels[part], temperature, limits)
+            logs = _distribution(hidden[part], weight, bias, labels[part], sampling)
             log_probs[part] = logs.gather(-1, labels[part, None])[:, 0]
             entropies[part] = torch.special.entr(logs.exp()).sum(-1)
         ctx.save_for_backward(hidden, weight, bias, labels, entropies)
-        ctx.temperature, ctx.limits, ctx.chunk = temperature, limits, chunk
+        ctx.sampling, ctx.chunk = sampling, chunk
         ctx.set_materialize_grads(False)
         return log_probs, entropies
 
@@ -83,10 +84,10 @@ class _TokenLogProbs(torch.autograd.Function):  # type: ignore[misc]
         of_bias = torch.zeros_like(bias, dtype=torch.float32) if ctx.needs_input_grad[2] else None
         for start in range(0, len(labels), ctx.chunk):
             part = slice(start, start + ctx.chunk)
-            logs = _distribution(hidden[part], weight, bias, labels[part], ctx.temperature, ctx.limits)
+            logs = _distribution(hidden[part], weight, bias, labels[part], ctx.sampling)
             first = None if by_log_prob is None else by_log_prob[part, None]
             second = None if by_entropy is None else by_entropy[part, None]
-            slopes = _slopes(logs, labels[part, None], entropies[part, None], first, second) / ctx.temperature
+            slopes = _slopes(logs, labels[part, None], entropies[part, None], first, second) / ctx.sampling.temperature
             if of_bias is not None:
                 of_bias += slopes.sum(0)
             slopes = slopes.to(hidden.dtype)
@@ -96,21 +97,16 @@ class _TokenLogProbs(torch.autograd.Function):  # type: ignore[misc]
                 of_weight += slopes.T @ hidden[part]
         of_weight = None if of_weight is None else of_weight.to(weight.dtype)
         of_bias = None if of_bias is None else of_bias.to(bias.dtype)
-        return of_hidden, of_weight, of_bias, None, None, None, None
+        return of_hidden, of_weight, of_bias, None, None, None
 
 
 def _distribution(
-    hidden: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    labels: torch.Tensor,
-    temperature: float,
-    limits: Truncation | None,
+    hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor, sampling: Sampling
 ) -> torch.Tensor:
     """Return [n, V] float32 log-probs; -inf for tokens that can't be sampled."""
-    logits = torch.nn.functional.linear(hidden, weight, bias).float() / temperature
-    if limits is not None:
-        left = sampled_mask(logits, limits).scatter(-1, labels[:, None], True)
+    logits = torch.nn.functional.linear(hidden, weight, bias).float() / sampling.temperature
+    if sampling.truncated:
+        left = sampled_mask(logits, sampling).scatter(-1, labels[:, None], True)
         logits = logits.masked_fill(~left, -torch.inf)
     return logits.log_softmax(-1)
 

@@ -17,24 +17,22 @@ import torch
 from torch import nn
 
 from webgym_cli.config.rl import RlModelSettings
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
-from webgym_cli.trainer.sampling import Truncation
 from webgym_cli.util.text import first_line
 
 
 class PolicyModel(nn.Module):  # type: ignore[misc]
     """A transformers model that returns log-probs and entropies of the trained tokens."""
 
-    def __init__(self, network: Any, *, temperature: float, truncation: Truncation, chunk: int) -> None:
+    def __init__(self, network: Any, *, sampling: Sampling, chunk: int) -> None:
         super().__init__()
         self.network = network
         layer = network.get_output_embeddings()
-        layer.forward = functools.partial(
-            _layer_log_probs, layer, temperature=temperature, truncation=truncation, chunk=chunk
-        )
+        layer.forward = functools.partial(_layer_log_probs, layer, sampling=sampling, chunk=chunk)
 
     def forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log-probs [k] and entropies [k], float32, of the distribution that was sampled from."""
@@ -66,22 +64,14 @@ def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
 
 
 def _layer_log_probs(
-    layer: Any, hidden: torch.Tensor, labels: torch.Tensor, *, temperature: float, truncation: Truncation, chunk: int
+    layer: Any, hidden: torch.Tensor, labels: torch.Tensor, *, sampling: Sampling, chunk: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Replace an output layer's forward pass."""
     # autocast would apply to the chunks' forward pass but not to the backward pass
     device = hidden.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else layer.weight.dtype
     bias = None if layer.bias is None else layer.bias.to(kind)
-    return token_log_probs(
-        hidden.to(kind),
-        layer.weight.to(kind),
-        labels,
-        bias=bias,
-        temperature=temperature,
-        truncation=truncation,
-        chunk=chunk,
-    )
+    return token_log_probs(hidden.to(kind), layer.weight.to(kind), labels, bias=bias, sampling=sampling, chunk=chunk)
 
 
 def model_folder(model: str) -> Path:

@@ -11,6 +11,7 @@ import torch
 
 import webgym_cli.trainer.webrl.webrl_batch as webrl_batch
 from webgym_cli.config.rl import WebRLSettings
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.trainer.data import Batch, read_batch
 from webgym_cli.trainer.engine.batching import LossTerm, MicroBatch, mini_batches
 from webgym_cli.trainer.engine.distributed import DistributedContext
@@ -18,7 +19,6 @@ from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.options import TrainerOptions
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets
 from webgym_cli.trainer.ppo.trainer import Trainer, check_lengths
-from webgym_cli.trainer.sampling import Truncation
 from webgym_cli.trainer.webrl.webrl_losses import action_sums, success_probability
 from webgym_cli.trainer.webrl.webrl_states import collect_states
 
@@ -46,7 +46,8 @@ class WebRLTrainer(Trainer):
 
     def load_batch(self) -> Batch:
         """See `Trainer`. Ignores the sampler's truncation, because replayed tokens were sampled by other policies."""
-        batch = replace(read_batch(Path(self.options.data)), truncation=Truncation())
+        batch = read_batch(Path(self.options.data))
+        batch = replace(batch, sampling=Sampling(temperature=batch.sampling.temperature))
         self.states = collect_states(batch, ends=self.webrl.objective == "released")
         return batch
 
