@@ -16,7 +16,7 @@ from benchmarks.rl_bench import Bench, Result, compared, options
 from benchmarks.rl_data import Conversations, rows, write
 from benchmarks.rl_gpu import peak, step_flops
 from webgym_cli.errors import JobError
-from webgym_cli.train.memory import network_memory
+from webgym_cli.train.footprint import network_memory
 
 PACKED, PADDED, CHUNKED, FULL = "packed", "padded", "chunked", "full logits"
 RANK = 16

@@ -22,7 +22,7 @@ FINE = RoundResult({"serve": 30.0, "training": 12.0}, "in_place", "", 0.001)
 @pytest.fixture(autouse=True)
 def downloaded(monkeypatch):
     """The published models are here."""
-    monkeypatch.setattr(gpu_checks.disk, "model_tensors", published_tensors)
+    monkeypatch.setattr(gpu_checks.footprint, "model_tensors", published_tensors)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import StoreError
-from webgym_cli.train import disk
+from webgym_cli.train import footprint as disk
 
 MODEL = [
     ("model.visual.blocks.0.qkv.weight", "BF16", (10, 10)),  # 100
@@ -86,10 +86,14 @@ def model_of(folder, tensors):
 def test_measures_the_model_that_is_trained(tmp_path):
     model = model_of(tmp_path / "model", MODEL)
     config = FULL | {"model_name_or_path": str(model), "save_steps": 99, "save_total_limit": 1}
-    assert disk.needed_for_sft(config, 1, 50, carried=False) == 1920 + (1920 + 860 * 12) + 1920
-    assert disk.needed_for_sft(config | {"model_name_or_path": str(tmp_path / "none")}, 1, 50, carried=False) is None
+
+    def needed(config):
+        return disk.needed_for_sft(disk.model_tensors(config["model_name_or_path"]), config, 1, 50, carried=False)
+
+    assert needed(config) == 1920 + (1920 + 860 * 12) + 1920
+    assert needed(config | {"model_name_or_path": str(tmp_path / "none")}) is None
     (model / "model-0.safetensors").write_bytes(b"torn")
-    assert disk.needed_for_sft(config, 1, 50, carried=False) is None
+    assert needed(config) is None
 
 
 @pytest.mark.parametrize(
@@ -103,13 +107,11 @@ def test_measures_the_model_that_is_trained(tmp_path):
         ({"model": {"lora_rank": 4, "target_modules": "v_proj"}}, 1920 + 4 * 15 * 12),
     ],
 )
-def test_what_policy_gradients_take(tmp_path, how, wanted):
+def test_what_policy_gradients_take(how, wanted):
     rl = RlSettings.model_validate({"trainer": {"save_freq": 0}} | how).model_dump(exclude={"webrl"})
-    rl["model"]["path"] = str(model_of(tmp_path / "model", MODEL))
-    assert disk.needed_for_rl(rl, 8, networks=1) == wanted
-    assert disk.needed_for_rl(rl, 8, networks=2) == 2 * wanted
-    rl["model"]["path"] = str(tmp_path / "none")
-    assert disk.needed_for_rl(rl, 8, networks=1) is None
+    assert disk.needed_for_rl(MODEL, rl, 8, networks=1) == wanted
+    assert disk.needed_for_rl(MODEL, rl, 8, networks=2) == 2 * wanted
+    assert disk.needed_for_rl([], rl, 8, networks=1) is None
 
 
 def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.model_shapes import published_tensors
 from webgym_cli.config.shipped import find_deepspeed_file
-from webgym_cli.train.memory import TrainingMemory, configured_memory, network_memory, rl_memory
+from webgym_cli.train.footprint import TrainingMemory, configured_memory, network_memory, rl_memory
 
 BILLION = 10**9
 

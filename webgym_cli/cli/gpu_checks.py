@@ -15,7 +15,7 @@ from webgym_cli.cli.gpu_round import run_round
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_line
-from webgym_cli.train import deepspeed_ops, disk
+from webgym_cli.train import deepspeed_ops, footprint
 from webgym_cli.train.registry import find_backend
 from webgym_cli.util.optional import when
 from webgym_cli.util.temporary_folder import TemporaryFolder
@@ -124,7 +124,7 @@ def _check_round(settings: Settings, device: Device) -> DoctorCheck:
 def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorCheck:
     """Check that the configured model fits a GPU of `capacity` bytes in serving and, without activations, training."""
     name, model = "memory", settings.policy_config.base_model
-    tensors = disk.model_tensors(model)
+    tensors = footprint.model_tensors(model)
     if not tensors:
         return DoctorCheck(name, "warn", f"{model}: its size is not known", fix="download it, and name its folder")
     backend, deepspeed = find_backend(settings.train.algorithm), deepspeed_ops.read_deepspeed(settings)

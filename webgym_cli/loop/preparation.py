@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from itertools import chain, groupby
 from pathlib import Path
@@ -70,9 +70,7 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
-            data.require_content(plan, run)
-            # the ledger has a batch before its data is written
-            append_batch(run, describe_batch(data, plan, run, settings, index, measure_ends(run, plan.read)))
+            _record_batch(data, plan, run, settings, index)
             if not again and (prepared := _find_made(data, plan, run)):
                 return prepared
         scores = await _score(data, plan, context) if data.needs_scores(plan) else None
@@ -105,12 +103,23 @@ def _prepare_selection(
     data = current_data(run, settings)
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = data.plan(run, settings, index, selection)
-        data.require_content(plan, run)
-        # the ledger has a batch before its data is written
-        append_batch(run, describe_batch(data, plan, run, settings, index, selection.as_of, selection))
+        _record_batch(data, plan, run, settings, index, selection)
         if prepared := _find_made(data, plan, run):
             return prepared, False
         return data.write(plan, run, settings, sink), True
+
+
+def _record_batch(
+    data: PreparedData[Plan],
+    plan: Plan,
+    run: RunDir,
+    settings: Settings,
+    index: Index,
+    selection: BatchSelection | None = None,
+) -> None:
+    """Append a planned batch to the ledger, before its data is written. Raises `WebGymError` if it has no content."""
+    data.require_content(plan, run)
+    append_batch(run, describe_batch(data, plan, run, settings, index, selection))
 
 
 async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:
@@ -199,7 +208,6 @@ def describe_batch(
     run: RunDir,
     settings: Settings,
     index: Index,
-    as_of: Mapping[str, int],
     selection: BatchSelection | None = None,
 ) -> TrainingBatch:
     """Return the ledger entry of a planned batch; the plan's index must be open. `selection`: the planned selection."""
@@ -220,7 +228,7 @@ def describe_batch(
         dropped=tuple(_list_dropped(rows)),
         episodes=len(counted) if selection is None else selection.episodes,
         staleness={row["age"]: row["tokens"] for row in ages},
-        as_of=dict(as_of),
+        as_of=measure_ends(run, plan.read) if selection is None else dict(selection.as_of),
         plan_digest=plan.digest(),
         config_digest=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
         created_at=now(),

@@ -13,7 +13,7 @@ from webgym_cli.records.dataset import TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import Tensor
-from webgym_cli.train.memory import TrainingMemory
+from webgym_cli.train.footprint import TrainingMemory
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.util.optional import map_known
 from webgym_cli.venvs.locate import Device

@@ -19,7 +19,7 @@ from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import deepspeed_ops, disk, publish, working_dir
+from webgym_cli.train import deepspeed_ops, footprint, publish, working_dir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
@@ -86,7 +86,7 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
         sink({"event": "train_note", "message": message})
         return
     there = working_dir.numbered_checkpoints(plan.start.adopted or plan.folder) if plan.start.keeps_folder else []
-    disk.require_space(plan.folder.parent, plan.disk_bytes - sum(map(disk.size_of, there)))
+    footprint.require_space(plan.folder.parent, plan.disk_bytes - sum(map(footprint.size_of, there)))
 
 
 async def _outlive_predecessor(plan: TrainPlan) -> None:

@@ -13,7 +13,7 @@ from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.batch import BatchGroup, DroppedGroup
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.store.batches import append_batch, measure_ends, read_batches, scan_batches
+from webgym_cli.store.batches import append_batch, read_batches, scan_batches
 from webgym_cli.store.index.query import open_index
 
 CHAINS = "agent.num_chains=2"
@@ -25,8 +25,7 @@ def planned(run, *overrides, selection=None):
     with_ = settings("model", CHAINS, *overrides)
     with open_index(run, as_of=selection.as_of if selection else None) as index:
         plan = plan_batch(run, with_, index, group_relative=True, selection=selection)
-        as_of = selection.as_of if selection else measure_ends(run, plan.read)
-        yield plan, describe_batch(BATCH, plan, run, with_, index, as_of, selection)
+        yield plan, describe_batch(BATCH, plan, run, with_, index, selection)
 
 
 def of_version(value, number):

@@ -1,5 +1,6 @@
 import hashlib
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.prepare.buffer import drawn, fill, planned, settings, steps_of
 from tests.records.builders import UNSOLVED, trajectory
 from webgym_cli.errors import MissingStageError
-from webgym_cli.prepare.sft.execute import split
+from webgym_cli.prepare.sft.execute import shuffle_and_split
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.prepare.sft.plan import plan_dataset, preview_dataset
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
@@ -235,17 +236,20 @@ def test_damaged_lines_are_named(run):
 @pytest.mark.parametrize(("ratio", "held_out"), [(0.0, 0), (0.01, 1), (0.2, 3), (0.5, 8), (0.99, 14)])
 def test_a_trajectory_stays_on_one_side(four, ratio, held_out):
     samples = drawn(four, settings(), [0])[1].samples
-    train, validation = split(samples, ratio, "seed")
+    with_ = settings(f"algorithm_config.val_split_ratio={ratio}", "algorithm_config.do_eval=true")
+    split = partial(shuffle_and_split, samples, with_, 0)
+    train, validation = split()
     sides = [{sample.trajectory for sample in side} for side in (train, validation)]
     assert not sides[0] & sides[1]
     assert (len(sides[0]), len(sides[1])) == (15 - held_out, held_out)
     assert len(train) + len(validation) == 60
-    assert split(samples, ratio, "seed") == (train, validation)
+    assert split() == (train, validation)
 
 
 def test_one_trajectory_is_not_held_out(run):
     fill(run, trajectory(0))
-    assert split(drawn(run, settings(), [0])[1].samples, 0.05, "seed")[1] == []
+    with_ = settings("algorithm_config.val_split_ratio=0.05", "algorithm_config.do_eval=true")
+    assert shuffle_and_split(drawn(run, with_, [0])[1].samples, with_, 0)[1] == []
 
 
 def test_sharegpt_has_a_placeholder_for_each_image(four):

@@ -11,10 +11,9 @@ from webgym_cli.agent.tokens.orm_tokens import FileTokenizer, FittedPrompt, OrmE
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.orm.plan import LabelledTrajectory, OrmDataPlan, OrmDrop
-from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL
-from webgym_cli.prepare.sft.execute import split, write_dataset
+from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL, build_sample
+from webgym_cli.prepare.sft.execute import shuffle_and_split, write_dataset
 from webgym_cli.prepare.sft.sampler import PROGRESS_EVERY
-from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Message, Sample
@@ -57,12 +56,10 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
         raise WebGymError(
             f"{run.root}: no prompt fits into {longest} tokens", hint="-s algorithm_config.cutoff_len=16384"
         )
-    seed = f"{resolve_seed(settings)}/{plan.iteration}"
-    train, validation = split(
-        shuffle_by_seed(samples, f"{seed}/order"), settings.algorithm_config.held_out_ratio, f"{seed}/split"
-    )
     left_out = {**plan.to_json(), "dropped_trajectories": dict(dropped), "cut": cut, "samples": len(samples)}
-    prepared = write_dataset(run.orm, settings, train, validation, left_out, plan.digest(settings))
+    prepared = write_dataset(
+        run.orm, settings, shuffle_and_split(samples, settings, plan.iteration), left_out, plan.digest(settings)
+    )
     sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_trajectories=dict(dropped), cut=cut))
     return prepared
 
@@ -71,12 +68,5 @@ def _sample(
     labelled: LabelledTrajectory, trajectory: Trajectory, fitted: FittedPrompt, system: str, answer: int
 ) -> Sample:
     reply = Message(role="assistant", content=YES if labelled.done else NO)
-    return Sample(
-        messages=(*fitted.prompt.messages(system), reply),
-        images=(),
-        trajectory=trajectory.id,
-        step=len(trajectory.steps) - 1,
-        iteration=trajectory.iteration,
-        reward=float(labelled.done),
-        tokens=fitted.count + answer,
-    )
+    messages, step = (*fitted.prompt.messages(system), reply), len(trajectory.steps) - 1
+    return build_sample(trajectory, step, messages, reward=float(labelled.done), tokens=fitted.count + answer)

@@ -9,7 +9,7 @@ from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.config.model import Settings
-from webgym_cli.prepare.sft.convert import add_thinking_tag
+from webgym_cli.prepare.sft.convert import add_thinking_tag, build_sample
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
 from webgym_cli.records.trajectory import Step, Trajectory
@@ -38,7 +38,7 @@ class Example:
 def build_step_sample(trajectory: Trajectory, index: int) -> Sample:
     """Return a step's prompt as it was sent, and its reply."""
     prompt = render_step(trajectory, index)
-    return _sample(trajectory, index, (*prompt.messages, build_reply(trajectory, index)), prompt.images)
+    return build_sample(trajectory, index, (*prompt.messages, build_reply(trajectory, index)), prompt.images)
 
 
 def build_trajectory_sample(trajectory: Trajectory) -> Sample:
@@ -63,7 +63,7 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
         messages.append(Message(role="user", content=IMAGE + head + template.turn(window, index)))
         messages.append(build_reply(trajectory, index))
     images = tuple(picture.sha256 for picture in trajectory.pictures)
-    return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
+    return build_sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
 
 
 def _sample_own_form(trajectory: Trajectory, render: RenderFn) -> Sample:
@@ -72,7 +72,7 @@ def _sample_own_form(trajectory: Trajectory, render: RenderFn) -> Sample:
     turns, images = render(trajectory.prompt, trajectory.instruction, past, last.observation)
     replies = (build_reply(trajectory, step.index) for step in past)
     messages = [next(replies, turn) if turn.role == "assistant" else turn for turn in turns]
-    return _sample(trajectory, last.index, (*messages, build_reply(trajectory, last.index)), images)
+    return build_sample(trajectory, last.index, (*messages, build_reply(trajectory, last.index)), images)
 
 
 def build_reply(trajectory: Trajectory, index: int) -> Message:
@@ -99,14 +99,3 @@ def _unreadable(step: Step) -> DropReason | None:
     if not step.response.strip():
         return DropReason.RESPONSE_TOO_SHORT
     return DropReason.RESPONSE_HAS_PLACEHOLDER if sanitize_text(step.response) != step.response else None
-
-
-def _sample(trajectory: Trajectory, index: int, messages: tuple[Message, ...], images: tuple[str, ...]) -> Sample:
-    return Sample(
-        messages=messages,
-        images=images,
-        trajectory=trajectory.id,
-        step=index,
-        iteration=trajectory.iteration,
-        reward=trajectory.outcome.reward or 0.0,
-    )

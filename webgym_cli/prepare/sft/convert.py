@@ -15,7 +15,7 @@ from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Screenshot, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import known_or, when
 
 # Tokens after a response: the stop token and the template's line end.
 TEMPLATE_TAIL = 2
@@ -54,15 +54,8 @@ class Converter:
         if isinstance(fitted, DropReason):
             return fitted
         prompt, length = fitted
-        return Sample(
-            messages=(*prompt.messages, Message(role="assistant", content=response)),
-            images=prompt.images,
-            trajectory=trajectory.id,
-            step=index,
-            iteration=trajectory.iteration,
-            reward=trajectory.outcome.reward or 0.0,
-            tokens=length,
-        )
+        messages = (*prompt.messages, Message(role="assistant", content=response))
+        return build_sample(trajectory, index, messages, prompt.images, tokens=length)
 
     def _differs(self, trajectory: Trajectory, index: int, ids: list[int]) -> bool:
         """Whether the sampled ids, without stop token, differ from the ids of the text."""
@@ -119,6 +112,27 @@ class Converter:
         except StoreError:
             return False
         return True
+
+
+def build_sample(
+    trajectory: Trajectory,
+    index: int,
+    messages: tuple[Message, ...],
+    images: tuple[str, ...] = (),
+    *,
+    reward: float | None = None,
+    tokens: int | None = None,
+) -> Sample:
+    """Return the sample of a step with these messages; `reward`: another one than the episode's."""
+    return Sample(
+        messages=messages,
+        images=images,
+        trajectory=trajectory.id,
+        step=index,
+        iteration=trajectory.iteration,
+        reward=known_or(reward, trajectory.outcome.reward or 0.0),
+        tokens=tokens,
+    )
 
 
 def add_thinking_tag(response: str, *, thinking: bool) -> str:

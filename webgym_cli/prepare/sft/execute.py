@@ -45,7 +45,6 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
 
     The plan's index must be open. Raises `StoreError`, and `WebGymError` if no sampled step is usable.
     """
-    seed = resolve_seed(settings)
     tokens = ModelTokens(str(policy_path(run, settings)))
     converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
     drawn = StepSampler(plan, run, settings, converter, sink).execute()
@@ -54,8 +53,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         hint = _ADVICE.get(max(drawn.dropped, key=drawn.dropped.__getitem__), "webgym prepare RUN --dry-run")
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint=hint)
-    samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
-    train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
+    parts = shuffle_and_split(drawn.samples, settings, plan.iteration)
     counts, newest = plan.counts, plan.read[-1]
     if not counts.eligible[newest]:
         message = f"no step of iteration {newest} is fit for training: the dataset has steps of older iterations only"
@@ -76,18 +74,22 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         "damaged_lines": [*plan.damaged, *drawn.damaged],
         "over_cutoff_len": over_long,
     }
-    prepared = write_dataset(run, settings, train, validation, left_out, plan.digest())
+    prepared = write_dataset(run, settings, parts, left_out, plan.digest())
     sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_steps=drawn.dropped))
     return prepared
 
 
-def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Sample], list[Sample]]:
-    """Split samples into training and validation; all steps of a trajectory go to the same side."""
+def shuffle_and_split(
+    samples: Sequence[Sample], settings: Settings, iteration: int
+) -> tuple[list[Sample], list[Sample]]:
+    """Return samples for training and validation, in the seed's order; a trajectory's steps go to the same side."""
+    seed, ratio = f"{resolve_seed(settings)}/{iteration}", settings.algorithm_config.held_out_ratio
+    samples = shuffle_by_seed(samples, f"{seed}/order")
     trajectories = sorted({sample.trajectory for sample in samples})
     most = max(0, len(trajectories) - 1)  # at least one trajectory must remain for training
     held_out = when(ratio, min(most, max(1, round(ratio * len(trajectories)))))
     # By trajectory: steps of one episode share screenshots, so splitting them would leak into validation.
-    chosen = set(shuffle_by_seed(trajectories, seed)[:held_out])
+    chosen = set(shuffle_by_seed(trajectories, f"{seed}/split")[:held_out])
     train = [sample for sample in samples if sample.trajectory not in chosen]
     return train, [sample for sample in samples if sample.trajectory in chosen]
 
@@ -95,13 +97,12 @@ def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Samp
 def write_dataset(
     run: RunDir,
     settings: Settings,
-    train: list[Sample],
-    validation: list[Sample],
+    parts: tuple[list[Sample], list[Sample]],
     left_out: dict[str, Any],
     plan_digest: str,
 ) -> Prepared:
     """Write a dataset for the current iteration with its training configuration. Raises `StoreError`."""
-    store = ScreenshotStore(run.screenshots)
+    store, (train, validation) = ScreenshotStore(run.screenshots), parts
     fit = template_fit(settings, ModelTokens(str(policy_path(run, settings))))
     files = {TRAIN_FILE: train, **when(validation, {VALIDATION_FILE: validation})}
     digest = hashlib.sha256()

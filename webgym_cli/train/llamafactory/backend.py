@@ -10,9 +10,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.weights import Tensor
 from webgym_cli.train.backend import TrainingBackend, TrainingStart, TrainPlan, fresh_note
+from webgym_cli.train.footprint import TrainingMemory, configured_memory
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.plan import plan_sft
-from webgym_cli.train.memory import TrainingMemory, configured_memory
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import lazy

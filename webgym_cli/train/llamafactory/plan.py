@@ -16,11 +16,10 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.prepared import find_edited_deepspeed, read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import disk, process_env, working_dir
+from webgym_cli.train import footprint, process_env, working_dir
 from webgym_cli.train.backend import Placement, PlanInputs, TrainerLaunch, TrainingStart, TrainPlan, fresh_note
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
-from webgym_cli.train.memory import configured_memory
 from webgym_cli.train.plan import build_plan, find_placement, find_resumable, identify
 from webgym_cli.train.working_dir import TrainingIdentity, has_optimizer_states
 from webgym_cli.util.optional import when
@@ -64,7 +63,8 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     if digest != prepared.data_digest:
         notes += (f"{run.dataset}: the samples were edited by hand: trained as they stand",)
     steps = dataset.total_steps(config, prepared.train_samples, world)
-    tensors = disk.model_tensors(model) if placement.device == "cuda" else []
+    tensors, carried = footprint.model_tensors(model), start.mode == "carried"
+    on_gpu = tensors and placement.device == "cuda"
     return build_plan(
         inputs,
         data,
@@ -73,8 +73,8 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
         steps,
         notes,
         record={"adapter": _find_adapter(run, settings, config)},
-        disk_bytes=disk.needed_for_sft(config, training.zero_stage, steps, carried=start.mode == "carried"),
-        memory=configured_memory(tensors, config, deepspeed, world) if tensors else None,
+        disk_bytes=footprint.needed_for_sft(tensors, config, training.zero_stage, steps, carried=carried),
+        memory=footprint.configured_memory(tensors, config, deepspeed, world) if on_gpu else None,
     )
 
 

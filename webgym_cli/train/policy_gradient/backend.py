@@ -23,9 +23,9 @@ from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import Tensor
-from webgym_cli.train import disk, process_env, working_dir
+from webgym_cli.train import footprint, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainerLaunch, TrainingBackend, TrainingStart, TrainPlan, fresh_note
-from webgym_cli.train.memory import TrainingMemory, rl_memory
+from webgym_cli.train.footprint import TrainingMemory, rl_memory
 from webgym_cli.train.plan import build_plan, find_placement, find_resumable, identify
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.working_dir import TrainingIdentity, has_optimizer_states
@@ -68,7 +68,8 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
         argv = process_env.torchrun_command(python, MODULE, LAUNCH_FILE, placement)
     env = process_env.trainer_env(settings, placement.device, batch.model, folder)
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
-    model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
+    model = footprint.model_tensors(config["model"]["path"])
+    on_gpu = model and placement.device == "cuda"
     return build_plan(
         inputs,
         data,
@@ -77,8 +78,8 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
         steps,
         record={"objective": config.get("webrl", {}), "adapter": adapter.adapter if adapter else None}
         | ({"reference": began.name} if began and not webrl and settings.rl.has_reference else {}),
-        disk_bytes=disk.needed_for_rl(config, steps, networks=1 + critic),
-        memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
+        disk_bytes=footprint.needed_for_rl(model, config, steps, networks=1 + critic),
+        memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if on_gpu else None,
     )
 
 
