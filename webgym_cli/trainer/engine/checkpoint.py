@@ -21,7 +21,6 @@ from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import TrainEngine
 from webgym_cli.trainer.model.model import merge_adapter, save_adapter
 from webgym_cli.trainer.options import ModelConfig
-from webgym_cli.util.files import write_json
 
 STATE = "state.json"
 SIDE_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
@@ -128,3 +127,8 @@ def make_empty(folder: Path, world: DistributedContext) -> Path:
         folder.mkdir(parents=True)
     world.wait()
     return folder
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object."""
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
