@@ -22,14 +22,10 @@ def build_completion(call: GatewayCall, session: str, model: str, *, thinking: b
     message: dict[str, Any] = {"role": "assistant", "content": strip_reasoning(step.response, thinking=thinking)}
     reason = "length" if generation.finish_reason == "length" else "stop"
     if isinstance(step.action, Action) and step.action.name is ActionName.CALL:
-        functions = [
-            {"name": one.name, "arguments": json.dumps(one.arguments, ensure_ascii=False)}
-            for one in step.action.calls or ()
-        ]
-        calls = [
-            {"id": f"call_{name}-{number}", "type": "function", "function": function}
-            for number, function in enumerate(functions)
-        ]
+        calls = []
+        for number, one in enumerate(step.action.calls or ()):
+            function = {"name": one.name, "arguments": json.dumps(one.arguments, ensure_ascii=False)}
+            calls.append({"id": f"call_{name}-{number}", "type": "function", "function": function})
         message |= {"content": step.action.text or None, "tool_calls": calls}
         reason = "tool_calls"
     tokens = count_tokens([step])

@@ -16,7 +16,7 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
-from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request, refuse_key
+from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request
 from webgym_cli.gateway.sessions import OPEN_SUFFIX, GatewayCall, Session, digest_key, recover_sessions
 from webgym_cli.imports.chat import read_reply
 from webgym_cli.records.action import Action
@@ -105,7 +105,7 @@ class Recorder:
         """Return the open session of a key. Raises `RequestError`."""
         session = self.sessions.get(digest_key(key)) if key else None
         if session is None:
-            raise refuse_key("the key is of no open session")
+            raise RequestError(401, "the key is of no open session", "invalid_api_key")
         return session
 
     async def call(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:

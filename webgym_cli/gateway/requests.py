@@ -10,13 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError
-from webgym_cli.imports.chat import (
-    MAX_ITEMS,
-    ChatMessage,
-    ChatPart,
-    ChatTool,
-    convert_messages,
-)
+from webgym_cli.imports.chat import MAX_ITEMS, ChatMessage, ChatPart, ChatTool, convert_messages
 from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.imports.source import Conversation, NotUnderstood
 from webgym_cli.records.base import describe_invalid
@@ -52,11 +46,6 @@ class RequestError(Exception):
         """The answer's body. OpenAI's clients choose their exception by the status, other programs by the type."""
         kind = _ERROR_TYPES.get(self.status, "invalid_request_error" if self.status < _SERVER_ERROR else "server_error")
         return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
-
-
-def refuse_key(message: str) -> RequestError:
-    """Return the refusal of a key."""
-    return RequestError(401, message, "invalid_api_key")
 
 
 class _StreamOptions(ChatPart):
@@ -140,11 +129,10 @@ def convert_request(
 
     `pixels`: allowed numbers of an image's pixels.
     """
-    count = 0
+    allowed = iter(range(_MOST_IMAGES))
 
     def store_image(url: str) -> Screenshot:
-        nonlocal count
-        if (count := count + 1) > _MOST_IMAGES:
+        if next(allowed, None) is None:
             raise UnreadableImage(f"more than {_MOST_IMAGES} images")
         # Other addresses than data URLs are refused: to fetch them would reach any host.
         return store.put(convert_png(decode_data_url(url), "image_url", pixels))

@@ -17,7 +17,7 @@ from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError, StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
 from webgym_cli.gateway.recorder import Recorder
-from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, refuse_key, validate
+from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, validate
 from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
 from webgym_cli.gateway.sessions import GatewayCall, Session
 from webgym_cli.records.failure import FailureKind
@@ -154,7 +154,7 @@ class GatewayServer(LocalServer):
 
     async def _open(self, request: web.Request) -> web.Response:
         if self._token and not hmac.compare_digest(_read_key(request).encode(), self._token.encode()):
-            raise refuse_key(f"the token of {TOKEN_VARIABLE} is needed")
+            raise RequestError(401, f"the token of {TOKEN_VARIABLE} is needed", "invalid_api_key")
         given = await _read_body(_Opening, request)
         task = validate(Task, {"environment": "web", **given.task})
         find_environment(task.environment)
@@ -185,7 +185,7 @@ class GatewayServer(LocalServer):
         """Return the session of the key, which must be the one of the path."""
         session = self._recorder.find_session(_read_key(request))
         if session.id != request.match_info["id"]:
-            raise refuse_key("the key is of another session")
+            raise RequestError(401, "the key is of another session", "invalid_api_key")
         return session
 
 

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.imports.calls import read_single_call
+from webgym_cli.imports.calls import name_arguments, read_single_call
 from webgym_cli.imports.json_files import read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.pictures import find_picture, is_file
-from webgym_cli.imports.published import build_call, build_tool, image_part, text_part
+from webgym_cli.imports.published import add_turn, build_call, list_tools, name_call
 from webgym_cli.imports.source import to_fields, to_text
 from webgym_cli.records.action import NOT_FEASIBLE
 from webgym_cli.records.base import is_finite
@@ -46,12 +46,11 @@ def _convert(source: Path) -> ChatRecord:
         name = to_text(step.get("screenshot_path"))
         if is_file(file := find_picture(name, (root,))):
             images[name] = file.read_bytes()
-        role, text = ("tool", "") if messages else ("user", to_text(data.get("goal")))
-        messages.append({"role": role, "content": [image_part(name), text_part(text)]})
-        messages.append(build_call(to_text(step.get("reasoning")), *_read_action(to_text(step["action"]))))
+        reply = build_call(to_text(step.get("reasoning")), *_read_action(to_text(step["action"])))
+        add_turn(messages, to_text(data.get("goal")), name, reply)
     value = {
         "messages": messages,
-        "tools": [build_tool(name) for name in sorted({_name_call(message) for message in messages[1::2]})],
+        "tools": list_tools(messages),
         "task": to_text(data.get("goal")).strip(),
         "id": source.stem,
         "start_url": to_text(steps[0].get("url")) if steps else "",
@@ -70,16 +69,12 @@ def _read_action(text: str) -> tuple[str, dict[str, Any]]:
     call = read_single_call(text)
     if call is None:
         return "python", {"code": text}
-    return call.name, {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
-
-
-def _name_call(message: dict[str, Any]) -> str:
-    return str(message["tool_calls"][0]["function"]["name"])
+    return call.name, name_arguments(call)
 
 
 def _find_answer(messages: list[dict[str, Any]]) -> str | None:
     """Return the answer with which an episode ended; None without one."""
-    name = _name_call(messages[-1]) if messages else ""
+    name = name_call(messages[-1]) if messages else ""
     if name == _INFEASIBLE:
         return NOT_FEASIBLE
     given = messages[-1]["tool_calls"][0]["function"]["arguments"] if name == _ANSWER else {}

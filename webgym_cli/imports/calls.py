@@ -27,6 +27,11 @@ def read_single_call(text: str) -> Call | None:
     return call
 
 
+def name_arguments(call: Call) -> dict[str, Any]:
+    """Return the arguments of a call by their names, those without one as `argument_0` and so on."""
+    return {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
+
+
 def build_action(name: ActionName, **fields: Any) -> Action | None:
     """Build an action from its fields; None if a field is missing or invalid."""
     try:

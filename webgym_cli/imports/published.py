@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyarrow import ArrowException
 
-from webgym_cli.imports.calls import read_single_call
+from webgym_cli.imports.calls import name_arguments, read_single_call
 from webgym_cli.imports.json_files import find_lines, parse_json, read_json_lines, read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import ImportFormat, NotUnderstood, to_fields, to_number, to_text
@@ -106,45 +106,41 @@ def _convert_fara(source: Path) -> ChatRecord:
     instruction = (
         to_text(task.get("confirmed_task")) or to_text(task.get("instruction")) or to_text(task.get("task_summary"))
     )
-    value = {
-        "messages": _list_calls(instruction, (value for _, value in read_json_lines(source / _LOG))),
-        "tools": [build_tool("computer_use")],
-        "task": instruction,
-        "id": to_text(task.get("task_id")) or source.name,
-        "start_url": to_text(task.get("init_url")),
-        "answer": to_text(answer.get("final_answer")) or None,
-        "failure": when(answer.get("is_aborted"), "the agent was stopped (is_aborted)"),
-        "model": "fara",
-    }
-    return ChatRecord(value)
+    return ChatRecord(
+        _describe_fara(
+            instruction,
+            (value for _, value in read_json_lines(source / _LOG)),
+            id=to_text(task.get("task_id")) or source.name,
+            start_url=to_text(task.get("init_url")),
+            answer=to_text(answer.get("final_answer")) or None,
+            failure=when(answer.get("is_aborted"), "the agent was stopped (is_aborted)"),
+        )
+    )
 
 
-def _list_calls(instruction: str, lines: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the messages of an episode of Fara, from the lines of its log."""
+def _describe_fara(instruction: str, lines: Iterable[Any], **facts: Any) -> dict[str, Any]:
+    """Return an episode of Fara, with a call in each line of its log."""
     actions = [line["arguments"] for line in map(as_object, lines) if isinstance(line.get("arguments"), dict)]
     messages: list[dict[str, Any]] = []
     for number, arguments in enumerate(actions):
         given = {name: value for name, value in arguments.items() if name != "thoughts"}
-        role, text = ("tool", "") if number else ("user", instruction)
-        messages.append({"role": role, "content": [image_part(f"screenshot{number}.png"), text_part(text)]})
-        messages.append(build_call(to_text(arguments.get("thoughts")), "computer_use", given))
-    return messages
+        reply = build_call(to_text(arguments.get("thoughts")), "computer_use", given)
+        add_turn(messages, instruction, f"screenshot{number}.png", reply)
+    return {"messages": messages, "tools": list_tools(messages), "task": instruction, "model": "fara", **facts}
 
 
 def _convert_cua(row: dict[str, Any]) -> ChatRecord:
     """Return an episode of Fara with CUAVerifierBench's labels, which awaits the judge that is compared with them."""
     instruction, answer = to_text(row["instruction"]), to_text(row["final_answer"])
     contents = ((image or {}).get("bytes") for image in row["screenshots"] or ())
-    value = {
-        "messages": _list_calls(instruction, map(parse_json, to_text(row["web_surfer_log"]).splitlines())),
-        "tools": [build_tool("computer_use")],
-        "task": instruction,
-        "id": to_text(row["task_id"]),
-        "start_url": to_text(row["init_url"]),
-        "answer": when(answer != _NO_ANSWER, answer) or None,
-        "metadata": {"benchmark": "cuaverifierbench"},
-        "model": "fara",
-    }
+    value = _describe_fara(
+        instruction,
+        map(parse_json, to_text(row["web_surfer_log"]).splitlines()),
+        id=to_text(row["task_id"]),
+        start_url=to_text(row["init_url"]),
+        answer=when(answer != _NO_ANSWER, answer) or None,
+        metadata={"benchmark": "cuaverifierbench"},
+    )
     return ChatRecord(value, {f"screenshot{number}.png": one for number, one in enumerate(contents) if one})
 
 
@@ -189,15 +185,12 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
         if call is None or not picture:
             # A gap in the history would be a prompt that nobody answered so.
             raise NotUnderstood(f"step {key} has no action in the form of a call, or no screenshot")
-        given = {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
-        content, reply = [image_part(picture)], build_call(to_text(action.get("action_description")), call.name, given)
-        first = {"role": "user", "content": [*content, text_part(instruction)]}
-        messages += [{"role": "tool", "content": content} if messages else first, reply]
-    names = {call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
+        reply = build_call(to_text(action.get("action_description")), call.name, name_arguments(call))
+        add_turn(messages, instruction, picture, reply)
     start = to_fields(steps[min(steps, key=int)], "a step").get("other_obs") if steps else None
     value = {
         "messages": messages,
-        "tools": [build_tool(name) for name in sorted(names)],
+        "tools": list_tools(messages),
         "reward": 1.0,
         "id": to_text(row["sample_id"]),
         "task": instruction,
@@ -217,9 +210,21 @@ def image_part(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def build_tool(name: str) -> dict[str, Any]:
-    """Return a tool of which only the name is known."""
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+def add_turn(messages: list[dict[str, Any]], instruction: str, picture: str, reply: dict[str, Any]) -> None:
+    """Append a screenshot, the first one with the instruction, and the call that answers it."""
+    role, text = ("tool", "") if messages else ("user", instruction)
+    messages += [{"role": role, "content": [image_part(picture), text_part(text)]}, reply]
+
+
+def name_call(reply: dict[str, Any]) -> str:
+    """Return the name of the function that a message calls."""
+    return str(reply["tool_calls"][0]["function"]["name"])
+
+
+def list_tools(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tools that turns call, of which only the names are known."""
+    names = sorted({name_call(reply) for reply in messages[1::2]})
+    return [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
 
 
 def build_call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -64,13 +65,10 @@ class ScoringEngine(Generic[SummaryT_co]):
 
     async def _work(self, waiting: Iterator[tuple[PendingTrajectory, Trajectory]]) -> None:
         for pending, trajectory in waiting:
-            if self.scorer.source == "judge":
-                async with self.budget.admit(Work.JUDGEMENT) as fits:
-                    if not fits:
-                        return
-                    result = await self.scorer.score(pending, trajectory)
-                    self._store(pending, result.judgement)
-            else:
+            is_judge = self.scorer.source == "judge"
+            async with self.budget.admit(Work.JUDGEMENT) if is_judge else nullcontext(True) as fits:
+                if not fits:
+                    return
                 result = await self.scorer.score(pending, trajectory)
                 self._store(pending, result.judgement)
             self.counts.add(pending, result)

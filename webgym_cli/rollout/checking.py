@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment
 from webgym_cli.environments.browser.page_view import PageView
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.final_state import FinalState
-from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.scoring.check import CheckContext, find_check
 from webgym_cli.tools.workers import Workers
 
@@ -38,22 +38,14 @@ async def check_trajectory(
     final = (await _read_page(page)).model_copy(update={"state": state})
     trajectory = trajectory.model_copy(update={"final": final.to_storable()})
     view = PageView(page, asyncio.get_running_loop()) if page is not None else None
-    threshold = settings.rollout.success_threshold
+    changes: dict[str, Any] = {"success_threshold": settings.rollout.success_threshold}
     try:
         context = CheckContext(trajectory, view)
         score = await find_check(task).score(workers, context, settings.agent.reward_timeout)
+        changes |= {"reward": score.value, "scores": (*outcome.scores, score)}
     except BoundaryError as error:
-        failed = Outcome(
-            failure=error.kind,
-            failure_detail=str(error),
-            success_threshold=threshold,
-            stop=outcome.stop,
-            answer=outcome.answer,
-            scores=outcome.scores,
-        )
-        return trajectory.model_copy(update={"outcome": failed.to_storable()})
-    checked = {"reward": score.value, "success_threshold": threshold, "scores": (*outcome.scores, score)}
-    return trajectory.model_copy(update={"outcome": outcome.model_copy(update=checked).to_storable()})
+        changes |= {"reward": None, "failure": error.kind, "failure_detail": str(error)}
+    return trajectory.model_copy(update={"outcome": outcome.model_copy(update=changes).to_storable()})
 
 
 async def _read_page(page: Page | None) -> FinalState:

@@ -61,12 +61,8 @@ class JudgeScorer(Scorer[JudgeSummary]):
         has_verdict = last is not None and not failed
         if last is not None and has_verdict and last.settings_digest == self.settings_digest:
             return ScoringSkip.SAME_SETTINGS
-        unselected = {
-            ScoringSelection.UNJUDGED: has_verdict,
-            ScoringSelection.FAILED: not failed,
-            ScoringSelection.ALL: False,
-        }
-        return ScoringSkip.NOT_SELECTED if unselected[selection] else None
+        unselected = {ScoringSelection.UNJUDGED: has_verdict, ScoringSelection.FAILED: not failed}
+        return ScoringSkip.NOT_SELECTED if unselected.get(selection) else None
 
     def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
         """Return the model of each question."""
