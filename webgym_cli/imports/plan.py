@@ -24,6 +24,8 @@ class ImportPlan:
 
     name: str
     """The format's name."""
+    format: ImportFormat
+    """The format, for the run's policy and the episodes that are asked for."""
     path: Path
     sources: tuple[Path, ...]
     """Files, or folders of one episode, in the order of reading."""
@@ -37,8 +39,6 @@ class ImportPlan:
     """Version of the run's first policy, if episodes keep the iterations of their files; else None."""
     prompt: PromptSpec = field(default_factory=PromptSpec)
     """Prompt of the episodes with text pages."""
-    where: str | None = None
-    """SQL condition on the episodes; None: all."""
 
     def iteration_of(self, source: Path) -> int:
         """Return the iteration that receives a source's episodes."""
@@ -47,21 +47,10 @@ class ImportPlan:
         return self.iteration
 
     @property
-    def format(self) -> ImportFormat:
-        """The format."""
-        form = _find_format(self.name, self.prompt)
-        return form if self.where is None else _select(self.name, form, self.path, self.where)
-
-    @property
     def text_prompt(self) -> PromptSpec:
         """The prompt of episodes whose pages are texts."""
         options = self.prompt.options | dict(self.format.prompt_options)
         return self.prompt.model_copy(update={"options": options})
-
-
-def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
-    form = IMPORT_FORMATS.find(name)
-    return form.for_policy(prompt) if form.for_policy else form
 
 
 def plan_import(
@@ -92,7 +81,6 @@ def plan_import(
     if run.root in sources:
         raise UsageError(f"{path}: these are the run's own episodes", hint=f"webgym import {name} ANOTHER_RUN {path}")
     form = _find_format(detected, prompt)
-    _require_pages(detected, form, prompt)
     if where is not None:
         form = _select(detected, form, path, where)
     numbers = [number for source in sources if (number := form.iteration_of(source)) is not None]
@@ -108,7 +96,7 @@ def plan_import(
     for number in {iteration, *numbers}:
         for one in (into_split,) if into_split else Split:
             refuse_rollouts(run, one, number)
-    return ImportPlan(detected, path, tuple(sources), iteration, into_split, images, first, prompt, where)
+    return ImportPlan(detected, form, path, tuple(sources), iteration, into_split, images, first, prompt)
 
 
 def _select(name: str, form: ImportFormat, path: Path, where: str) -> ImportFormat:
@@ -118,10 +106,12 @@ def _select(name: str, form: ImportFormat, path: Path, where: str) -> ImportForm
     return form.select(path, where)
 
 
-def _require_pages(name: str, form: ImportFormat, prompt: PromptSpec) -> None:
-    """Raise `UsageError` if the policy does not observe pages in the form that the format has."""
+def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
+    """Return a format for the run's policy. Raises `UsageError` if that observes pages in another form."""
+    form = IMPORT_FORMATS.find(name)
+    form = form.for_policy(prompt) if form.for_policy else form
     if prompt.version in form.action_sets or (not form.action_sets and form.text in (None, is_text(prompt))):
-        return
+        return form
     has, reads = ("texts", "screenshots") if form.text else ("screenshots", "texts")
     raise UsageError(
         f"{name}: its pages are {has}, and the run's policy reads {reads} "

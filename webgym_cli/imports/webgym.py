@@ -52,13 +52,7 @@ RECORDS = frozenset(
 )
 _NAME = re.compile(r"\.pt\.iteration(\d+)(?:_rank_\d+)?(?:\.checkpoint)?$")
 _TASK_FIELDS = (
-    "task_name",
-    "domain",
-    "subdomain",
-    "website",
-    "difficulty",
-    "evaluator_reference",
-    "reference_answer",
+    *("task_name", "domain", "subdomain", "website", "difficulty", "evaluator_reference", "reference_answer"),
     "task_id",
 )
 # WebGym's action key -> ours. `wait` is left out, because WebGym uses it for responses that it can't parse.

@@ -53,20 +53,20 @@ def derive_sampling_seed(seed: int, name: str, step: int) -> int:
 def build_prompt_spec(settings: Settings, tools: tuple[dict[str, Any], ...] | None) -> PromptSpec:
     """Return the prompt parameters of an environment's episodes. `tools`: None if it has pages."""
     context, agent = settings.context_config, settings.agent
-    common = PromptSpec(
-        version=context.prompt_version,
-        interaction_mode=context.interaction_mode,
-        history_window=context.history_window,
-        max_images=context.max_images,
-        thinking=bool(settings.policy_config.thinking),
-    )
     if tools is not None:
         options: dict[str, Any] = {"tools": tools, **agent.model_dump(include={"call_format", "system_prompt"})}
     else:
         own = ACTION_SETS.find(str(context.prompt_version)).prompt_options(settings)
         dialogs = settings.browser.dialogs == "policy"
         options = {"dialogs": dialogs, "more_actions": context.more_actions, "options": own}
-    return common.model_copy(update=options)
+    return PromptSpec(
+        version=context.prompt_version,
+        interaction_mode=context.interaction_mode,
+        history_window=context.history_window,
+        max_images=context.max_images,
+        thinking=bool(settings.policy_config.thinking),
+        **options,
+    )
 
 
 def describe_exception(error: BaseException) -> Outcome:

@@ -117,7 +117,6 @@ CHECKS: Registry[TaskCheck] = Registry(
     setting="check",
     item_type=TaskCheck,
     usage='from webgym_cli.scoring import check, and put @check("name") over it',
-    builtin={},
 )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.numbers import answers_equal
 from webgym_cli.scoring.statements import extract_reference, find_answers
-from webgym_cli.scoring.text import Messages, count_tool_results
-from webgym_cli.util.json_values import as_list
+from webgym_cli.scoring.text import Messages, count_tool_results, list_answers
 
 _DIGITS = re.compile(r"\d+")
 
@@ -61,10 +60,9 @@ def _grade(right: bool, trajectory: Messages, *, well_formed: bool = True) -> di
 
 def _is_right(final_response: str, answer: Any) -> bool:
     """Whether a response gives the answer, or one of several; a worked answer of GSM8K (`... #### 72`) counts as 72."""
-    answers = [str(item) for item in as_list(answer) if item is not None]
-    wanted = [extract_reference(item) or item for item in answers]
-    given = find_answers(final_response)
-    return any(answers_equal(ours, theirs) for ours, theirs in product(dict.fromkeys(given), wanted))
+    wanted = [extract_reference(item) or item for item in list_answers(answer)]
+    given = dict.fromkeys(find_answers(final_response))
+    return any(answers_equal(ours, theirs) for ours, theirs in product(given, wanted))
 
 
 def _responses(trajectory: Messages) -> list[str]:

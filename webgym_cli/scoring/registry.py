@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import Reward
 from webgym_cli.util.optional import when
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, list_functions
 
 # Reward functions by name: built-in ones and those of plugins.
 REWARDS: Registry[Reward] = Registry(
@@ -16,21 +16,17 @@ REWARDS: Registry[Reward] = Registry(
     package="webgym_cli.scoring",
     item_type=Reward,
     builtin={
-        "math_reward_string_equal": "webgym_cli.scoring.math:math_reward_string_equal",
-        "math_equal_reward": "webgym_cli.scoring.math:math_equal_reward",
-        "math_equal_reward_tool": "webgym_cli.scoring.math:math_equal_reward_tool",
+        **list_functions(
+            "webgym_cli.scoring.math",
+            *("math_reward_string_equal", "math_equal_reward", "math_equal_reward_tool", "math_equal_reward_think"),
+            "math_reward_thought_with_tool",
+        ),
         "math_string_equal_reward_tool": "webgym_cli.scoring.math:math_reward_string_equal",
-        "math_equal_reward_think": "webgym_cli.scoring.math:math_equal_reward_think",
-        "math_reward_thought_with_tool": "webgym_cli.scoring.math:math_reward_thought_with_tool",
-        "qa_em_reward": "webgym_cli.scoring.text:qa_em_reward",
-        "qa_f1_reward": "webgym_cli.scoring.text:qa_f1_reward",
-        "qa_f1_reward_tool": "webgym_cli.scoring.text:qa_f1_reward_tool",
-        "qa_em_reward_tool_call": "webgym_cli.scoring.text:qa_em_reward_tool_call",
-        "qa_em_format_reward": "webgym_cli.scoring.text:qa_em_format_reward",
-        "ok_vqa_reward": "webgym_cli.scoring.text:ok_vqa_reward",
-        "infoseek_reward": "webgym_cli.scoring.text:infoseek_reward",
-        "llm_as_judge_reward": "webgym_cli.scoring.text:llm_as_judge_reward",
-        "format_reward": "webgym_cli.scoring.text:format_reward",
+        **list_functions(
+            "webgym_cli.scoring.text",
+            *("qa_em_reward", "qa_f1_reward", "qa_f1_reward_tool", "qa_em_reward_tool_call", "qa_em_format_reward"),
+            *("ok_vqa_reward", "infoseek_reward", "llm_as_judge_reward", "format_reward"),
+        ),
     },
 )
 

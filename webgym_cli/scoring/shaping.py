@@ -45,7 +45,6 @@ SHAPINGS: Registry[Shaping] = Registry(
     setting="rl.data.shaping",
     package="webgym_cli.scoring",
     item_type=Shaping,
-    builtin={},
 )
 
 

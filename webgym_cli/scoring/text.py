@@ -36,14 +36,14 @@ _CLOSED = frozenset({"yes", "no", "noanswer"})
 def qa_em_reward(final_response: str, answer: Any) -> dict[str, float]:
     """1 where the answer is one of the record's after SQuAD's normalisation (case, punctuation, articles), else 0."""
     given = normalise(_extract_answer(final_response))
-    exact = float(any(normalise(wanted) == given for wanted in _to_list(answer)))
+    exact = float(any(normalise(wanted) == given for wanted in list_answers(answer)))
     return {"reward": exact, "em": exact}
 
 
 @reward
 def qa_f1_reward(final_response: str, answer: Any) -> dict[str, float]:
     """Precision and recall over words as one number, after SQuAD's normalisation; of several answers the best."""
-    return _measures(_extract_answer(final_response), _to_list(answer))
+    return _measures(_extract_answer(final_response), list_answers(answer))
 
 
 @reward
@@ -51,7 +51,7 @@ def qa_f1_reward_tool(final_response: str, answer: Any, trajectory: Messages) ->
     """The reward of `qa_f1_reward` where two tools or more were called, the last of them to answer; else 0."""
     if count_tool_results(trajectory) <= 1:
         return _measures("", ())
-    return _measures(_extract_answer(final_response), _to_list(answer))
+    return _measures(_extract_answer(final_response), list_answers(answer))
 
 
 @reward
@@ -60,7 +60,7 @@ def qa_em_reward_tool_call(final_response: str, answer: Any, trajectory: Message
     last = next(reversed(trajectory), {})
     answered = last.get("role") == "tool"
     given = str(last["content"]) if answered else final_response
-    measures = _measures(given, _to_list(answer))
+    measures = _measures(given, list_answers(answer))
     called = float(count_tool_results(trajectory) > 0)
     return {**measures, "reward": measures["em"], "has_tool_calling": called, "has_tool_call_answer": float(answered)}
 
@@ -70,7 +70,7 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
     """1 for an exact match, 0.1 for another answer, 0 without `<answer>` tags or `<think>` in all earlier responses."""
     earlier = [str(message["content"]) for message in trajectory if message.get("role") == "assistant"][:-1]
     thought = all("<think>" in content and "</think>" in content for content in earlier if content)
-    measures = _measures(_extract_answer(final_response), _to_list(answer))
+    measures = _measures(_extract_answer(final_response), list_answers(answer))
     well_formed = thought and bool(find_between(final_response, "answer"))
     reward = max(0.1, measures["em"])
     return {**measures, "reward": when(well_formed, reward), "fmt": float(well_formed), "fmt_think": float(thought)}
@@ -85,7 +85,7 @@ def ok_vqa_reward(final_response: str, answers: Sequence[str]) -> float:
 @reward
 def infoseek_reward(final_response: str, answer: Any, answer_eval: Sequence[Any] = ()) -> float:
     """F1 over words; the best of the answers and of the texts in `answer_eval`."""
-    return _measures(final_response, [*_to_list(answer), *(item for item in answer_eval if isinstance(item, str))])[
+    return _measures(final_response, [*list_answers(answer), *(item for item in answer_eval if isinstance(item, str))])[
         "f1"
     ]
 
@@ -166,5 +166,6 @@ def _extract_answer(final_response: str) -> str:
     return next(reversed(tags), final_response)
 
 
-def _to_list(answer: Any) -> list[str]:
+def list_answers(answer: Any) -> list[str]:
+    """Return the texts of a record's answer, or of several."""
     return [str(item) for item in as_list(answer) if item is not None]

@@ -57,7 +57,7 @@ class Registry(Generic[Item]):
     setting: str
     """The settings key that refers to an item, for messages."""
     item_type: type[Item]
-    builtin: Mapping[str, str]
+    builtin: Mapping[str, str] = field(default_factory=dict)
     """Name -> `module:attribute` of the built-in items."""
     registered: dict[str, Item] = field(default_factory=dict)
     """Items registered by code, by name."""
@@ -158,6 +158,11 @@ class Registry(Generic[Item]):
 def list_constants(module: str, *names: str) -> dict[str, str]:
     """Return built-in items that are a module's constants, whose names are the items' in capital letters."""
     return {name: f"{module}:{name.upper().replace('-', '_')}" for name in names}
+
+
+def list_functions(module: str, *names: str) -> dict[str, str]:
+    """Return built-in items that are a module's functions of the same names."""
+    return {name: f"{module}:{name}" for name in names}
 
 
 def lazy(place: str) -> Callable[..., Any]:
