@@ -97,7 +97,7 @@ class Recorder:
         """Open a session and return it with its key. `suffix`: of its file. Raises `StoreError`."""
         key = f"wg-{secrets.token_urlsafe(32)}"
         session = Session(episode, digest_key(key), self.run.sessions / f"{episode.id}{suffix}")
-        session.record("open", episode=episode, key=session.key, notes_deliveries=True)
+        session.record("open", episode=episode, key=session.key)
         self.sessions[session.key] = session
         return session, key
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -105,13 +106,12 @@ class GatewayServer(LocalServer):
         completion = build_completion(call, session.id, chat.model, thinking=thinking)
         response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
         # The agent may have left meanwhile; then the answer is not one that it acted on.
-        delivered = request.transport is not None and not request.transport.is_closing()
-        try:
+        is_there = request.transport is not None and not request.transport.is_closing()
+        with suppress(ConnectionError):
             await response.prepare(request)
             await response.write_eof()
-        except ConnectionError:
-            delivered = False
-        session.note_delivery(call, delivered=delivered)
+            if is_there:
+                session.note_delivery(call)
         return response
 
     async def _call(self, session: Session, parse: Parser, request: web.Request) -> tuple[ChatRequest, GatewayCall]:

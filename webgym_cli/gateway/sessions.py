@@ -47,16 +47,14 @@ class GatewayCall(Record):
 class SessionLine(Record):
     """One line of a session's file."""
 
-    event: Literal["open", "call", "abandoned", "delivered", "reward", "end"]
+    event: Literal["open", "call", "delivered", "reward", "end"]
     at: Moment
     episode: Episode | None = None
     key: str | None = None
     """SHA-256 of the session's key; the key itself is never stored."""
-    notes_deliveries: bool = False
-    """In `open`: each answer that was sent has its `delivered`; without it only one that was `abandoned` before."""
     call: GatewayCall | None = None
     number: int | None = None
-    """Number of the call that was abandoned, or whose answer was delivered."""
+    """Number of the call whose answer was delivered."""
     reward: float | None = None
     end: Outcome | None = None
     """How the session ended, without its reward."""
@@ -79,9 +77,8 @@ class Session:
     """Calls in flight by their request."""
     in_flight: int = 0
     """Number of requests that are read or answered; equal ones are one call."""
-    abandoned: set[int] = field(default_factory=set)
-    """Numbers of the calls whose answer the agent did not wait for, and did not ask for again."""
     delivered: set[int] = field(default_factory=set)
+    """Numbers of the calls whose answer the agent got. It abandoned the others, or this gateway's predecessor died."""
     reward: float | None = None
     end: Outcome | None = None
     around_call: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
@@ -126,7 +123,7 @@ class Session:
         return count_tokens(call.step for call in self.calls if not self._is_step(call))
 
     def _is_step(self, call: GatewayCall) -> bool:
-        return not call.helper and call.number not in self.abandoned
+        return not call.helper and call.number in self.delivered
 
     def count(self) -> dict[str, int]:
         """Return the number of calls by what becomes of them."""
@@ -136,18 +133,16 @@ class Session:
 
     def record(self, event: str, **facts: Any) -> None:
         """Append a line durably, and apply it. Raises `StoreError`."""
-        line = _make_line(event, **facts)
+        line = SessionLine.model_validate({"event": event, "at": now(), **facts})
         append_lines(self.path, line.model_dump_json(exclude_defaults=True))
         self._apply(line)
 
-    def note_delivery(self, call: GatewayCall, *, delivered: bool) -> None:
-        """Record whether an agent got the answer to a call, unless it got it before."""
-        if call.number in self.delivered or (not delivered and call.number in self.abandoned):
-            return
-        line = _make_line("delivered" if delivered else "abandoned", number=call.number)
-        self._apply(line)
-        with suppress(StoreError):  # the answer is sent; the next call is refused because of the disk
-            append_lines(self.path, line.model_dump_json(exclude_defaults=True))
+    def note_delivery(self, call: GatewayCall) -> None:
+        """Record that the agent got the answer to a call."""
+        if call.number not in self.delivered:
+            self.delivered.add(call.number)
+            with suppress(StoreError):  # the answer is sent; the next call is refused because of the disk
+                self.record("delivered", number=call.number)
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
@@ -161,34 +156,24 @@ class Session:
     def _apply(self, line: SessionLine) -> None:
         if line.call is not None:
             self.calls.append(line.call)
-        if line.event == "abandoned" and line.number is not None:
-            self.abandoned.add(line.number)
-        if line.event == "delivered" and line.number is not None:
+        if line.number is not None:
             self.delivered.add(line.number)
-            self.abandoned.discard(line.number)
         if line.reward is not None:
             self.reward, self.rewards = line.reward, self.rewards + 1
         if line.end is not None:
             self.end = line.end
 
 
-def _make_line(event: str, **facts: Any) -> SessionLine:
-    return SessionLine.model_validate({"event": event, "at": now(), **facts})
-
-
 def recover_sessions(folder: Path) -> Iterator[Session]:
     """Yield the sessions that are not stored yet. A torn line is of a call that was never answered."""
     for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
         session: Session | None = None
-        notes_deliveries = False
         for line in read_valid_lines(path, SessionLine.model_validate_json):
             if line.episode is not None and line.key is not None:
-                session, notes_deliveries = Session(line.episode, line.key, path, line.at), line.notes_deliveries
+                session = Session(line.episode, line.key, path, line.at)
             elif session is not None:
                 session._apply(line)
         if session is not None:
-            if notes_deliveries:  # a gateway that was killed after the line of a call has not delivered the others
-                session.abandoned.update({call.number for call in session.calls} - session.delivered)
             yield session
 
 
