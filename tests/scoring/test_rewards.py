@@ -283,6 +283,7 @@ def test_the_best_of_several_answers_counts():
         ("C++", "C", False),
         ("C#", "C++", False),
         ("A+", "A-", False),
+        *(("a+b", "ab", False), ("x<1", "x>1", False), ("y=-x", "y=x", False), ("n-k", "nk", False)),
         ("AB-", "AB+", False),
         ("Plan A - now.", "plan a now", True),
         ("It-self", "itself", True),

@@ -57,8 +57,9 @@ def _are_alike(given: str, wanted: str) -> bool:
         return False
     if len(_PRIMES.findall(given)) != len(_PRIMES.findall(wanted)):
         return False
-    ours, theirs = _letters(given), _letters(wanted)
-    if ours != theirs and {it.lower() for it in ours} == {it.lower() for it in theirs}:
+    if _differ_in_case(_letters(given), _letters(wanted)):
+        return False
+    if _differ_in_case({*_COMMANDS.findall(given)}, {*_COMMANDS.findall(wanted)}):
         return False
     one, other = _brackets(given), _brackets(wanted)
     return not one or not other or one == other
@@ -66,6 +67,10 @@ def _are_alike(given: str, wanted: str) -> bool:
 
 def _letters(text: str) -> set[str]:
     return {character for character in _COMMANDS.sub("", text) if character.isalpha()}
+
+
+def _differ_in_case(one: set[str], other: set[str]) -> bool:
+    return not {it.lower() for it in one - other}.isdisjoint(it.lower() for it in other - one)
 
 
 def _brackets(text: str) -> str:

@@ -36,6 +36,14 @@ _PLAIN = (
         re.compile(r"√\s*\(([^()]*)\)|√\s*(\d+(?:\.\d+)?|[A-Za-z])|(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"),
         r"\\sqrt{\1\2\3}",
     ),
+    # An angle in degrees, which is a number of radians in LaTeX
+    (
+        re.compile(
+            r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s*\^\s*\{?\d\}?)?)\s*[({]?\s*"
+            r"(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+)\s*(?:\^\s*\{?\\circ\}?|°)\s*[)}]?"
+        ),
+        r"\1(\\frac{\2\\pi}{180})",
+    ),
     (re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)(?![A-Za-z])"), r"\\\1 "),
     (re.compile(r"(?<![\\A-Za-z])infinity(?![A-Za-z])"), r"\\infty "),
     # 1.5e3, which is 1.5 times Euler's number times 3 in LaTeX
@@ -55,6 +63,7 @@ _FRACTION = re.compile(
 _SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
 _TIME = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-H])\)[.:]?|([A-H])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
+_CHOICES = re.compile(r"[A-H](?:, [A-H])+")
 _NO_CHOICE = re.compile(r"\([a-h]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
@@ -73,8 +82,8 @@ _CONJUNCTION = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|(?<=\s)(?:a
 # The name of a value: `Total = `.
 _NAME = re.compile(r"^(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no)(?![A-Za-z])|^[A-Z]{2,}$")
-# What is no product of its letters and numbers: `2h 30m`, `0x1F`, `a == b`.
-_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s+\d|(?<!\w)0[xb]\d|==")
+# What is no product of its letters and numbers: `2h 30m`, `0x1F`, `a == b`, `2 to 3`.
+_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s+\d|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
 _RELATION = re.compile(r"=|([<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))")
 _JOIN = re.compile(r"\b(?:and|or)\b")
 # Rows of a table, whose bars are no absolute values.
@@ -191,15 +200,16 @@ def _is_equal(ours: Answer, theirs: Answer) -> bool:
 
 
 def _have_same_relations(ours: Answer, theirs: Answer) -> bool:
-    """Whether two answers may be equal: no equation with an inequality, no `and` with `or` between inequalities.
+    """Whether two answers may be equal: no equation with an inequality, no `and` with `or` between these or choices.
 
     math-verify takes both for lists.
     """
     kinds, others = ({bool(match[1]) for match in _RELATION.finditer(it.expression)} for it in (ours, theirs))
-    if not kinds or not others:
-        return True
     joins, other_joins = (set(_JOIN.findall(it.text)) for it in (ours, theirs))
-    return kinds == others and (True not in kinds or not joins or not other_joins or joins == other_joins)
+    is_joined = True in kinds & others or _CHOICES.fullmatch(ours.expression) is not None
+    if is_joined and joins and other_joins and joins != other_joins:
+        return False
+    return not kinds or not others or kinds == others
 
 
 def _is_expression(text: str) -> bool:

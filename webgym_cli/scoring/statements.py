@@ -39,6 +39,8 @@ _EXPLANATION = re.compile(
     r"|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*|;.*|,\s(?!and\b|or\b)[A-Za-z]{2,}.*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
+# Another answer beside the first: `8, maybe 9`.
+_ALTERNATIVE = re.compile(r"\b(?:maybe|perhaps|possibly)\s+(?:even\s+)?[^\sA-Za-z]{0,3}\d", re.IGNORECASE)
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
 # In a text without a mark, the rest of a sentence may state the answer.
 _REASON = re.compile(r"\s(?:because|since|as)\b.*|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*", re.IGNORECASE | re.DOTALL)
@@ -55,7 +57,8 @@ _ITEM = re.compile(
 _NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
 # What states the item after it.
 _STATED = re.compile(
-    r"\b(?:is|are|was|were|be|equals?|(?:mak|giv|leav)(?:es?|ing)|gets?|total(?:s|ing)?|so|but)\b|=", re.IGNORECASE
+    r"\b(?:is|are|was|were|be|equals?|(?:mak|giv|leav)(?:es?|ing)|gets?|total(?:s|ing)?|so|but)\b|(?<![!<>])=",
+    re.IGNORECASE,
 )
 # What joins two items, so that neither is the answer alone.
 _JOINED = re.compile(
@@ -65,11 +68,11 @@ _JOINED = re.compile(
 )
 # What begins a circumstance after an answer: `in` of `72 clips in 2 months`.
 _ASIDE = re.compile(
-    r"[A-Za-z]\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
+    r"(?:^|[A-Za-z])\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
 )
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
-    r"|up to)\b|n't\b|√"
+    r"|up to|without|except|excluding|log|ln|exp|sin|cos|tan|mod|gcd|lcm)\b|n't\b|√"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
     r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
     re.IGNORECASE,
@@ -77,11 +80,13 @@ _DENIED = re.compile(
 # The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.
 _DENIED_VERB = re.compile(
     r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+\S+$"
-    r"|\b(?:could|might|may)\s+be$",
+    r"|\b(?:could|might|may)\s+be$|\b(?:false|wrong|untrue) that\s+\S+\s+\S+$",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
-_PARTIAL = re.compile(r"(?:[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+)\s*$|(?<=[A-Za-z])\$?$")
+_PARTIAL = re.compile(r"(?:[!<>]=|[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+)\s*$|(?<=[A-Za-z])\$?$")
+# An equation in a variable, whose right side is no value of it: `x + 2 = 5`.
+_EQUATION = re.compile(r"(?:(?<![A-Za-z])[a-z]\s*[-+*/^]|[-+*/^]\s*[a-z](?![A-Za-z])|\d[a-z](?![A-Za-z]))[^=]*=\s*$")
 _OTHER_NAME = re.compile(r"[,;]\s*[A-Za-z]\w*\s*=\s*$")
 
 
@@ -166,6 +171,8 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
 def _read_phrase(content: str) -> list[str]:
     """Return the answer at the start of a phrase, without the explanation after it, and the item that it states."""
     phrase = _FILLERS.sub("", _NEGATIVE.sub("-", content.strip(" *`\"'")))
+    if _ALTERNATIVE.search(phrase, 1):
+        return []
     head = phrase[:1] + _EXPLANATION.sub("", phrase[1:])
     items = _items(head)
     if items and items[0][0] == 0:
@@ -207,7 +214,7 @@ def _read_last(text: str) -> list[str]:
         return []
     if re.search(r"\b(?:or|and)\b", link if len(items) > 1 else near) or _DENIED.search(near):
         return []
-    if _PARTIAL.search(near) or _OTHER_NAME.search(link):
+    if _PARTIAL.search(near) or _OTHER_NAME.search(link) or _EQUATION.search(text[:start]):
         return []
     if not stated and len(items) > 1 and (_JOINED.search(link) or _ASIDE.search(link)):
         return []

@@ -31,10 +31,11 @@ _OPERATORS = re.compile(
     r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sin|cos|tan|log|ln|sqrt"
     r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
+    r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|works?|fails?|\w+n't|cannot"
     rf"|nov(?:ember)?|dec(?:ember)?|(?:{'|'.join(ONES + TENS)})(?!-))\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
-_EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "left", "remaining", "more", "each", "all", "off"})
+_EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "remaining", "more", "each", "all", "off"})
 # A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
 _PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
