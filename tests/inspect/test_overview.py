@@ -145,12 +145,14 @@ def test_queries_choose(run, query, chosen):
 def test_pass_at_k_over_tasks_by_hand(tmp_path):
     outcomes = {"a": (True, False, False, False), "b": (True, False), "c": (False, None)}
     attempts = [(task, solved) for task, list_ in outcomes.items() for solved in list_]
-    run = fill_run(tmp_path / "run", *(attempt(number, *of) for number, of in enumerate(attempts)))
-    pass_at_k = seen(run)["pass_at_k"]
+    train = (attempt(number, *of, split=Split.TRAIN) for number, of in enumerate(attempts))
+    test = (attempt(number, *of) for number, of in enumerate(attempts))  # a seed each: seven cases with one attempt
+    pass_at_k = seen(fill_run(tmp_path / "run", *train, *test))["pass_at_k"]
     # pass@1: (1/4 + 1/2 + 0) / 3. pass@2: a 1 - C(3,2)/C(4,2) = 1/2, b 1; c has one scored attempt.
     # pass@4: only a, less than half of the tasks.
     assert pass_at_k == {
-        "test 0": {"tasks": 3, "k": {"1": {"rate": 0.25, "tasks": 3}, "2": {"rate": 0.75, "tasks": 2}}}
+        "train 0": {"tasks": 3, "k": {"1": {"rate": 0.25, "tasks": 3}, "2": {"rate": 0.75, "tasks": 2}}},
+        "test 0": {"tasks": 7, "k": {"1": {"rate": 0.2857, "tasks": 7}}},
     }
 
 

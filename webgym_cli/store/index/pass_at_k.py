@@ -1,4 +1,7 @@
-"""pass@k: the probability that one of k attempts at a task succeeds, averaged over tasks, by split and iteration."""
+"""pass@k: the probability that one of k attempts at a task succeeds, averaged over tasks, by split and iteration.
+
+Attempts at a test task have one seed: another seed of it is another case, as in an evaluation's record.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _TASKS = f"""
 WITH tasks AS (
     SELECT {SPLIT_OR_SERVER} AS split, iteration, task_key, count(success) AS attempts,
         count(*) FILTER (WHERE success) AS successes
-    FROM trajectories WHERE {{where}} GROUP BY ALL
+    FROM trajectories WHERE {{where}} GROUP BY 1, 2, 3, CASE WHEN trajectories.split = 'test' THEN seed END
 )
 SELECT split, iteration, attempts, successes, count(*) AS tasks FROM tasks WHERE attempts > 0
 GROUP BY split, iteration, attempts, successes ORDER BY split = 'test', iteration, attempts, successes
@@ -46,8 +49,8 @@ Tally = list[tuple[int, int, int]]
 def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, PassRates]:
     """Return the number of tasks and mean pass@k with its number of tasks, for each `<split> <iteration>`.
 
-    Tasks are identified by content. k is 1, 2, 4, 8, ... as long as enough tasks have k scored attempts. Raises
-    `StoreError`.
+    Tasks are identified by content, of the test split with their seed. k is 1, 2, 4, 8, ... as long as enough tasks
+    have k scored attempts. Raises `StoreError`.
     """
     where, values = query.where()
     tallies: dict[str, Tally] = defaultdict(list)
