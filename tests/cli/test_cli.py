@@ -43,9 +43,12 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(run):
     assert (result.stdout, result.stderr) == ("train-0000-00000\n0\n", "")
 
 
-@pytest.mark.parametrize("text", ['{"id": ', "{}", "nosuch"], ids=repr)
-def test_bad_ids_on_stdin_are_2(webgym, run, text):
-    webgym("export-sharegpt", run.root, "-", stdin=text, code=2)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [('{"id": ', "neither an id nor JSON"), ("{}", "without id"), ("nosuch", "no trajectory 'nosuch'")],
+)
+def test_bad_ids_on_stdin_are_2(webgym, run, text, words):
+    assert words in webgym("export-sharegpt", run.root, "-", stdin=text, code=2).stderr
 
 
 def test_json_is_json_lines(webgym, run):

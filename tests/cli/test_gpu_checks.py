@@ -9,7 +9,7 @@ from benchmarks.model_shapes import published_tensors
 from tests.app import app
 from tests.stack_fixtures import needs
 from webgym_cli.cli import gpu_checks
-from webgym_cli.cli.gpu_checks import GpuHost, check_gpus, check_memory, report_gpus
+from webgym_cli.cli.gpu_checks import check_gpus, check_memory, report_gpus
 from webgym_cli.cli.gpu_round import RoundResult, summarize
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, VenvError
@@ -33,7 +33,7 @@ def machine(monkeypatch):
         def report(python, processes, device):
             return {"torch": "2.11.0", "cuda": "13.0", "gpus": list(gpus), "all_reduce": speed}
 
-        async def run_round(settings, folder, device):
+        async def run_round(settings, folder):
             if isinstance(result, Exception):
                 raise result
             return result
@@ -166,4 +166,4 @@ def test_the_all_reduce_of_two_processes_has_a_speed():
 
 @pytest.mark.gpu
 def test_this_host_passes(gpu):
-    assert "missing" not in {check.status for check in check_gpus(load(), GpuHost())}
+    assert "missing" not in {check.status for check in check_gpus(load())}

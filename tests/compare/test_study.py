@@ -8,9 +8,8 @@ from statistics import stdev
 import pytest
 
 from tests.report.runs import did
-from webgym_cli.compare import study as study_module
-from webgym_cli.compare.study import build_study, build_study_with_curves, render_csv
-from webgym_cli.compare.views import build_study_tables
+from webgym_cli.compare import views
+from webgym_cli.compare.study import build_study, render_csv
 from webgym_cli.config.load import load
 from webgym_cli.records.statistics import mean_interval
 from webgym_cli.store.buffer import append
@@ -28,7 +27,8 @@ def study(tmp_path_factory):
         opened = []
         for name, seed, chains, solved in RUNS:
             run = RunDir(root / name)
-            create_or_open(run, load(overrides=[f"seed={seed}", f"agent.num_chains={chains}"]))
+            own = [f"seed={seed}", f"log_config.run_name={name}", f"serve.port={9000 + seed}", f'train.gpus=["{seed}"]']
+            create_or_open(run, load(overrides=[*own, f"agent.num_chains={chains}"]))
             for number in range(0 if solved is None else 4):
                 append(run, did(number, "t", solved=number < solved))
             opened.append((run, stack.enter_context(open_index(run))))
@@ -56,7 +56,7 @@ def test_rows_are_csv_with_the_settings_that_differ(study):
         *(("0", rate, "2") for rate in ("0.25", "0.5", "0.75")),
         *(("1", rate, "4") for rate in ("1.0", "")),
     ]
-    assert [len(of.table.rows) for of in build_study_tables(study)] == [5, 2, 1]
+    assert [len(of.table.rows) for of in views.build_study_tables(study)] == [5, 2, 1]
 
 
 @pytest.mark.parametrize("count", [2, 21, 40])
@@ -70,6 +70,6 @@ def test_the_interval_of_a_mean_is_students(count):
 def test_the_points_of_a_run_are_read_once(tmp_path, monkeypatch):
     run, read = RunDir(tmp_path / "a"), []
     create_or_open(run, load())
-    monkeypatch.setattr(study_module, "read_points", lambda index: read.append(index) or [])
-    study, curves = build_study_with_curves([(run, "an index")])
-    assert (len(study["runs"]), curves["success"], read) == (1, {}, ["an index"])
+    monkeypatch.setattr(views, "read_points", lambda index: read.append(index) or [])
+    page = views.render_study([(run, "an index")], {}).decode()
+    assert ("1 runs" in page, 'id="success"' in page, read) == (True, False, ["an index"])

@@ -15,18 +15,8 @@ from webgym_cli.cli.manual import ManualGroup, command
 # without a panel are earlier names, which no help page lists.
 _PANELS = {
     "Pipeline": (
-        "rollout",
-        "record",
-        "judge",
-        "score",
-        "eval_",
-        "prepare",
-        "train",
-        "loop",
-        "curriculum",
-        "resume",
-        "serve",
-        "gateway",
+        *("rollout", "record", "judge", "score", "eval_", "prepare", "train"),
+        *("loop", "curriculum", "resume", "serve", "gateway"),
     ),
     "Look": ("status", "inspect_buffer", "show", "view", "label", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "env", "track", "gc"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,12 +15,12 @@ PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 
 OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 
 
-def open_in_browser(page: Path | str, output: Output) -> None:
-    """Open a file or an address in the browser, or print a note if there is no browser."""
+def open_in_browser(address: str, output: Output) -> None:
+    """Open an address in the browser, or print a note if there is no browser."""
     import webbrowser
 
     try:
-        opened = webbrowser.open(page if isinstance(page, str) else page.absolute().as_uri())
+        opened = webbrowser.open(address)
     except webbrowser.Error:
         opened = False
     if not opened:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
@@ -39,42 +40,19 @@ def settings(incomplete: str) -> list[str]:
     ]
 
 
-def tasks() -> list[str]:
-    """Complete shipped tasks."""
-    return ["miniwob:all", "sites:all", "webarena:fixture"]
+def choices(*names: str) -> Callable[[], list[str]]:
+    """Return a completion of fixed names."""
+    return lambda: list(names)
 
 
-def policies() -> list[str]:
-    """Complete the built-in policies; a URL is not completed."""
-    return ["oracle", "vllm"]
+def registry_names(place: str, *more: str) -> Callable[[], list[str]]:
+    """Return a completion of the names in a registry (`module:attribute`); those of a `plugins` file are unknown."""
+    module, _, attribute = place.partition(":")
+    return lambda: [*getattr(import_module(module), attribute).names(), *more]
 
 
-def export_formats() -> list[str]:
-    """Complete the registered export formats; those of a `plugins` file are not completed."""
-    from webgym_cli.prepare.export.registry import FORMATS
-
-    return FORMATS.names()
-
-
-def task_formats() -> list[str]:
-    """Complete the registered task formats; those of a `plugins` file are not completed."""
-    from webgym_cli.tasks.registry import TASK_FORMATS
-
-    return TASK_FORMATS.names()
-
-
-def import_formats() -> list[str]:
-    """Complete the registered import formats; those of a `plugins` file are not completed."""
-    from webgym_cli.imports.registry import IMPORT_FORMATS
-
-    return [*IMPORT_FORMATS.names(), "auto"]
-
-
-def failures() -> list[str]:
-    """Complete the kinds of failure."""
-    from webgym_cli.records.failure import FailureKind
-
-    return ["any", *FailureKind]
+# Shipped tasks.
+tasks = choices("miniwob:all", "sites:all", "webarena:fixture")
 
 
 def _values(field: Any) -> Iterator[str]:

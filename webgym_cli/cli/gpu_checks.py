@@ -7,7 +7,6 @@ import json
 import math
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,39 +29,29 @@ MISMATCH_LIMIT = 0.015
 GB = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class GpuHost:
-    """The machine under test. Tests use a CPU instead of GPUs."""
-
-    device: Device = "cuda"
-    processes: int | None = None
-    """Of the all-reduce; None: one for each GPU."""
-
-
-def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[DoctorCheck]:
+def check_gpus(settings: Settings) -> Iterator[DoctorCheck]:
     """Yield the result of each check. Raises `VenvError` without a GPU."""
-    host = host or GpuHost()
-    if host.device == "cuda" and not driver_answers():
+    if not driver_answers():
         raise VenvError(
             "no GPU: no NVIDIA driver answers",
             hint="install the driver until nvidia-smi shows the GPU; without one: webgym doctor",
         )
-    settings = settings.with_changes(venvs={"device": host.device})
+    settings = settings.with_changes(venvs={"device": "cuda"})
     reports: dict[str, dict[str, Any]] = {}
     for role in ROLES:
         try:
-            reports[role] = report_gpus(role_python(settings, role), 1, host.device)
+            reports[role] = report_gpus(role_python(settings, role), 1, "cuda")
         except WebGymError as error:
-            yield _report_failure(f"{role} torch", error, f"webgym setup --role {role} --device {host.device}")
+            yield _report_failure(f"{role} torch", error, f"webgym setup --role {role} --device cuda")
             continue
-        yield _torch_check(role, reports[role], host.device)
+        yield _torch_check(role, reports[role])
     gpus = reports.get("train", {}).get("gpus", [])
     if "train" in reports:
-        yield _check_nccl(settings, host.processes or len(gpus), host.device)
+        yield _check_nccl(settings, len(gpus))
     if kernels := check_kernels(settings):
         yield kernels
     if len(reports) == len(ROLES):
-        yield _check_round(settings, host.device)
+        yield _check_round(settings)
     yield check_memory(settings, min((gpu["bytes"] for gpu in gpus), default=0), max(1, len(gpus)))
 
 
@@ -85,21 +74,21 @@ def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
     return report
 
 
-def _torch_check(role: str, report: dict[str, Any], device: Device) -> DoctorCheck:
+def _torch_check(role: str, report: dict[str, Any]) -> DoctorCheck:
     name, gpus = f"{role} torch", report["gpus"]
     words = f"torch {report['torch']}, CUDA {report['cuda'] or 'none'}"
-    if device == "cuda" and not gpus:
+    if not gpus:
         fix = "the driver is older than torch's CUDA (see nvidia-smi), or CUDA_VISIBLE_DEVICES hides the GPUs"
         return DoctorCheck(name, "missing", f"{words}: sees no GPU", fix=fix)
     kinds = ", ".join(f"{gpu['name']} {gpu['bytes'] / GB:.0f} GB ({gpu['free'] / GB:.0f} free)" for gpu in gpus)
-    return DoctorCheck(name, "ok", "; ".join(filter(None, (words, kinds))))
+    return DoctorCheck(name, "ok", f"{words}; {kinds}")
 
 
-def _check_nccl(settings: Settings, processes: int, device: Device) -> DoctorCheck:
+def _check_nccl(settings: Settings, processes: int) -> DoctorCheck:
     if processes < 2:
         return DoctorCheck("nccl", "ok", "one GPU: nothing to connect")
     try:
-        report = report_gpus(role_python(settings, "train"), processes, device)
+        report = report_gpus(role_python(settings, "train"), processes, "cuda")
     except WebGymError as error:
         return _report_failure(
             "nccl", error, "NCCL_DEBUG=INFO tells more; NCCL_P2P_DISABLE=1 or NCCL_SHM_DISABLE=1 may help"
@@ -107,10 +96,10 @@ def _check_nccl(settings: Settings, processes: int, device: Device) -> DoctorChe
     return DoctorCheck("nccl", "ok", f"{processes} processes, all-reduce {report['all_reduce'] / GB:.3g} GB/s")
 
 
-def _check_round(settings: Settings, device: Device) -> DoctorCheck:
+def _check_round(settings: Settings) -> DoctorCheck:
     with TemporaryFolder("doctor") as folder:
         try:
-            result = asyncio.run(run_round(settings, folder, device))
+            result = asyncio.run(run_round(settings, folder))
         except WebGymError as error:
             return _report_failure("serve, train, swap", error, "webgym serve RUN, and the newest log under RUN/logs/")
     fix = ""

@@ -27,7 +27,7 @@ from webgym_cli.train.policy_gradient.backend import MODULE
 from webgym_cli.train.progress import TRAINER_LOG
 from webgym_cli.util.files import write_json
 from webgym_cli.util.optional import when
-from webgym_cli.venvs.locate import Device, role_python, trainer_environ
+from webgym_cli.venvs.locate import role_python, trainer_environ
 
 ANSWERS = 8
 # Timeout of training on a few tokens, including the start of torch, in seconds.
@@ -63,13 +63,13 @@ class RoundResult:
         return f"{parts}; weights {self.how.replace('_', ' ')}; mismatch KL {self.mismatch_kl:.2g}"
 
 
-async def run_round(settings: Settings, folder: Path, device: Device) -> RoundResult:
+async def run_round(settings: Settings, folder: Path) -> RoundResult:
     """Serve, sample with an image, train on the samples, serve the result. Raises `WebGymError` on failure."""
-    own = load(overrides=SERVING).model_copy(update={"venvs": settings.venvs}).with_changes(venvs={"device": device})
+    own = load(overrides=SERVING).model_copy(update={"venvs": settings.venvs})
     model = await asyncio.to_thread(build_tiny_model, folder / "model", own)
-    plan = plan_servers(own, str(model), role_python(own, "serve"), device, phases=True)[0]
+    plan = plan_servers(own, str(model), role_python(own, "serve"), "cuda", phases=True)[0]
     events: list[dict[str, Any]] = []
-    server = PolicyServer(plan, folder, lambda event: events.append(dict(event)), nvml=open_nvml(device))
+    server = PolicyServer(plan, folder, lambda event: events.append(dict(event)), nvml=open_nvml("cuda"))
     try:
         await server.start()
         log = await train_once(server, role_python(own, "train"), folder)

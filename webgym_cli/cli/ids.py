@@ -26,8 +26,10 @@ def _read_stdin() -> Iterator[str]:
     for line in map(str.strip, sys.stdin):
         if line.startswith("{"):
             try:
-                yield str(json.loads(line).get("id"))
+                yield str(json.loads(line)["id"])
             except (ValueError, RecursionError) as error:
                 raise UsageError(f"stdin: neither an id nor JSON: {error}") from None
+            except KeyError:
+                raise UsageError("stdin: a line of JSON without id", hint="webgym inspect-buffer RUN -q") from None
         elif line:
             yield line

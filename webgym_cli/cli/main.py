@@ -24,18 +24,8 @@ from webgym_cli.util.secrets import add_address_keys, add_environment
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
 # The commands whose work is resumed after an interruption; the others serve or only read.
 RESUMABLE = (
-    "rollout",
-    "judge",
-    "score",
-    "eval",
-    "prepare",
-    "train",
-    "loop",
-    "curriculum",
-    "resume",
-    "import",
-    "gc",
-    "generate",
+    *("rollout", "judge", "score", "eval", "prepare", "train", "loop", "curriculum"),
+    *("resume", "import", "gc", "generate"),
 )
 # Messages of DuckDB, Arrow, the loader and the interpreter where memory or threads are limited.
 _NO_MEMORY = re.compile(

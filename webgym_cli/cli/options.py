@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,8 +106,12 @@ MaxCallsOpt = Annotated[
     int | None,
     typer.Option("--max-judge-calls", min=1, help="Exit with 86 after these calls of the run (cost.max_judge_calls)."),
 ]
+MinSuccessOpt = Annotated[
+    float | None,
+    typer.Option("--min-success", min=0, max=1, help="Exit with 5 if the (last evaluation's) success rate is lower."),
+]
 # Names of the shared options, in their order on every help page, after the command's own.
-_SHARED = ("config", "set_", "json", "quiet", "dry_run")
+_SHARED = ("trust", "max_cost", "max_judge_calls", "config", "set_", "json", "quiet", "dry_run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +167,24 @@ class PaidOptions(StageOptions):
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `options`, one of the classes above, by the options of that class.
+    """Replace each of a command's parameters that is a dataclass of options by the options of that class.
 
     The shared options come last, in one order on every help page.
     """
     signature = inspect.signature(command, eval_str=True)
-    parameters = list(signature.parameters.values())
-    kind: Any = next((parameter.annotation for parameter in parameters if is_dataclass(parameter.annotation)), None)
-    own = [parameter for parameter in parameters if parameter.annotation is not kind]
-    shared = list(inspect.signature(kind, eval_str=True).parameters.values()) if kind else []
+    own = list(signature.parameters.values())
+    kinds: dict[str, Any] = {one.name: one.annotation for one in own if is_dataclass(one.annotation)}
+    groups = {name: inspect.signature(kind, eval_str=True).parameters for name, kind in kinds.items()}
 
     @wraps(command)
     def with_options(**given: Any) -> None:
-        if kind:
-            given["options"] = kind(**{parameter.name: given.pop(parameter.name) for parameter in shared})
-        command(**given)
+        grouped = {name: kinds[name](**{one: given.pop(one) for one in group}) for name, group in groups.items()}
+        command(**given, **grouped)
 
     def place(parameter: inspect.Parameter) -> int:
-        return _SHARED.index(parameter.name) if parameter.name in _SHARED else -1
+        return ("", *_SHARED).index(parameter.name if parameter.name in _SHARED else "")
 
-    ordered = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in sorted([*own, *shared], key=place)]
+    every = chain.from_iterable(groups[one.name].values() if one.name in groups else [one] for one in own)
+    ordered = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in sorted(every, key=place)]
     with_options.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
     return with_options

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.compare.evaluations import RATES
-from webgym_cli.compare.views import build_table, format_points
+from webgym_cli.compare.views import format_points
 from webgym_cli.config.sources import flatten
 from webgym_cli.report.charts import NONE, format_percent
-from webgym_cli.report.figures import Figure, ReportSection, format_interval
+from webgym_cli.report.figures import Figure, ReportSection, build_table, format_interval
 from webgym_cli.report.page import render_sections
 from webgym_cli.util.json_values import as_text
+from webgym_cli.util.optional import when
 
 _NAMES = {"overall": "overall", "valid_only": "valid only"}
 _COUNTS = ("episodes", "valid", "blocked", "failed")
@@ -52,16 +53,15 @@ def render_record(record: Mapping[str, Any]) -> bytes:
     ]
     heading = f"{Path(conditions['policy']['name']).name} on {Path(conditions['tasks']['source']).name}"
     groups = [build_count_table(name, record[f"by_{name}"]) for name in ("site", "band")]
+    failures = when(record["failures"], (build_table("failures", ("", "episodes"), record["failures"].items()),))
     sections = [
         ReportSection("success", "Success", (build_rate_table(record), *groups), _NOTE),
-        ReportSection("failures", "Failures", (build_table("failures", ("", "episodes"), record["failures"].items()),)),
+        ReportSection("failures", "Failures", failures),
         ReportSection("spent", "Time, tokens, cost", (_build_pairs("spent", record["spent"]),)),
         ReportSection("settings", "Conditions", (_build_pairs("conditions", conditions),)),
         ReportSection("tasks", "Tasks", (_build_task_table(record["tasks"]),)),
     ]
-    return render_sections(
-        "eval", heading, tiles, [one for one in sections if one.id != "failures" or record["failures"]]
-    )
+    return render_sections("eval", heading, tiles, sections)
 
 
 def build_rate_table(record: Mapping[str, Any]) -> Figure:

@@ -111,7 +111,8 @@ def read_record(path: Path) -> dict[str, Any]:
 def list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """Return the conditions that differ, each with its two values. One that an older record lacks is unknown there."""
     one, two = flatten(first), flatten(second)
-    keys = [key for key in dict.fromkeys([*one, *two]) if key not in _list_unknown(one, two)]
+    unknown = _list_unknown(one, two)
+    keys = [key for key in dict.fromkeys([*one, *two]) if key not in unknown]
     return [f"{key}: {one.get(key)!r}, not {two.get(key)!r}" for key in keys if one.get(key) != two.get(key)]
 
 

@@ -7,22 +7,24 @@ import io
 import json
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, TypedDict
+from typing import Any
 
 from webgym_cli.config.load import flat_values
+from webgym_cli.config.renamed import find_section
 from webgym_cli.records.statistics import deviation, mean, mean_interval
 from webgym_cli.report.facts import describe_run, find_newest_test
-from webgym_cli.report.success import SuccessPoint, read_points
-from webgym_cli.report.training_metrics import STEP_CURVES
+from webgym_cli.report.success import read_points
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
-from webgym_cli.store.training_logs import read_step_curves
 from webgym_cli.util.json_values import as_text
 
 # A run and its index.
 ComparedRun = tuple[RunDir, Index]
-# Settings in which repeats of one experiment differ.
-_SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
+# Settings, and sections, in which repeats of one experiment may differ: seeds, names, and where on a machine they run.
+_OF_REPEATS = (
+    *("seed", "tasks.test_seed", "algorithm_config.seed"),
+    *("log_config", "serve.port", "serve.gpus", "train.gpus"),
+)
 # Columns of a run's row, besides its settings.
 COLUMNS = (
     *("run", "group", "seed", "policy_version", "split", "iteration"),
@@ -30,16 +32,9 @@ COLUMNS = (
 )
 
 
-class StudyCurves(TypedDict):
-    """Curves of several runs, each by the run's folder."""
-
-    success: dict[str, dict[str, list[SuccessPoint]]]
-    """Over policy versions, by series."""
-    optimizer_steps: dict[str, dict[str, list[dict[str, Any]]]]
-    """Those of `read_step_curves`."""
-
-
-def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPoint]] | None = None) -> dict[str, Any]:
+def build_study(
+    runs: Sequence[ComparedRun], points: Sequence[Sequence[dict[str, Any]]] | None = None
+) -> dict[str, Any]:
     """Return a row for each run and each group, as one JSON object. Raises `StoreError`.
 
     A run's success is that of its newest test episodes, or of its newest training episodes without such. `points`:
@@ -72,19 +67,6 @@ def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPo
     }
 
 
-def build_study_with_curves(runs: Sequence[ComparedRun]) -> tuple[dict[str, Any], StudyCurves]:
-    """Return the study, and the curves of each run by its folder. Raises `StoreError`."""
-    points = [read_points(index) for _, index in runs]
-    success: dict[str, dict[str, list[SuccessPoint]]] = {}
-    for (run, _), of_run in zip(runs, points, strict=True):
-        for row in of_run:
-            if row["band"] is None and row["scored"]:
-                success.setdefault(row["series"], {}).setdefault(str(run.root), []).append(row)
-    metrics = [name for *_, name in STEP_CURVES]
-    steps = {str(run.root): read_step_curves(run, metrics) for run, _ in runs}
-    return build_study(runs, points), {"success": success, "optimizer_steps": steps}
-
-
 def render_csv(study: dict[str, Any]) -> str:
     """Return the rows as CSV, with a column for each setting that differs."""
     text = io.StringIO()
@@ -96,7 +78,7 @@ def render_csv(study: dict[str, Any]) -> str:
 
 
 def _differs(key: str, values: Sequence[dict[str, Any]]) -> bool:
-    return key not in _SEEDS and any(of.get(key) != values[0].get(key) for of in values)
+    return not find_section(key, _OF_REPEATS) and any(of.get(key) != values[0].get(key) for of in values)
 
 
 def _summarize(number: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,17 +1,18 @@
-"""Tables of a comparison, which the command line prints, and the HTML page of runs with the same tables. Pure."""
+"""Tables of a comparison, which the command line prints, and the HTML page of runs with the same tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webgym_cli.compare.study import StudyCurves
+from webgym_cli.compare.study import ComparedRun, build_study
 from webgym_cli.report.charts import NONE, format_percent
-from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval, make_success_curve
+from webgym_cli.report.figures import Figure, ReportSection, build_table, format_interval, make_success_curve
 from webgym_cli.report.page import render_sections
-from webgym_cli.report.training_metrics import build_step_figures
-from webgym_cli.util.optional import known_or
+from webgym_cli.report.success import read_points
+from webgym_cli.report.training_metrics import STEP_CURVES, build_step_figures
+from webgym_cli.store.training_logs import read_step_curves
 
 
 def build_study_tables(study: dict[str, Any]) -> list[Figure]:
@@ -40,16 +41,24 @@ def build_study_tables(study: dict[str, Any]) -> list[Figure]:
     ]
 
 
-def render_study(study: dict[str, Any], curves: StudyCurves, links: Mapping[str, str]) -> bytes:
-    """Render a study's page, encoded in UTF-8: its curves in one chart each, and its tables. `links`: pages of runs."""
-    success = [make_success_curve(f"Success, {name}", rows) for name, rows in curves["success"].items()]
+def render_study(runs: Sequence[ComparedRun], links: Mapping[str, str]) -> bytes:
+    """Render the page of some runs in UTF-8: their curves in one chart each, and tables. `links`: their own pages."""
+    points = [read_points(index) for _, index in runs]
+    study = build_study(runs, points)
+    curves: dict[str, dict[str, list[Any]]] = {}
+    for (run, _), of_run in zip(runs, points, strict=True):
+        for row in of_run:
+            if row["band"] is None and row["scored"]:
+                curves.setdefault(row["series"], {}).setdefault(str(run.root), []).append(row)
+    success = [make_success_curve(f"Success, {name}", rows) for name, rows in curves.items()]
+    metrics = [name for *_, name in STEP_CURVES]
+    steps = build_step_figures({str(run.root): read_step_curves(run, metrics) for run, _ in runs})
     sections = [
         ReportSection("success", "Success", tuple(success)),
-        ReportSection("training", "Training", tuple(build_step_figures(curves["optimizer_steps"]))),
+        ReportSection("training", "Training", tuple(steps)),
         *(ReportSection(of.title, of.title.title(), (of,)) for of in build_study_tables(study) if of.table.rows),
     ]
-    heading = f"{len(study['runs'])} runs"
-    return render_sections("compare", heading, [], [of for of in sections if of.figures], links)
+    return render_sections("compare", f"{len(runs)} runs", [], sections, links=links)
 
 
 def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Figure]:
@@ -75,12 +84,6 @@ def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Fig
             rows = [(pair["task"], pair.get("seed"), pair["first"], pair["second"]) for pair in difference[kind]]
             tables.append(build_table(kind, ("task", "seed", "first", "second"), rows))
     return tables
-
-
-def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Figure:
-    """Return a table as a figure."""
-    cells = (tuple(str(known_or(cell, "")) for cell in row) for row in rows)
-    return Figure(title, Table(tuple(columns), tuple(cells)))
 
 
 def _rate(side: Mapping[str, Any] | None) -> str:

@@ -24,6 +24,7 @@ from webgym_cli.config.serve import ServeSettings
 from webgym_cli.config.sites import SiteSettings
 from webgym_cli.config.tasks import TasksSettings
 from webgym_cli.config.train import LogSettings, TrainSettings, VenvsSettings
+from webgym_cli.records.series import VLLM
 
 
 class Settings(ConfigSection):
@@ -68,6 +69,12 @@ class Settings(ConfigSection):
     def test_seed(self) -> int:
         """Seed of the test episodes."""
         return self.seed if self.tasks.test_seed is None else self.tasks.test_seed
+
+    @property
+    def subject(self) -> str:
+        """The policy as `webgym eval` takes it: the base model, an expert, or servers by URL."""
+        policy = self.rollout.policy
+        return self.policy_config.base_model if policy == VLLM else policy
 
     @property
     def policy_models(self) -> tuple[str, ...]:

@@ -8,45 +8,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any, TypedDict
+from typing import Any
 
 from webgym_cli.config.cost import CostSettings, share_amounts, sum_costs
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
-from webgym_cli.records.statistics import deviation, mean, pass_at_k, round_wilson
+from webgym_cli.records.statistics import PassRate, deviation, mean, mean_pass_at_k, round_wilson
 from webgym_cli.records.usage import TokenUsage
 
 # Version of the record's form.
 SCHEMA = 1
 # Results by which episodes say something about the policy.
 VALID = (EpisodeEnd.SUCCESS, EpisodeEnd.UNSOLVED)
-
-
-class SuccessRate(TypedDict):
-    """Success rate over repeats. Each task counts once, with the mean of its repeats."""
-
-    rate: float | None
-    """None without an episode."""
-    interval: list[float]
-    """Wilson, 95 %, of as many trials as there are tasks: repeats of a task are no independent trials."""
-    by_repeat: list[float | None]
-    mean: float | None
-    """Of the repeats' rates."""
-    standard_deviation: float | None
-    """Of the repeats' rates (n - 1); None with fewer than two."""
-
-
-class Counts(TypedDict):
-    """Counts and rates of a group of episodes."""
-
-    episodes: int
-    valid: int
-    successes: int
-    blocked: int
-    failed: int
-    overall: SuccessRate
-    """Blocked and failed episodes count as not solved."""
-    valid_only: SuccessRate
-    """Blocked and failed episodes are left out."""
 
 
 def build_record(
@@ -67,8 +39,8 @@ def build_record(
     }
 
 
-def count_results(results: Sequence[EpisodeResult]) -> Counts:
-    """Return counts and rates of some episodes."""
+def count_results(results: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Return counts and rates of some episodes: `overall` blocked and failed ones count as not solved."""
     ends = Counter(one.end for one in results)
     return {
         "episodes": len(results),
@@ -81,7 +53,12 @@ def count_results(results: Sequence[EpisodeResult]) -> Counts:
     }
 
 
-def _compute_rate(results: Sequence[EpisodeResult]) -> SuccessRate:
+def _compute_rate(results: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Return the success rate, None without an episode. Each task counts once, with the mean of its repeats.
+
+    The interval is Wilson's, 95 %, of as many trials as there are tasks: repeats of a task are no independent trials.
+    `mean` and `standard_deviation` (n - 1) are those of the rates of the repeats.
+    """
     tasks = [_mean_success(case) for case in _group_cases(results).values()]
     repeats = sorted({one.episode.repeat for one in results})
     by_repeat = [_mean_success([one for one in results if one.episode.repeat == number]) for number in repeats]
@@ -106,22 +83,18 @@ def _group_cases(results: Iterable[EpisodeResult]) -> dict[tuple[str, int], list
     return {key: sorted(case, key=lambda one: one.episode.repeat) for key, case in cases.items()}
 
 
-def _count_by(results: Sequence[EpisodeResult], name: Callable[[EpisodeResult], str]) -> dict[str, Counts]:
+def _count_by(results: Sequence[EpisodeResult], name: Callable[[EpisodeResult], str]) -> dict[str, dict[str, Any]]:
     groups: defaultdict[str, list[EpisodeResult]] = defaultdict(list)
     for one in results:
         groups[name(one)].append(one)
     return {group: count_results(members) for group, members in sorted(groups.items())}
 
 
-def _compute_pass_rates(results: Sequence[EpisodeResult]) -> dict[str, dict[str, float | int]]:
+def _compute_pass_rates(results: Sequence[EpisodeResult]) -> dict[str, PassRate]:
     """Return the unbiased pass@k for k from 1 to the number of repeats, over the tasks with k valid episodes."""
     cases = [[one.end for one in case if one.end in VALID] for case in _group_cases(results).values()]
-    tallies = [(len(ends), ends.count(EpisodeEnd.SUCCESS)) for ends in cases]
-    rates = {}
-    for k in range(1, max((valid for valid, _ in tallies), default=0) + 1):
-        chances = [pass_at_k(valid, solved, k) for valid, solved in tallies if valid >= k]
-        rates[str(k)] = {"rate": round(fmean(chances), 4), "tasks": len(chances)}
-    return rates
+    tallies = Counter((len(ends), ends.count(EpisodeEnd.SUCCESS)) for ends in cases)
+    return {str(k): mean_pass_at_k(tallies, k) for k in range(1, max(map(len, cases), default=0) + 1)}
 
 
 def _describe_case(case: Sequence[EpisodeResult]) -> dict[str, Any]:

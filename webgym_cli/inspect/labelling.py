@@ -15,7 +15,6 @@ from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.records.label import LABELS, EpisodeLabel, LabelValue
-from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.labels import append_label, iter_labels
@@ -27,27 +26,13 @@ from webgym_cli.util.local_server import SecretServer, respond
 _NAME = re.compile(r"[\w-][\w.-]{0,39}")
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeToLabel:
-    """One episode to label."""
-
-    split: Split
-    iteration: int
-    line: LineRef
-
-
-def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> list[EpisodeToLabel]:
+def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> list[LineRef]:
     """Return the episodes that were rolled out, without what a judge said of them. Raises `UsageError` for an id."""
     rows = index.rows(
-        "SELECT id, split, iteration, file, start, size FROM stored WHERE failure IS NULL OR failure = 'judge_failed' "
-        "ORDER BY split, iteration, file, start"
+        "SELECT id, file, start AS offset, size AS length FROM stored "
+        "WHERE failure IS NULL OR failure = 'judge_failed' ORDER BY split, iteration, file, start"
     )
-    known = {
-        row["id"]: EpisodeToLabel(
-            Split(row["split"]), row["iteration"], LineRef(row["id"], row["file"], row["start"], row["size"])
-        )
-        for row in rows
-    }
+    known = {row["id"]: LineRef(**row) for row in rows}
     if missing := [name for name in ids or () if name not in known]:
         raise UsageError(
             f"{run.root}: {missing[0]} is no episode to label", hint=f"webgym inspect-buffer {run.root} -q"
@@ -60,28 +45,28 @@ class Labelling:
     """The episodes, in order, and what each person said of them."""
 
     run: RunDir
-    episodes: Sequence[EpisodeToLabel]
+    episodes: Sequence[LineRef]
     labels: dict[str, dict[str, LabelValue]] = field(default_factory=dict)
     """Label by trajectory, by person."""
 
     def __post_init__(self) -> None:
         """Read what was said before of these episodes."""
-        ids = {one.line.id for one in self.episodes}
+        ids = {one.id for one in self.episodes}
         for label in (one for one in iter_labels(self.run) if one.trajectory in ids):
             self.labels.setdefault(label.who, {})[label.trajectory] = label.label
 
     def find_next(self, who: str, after: str = "") -> str:
         """Return the next episode without this person's label, from `after` on; empty if there is none."""
-        ids = [one.line.id for one in self.episodes]
+        ids = [one.id for one in self.episodes]
         start = ids.index(after) + 1 if after in ids else 0
         mine = self.labels.get(who, {})
         return next((name for name in [*ids[start:], *ids[:start]] if name not in mine), "")
 
-    def add(self, who: str, episode: EpisodeToLabel, value: LabelValue) -> None:
+    def add(self, who: str, episode: LineRef, value: LabelValue) -> None:
         """Store a label."""
-        label = EpisodeLabel(trajectory=episode.line.id, label=value, who=who, labelled_at=now())
-        append_label(self.run, episode.split, episode.iteration, label)
-        self.labels.setdefault(who, {})[episode.line.id] = value
+        label = EpisodeLabel(trajectory=episode.id, label=value, who=who, labelled_at=now())
+        append_label(self.run, episode.file, label)
+        self.labels.setdefault(who, {})[episode.id] = value
 
 
 class LabelServer(SecretServer):
@@ -121,7 +106,7 @@ class LabelServer(SecretServer):
             "counts": counts,
             "total": len(labelling.episodes),
         }
-        names = [one.line.id for one in labelling.episodes] if who else []
+        names = [one.id for one in labelling.episodes] if who else []
         mine = [(name, labelling.labels.get(who, {}).get(name, "")) for name in names]
         return respond(
             render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", mine=mine, **facts)
@@ -130,11 +115,11 @@ class LabelServer(SecretServer):
     async def _show_episode(self, request: web.Request) -> web.Response:
         episode, who, run = self._find(request), request.match_info["who"], self._labelling.run
         mine = self._labelling.labels.get(who, {})
-        ids = [one.line.id for one in self._labelling.episodes]
-        at = ids.index(episode.line.id)
-        facts = {"who": who, "done": len(mine), "total": len(ids), "label": mine.get(episode.line.id, "")}
+        ids = [one.id for one in self._labelling.episodes]
+        at = ids.index(episode.id)
+        facts = {"who": who, "done": len(mine), "total": len(ids), "label": mine.get(episode.id, "")}
         facts["before"] = quote(ids[at - 1], safe="") if at else ""
-        view = EpisodeView(read(run, episode.line, without=("token_ids", "logprobs")))
+        view = EpisodeView(read(run, episode, without=("token_ids", "logprobs")))
         return respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
 
     async def _label(self, request: web.Request) -> web.Response:
@@ -144,14 +129,14 @@ class LabelServer(SecretServer):
         if value is None:
             raise web.HTTPBadRequest(text="yes, no or unsure")
         self._labelling.add(who, episode, value)
-        name = self._labelling.find_next(who, episode.line.id)
+        name = self._labelling.find_next(who, episode.id)
         raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
 
-    def _find(self, request: web.Request) -> EpisodeToLabel:
+    def _find(self, request: web.Request) -> LineRef:
         if not _NAME.fullmatch(request.match_info["who"]):
             raise web.HTTPNotFound
         name = request.match_info["id"]
-        episode = next((one for one in self._labelling.episodes if one.line.id == name), None)
+        episode = next((one for one in self._labelling.episodes if one.id == name), None)
         if episode is None:
             raise web.HTTPNotFound
         return episode

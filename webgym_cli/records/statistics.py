@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
+from typing import TypedDict
 
 # Two-sided 95 % quantile of the normal distribution.
 _Z95 = 1.959964
@@ -87,6 +88,22 @@ def pass_at_k(attempts: int, successes: int, k: int) -> float:
     """
     ways = math.comb(attempts, k)
     return (ways - math.comb(attempts - successes, k)) / ways
+
+
+class PassRate(TypedDict):
+    """pass@k for one k."""
+
+    rate: float
+    tasks: int
+    """Number of tasks with at least k scored attempts."""
+
+
+def mean_pass_at_k(tasks: Mapping[tuple[int, int], int], k: int) -> PassRate:
+    """Return the mean pass@k. `tasks`: number of tasks by their attempts and successes."""
+    known = {tally: count for tally, count in tasks.items() if tally[0] >= k}
+    number = sum(known.values())
+    chances = sum(count * pass_at_k(*tally, k) for tally, count in known.items())
+    return {"rate": ratio(chances, number) or 0.0, "tasks": number}
 
 
 def mcnemar(gained: int, lost: int) -> float:

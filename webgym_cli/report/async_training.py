@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, TypedDict
+from typing import Any
 
 from webgym_cli.records.statistics import mean
 from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.report.charts import format_number
-from webgym_cli.report.figures import Figure, ReportSection, Table, make_bars, make_curve
+from webgym_cli.report.figures import ReportSection, build_table, make_bars, make_curve
 from webgym_cli.store.batches import read_batches
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir
@@ -23,17 +24,11 @@ WAITS = {
 }
 
 
-class AsyncFacts(TypedDict):
-    """Facts of a report on asynchronous training; the lists are empty for a synchronous run."""
+def read_async_facts(run: RunDir) -> dict[str, list[dict[str, Any]]]:
+    """Return the `batches`, which are `BatchEvent`s, and the `dropped` trajectories; empty for a synchronous run.
 
-    batches: list[dict[str, Any]]
-    """`BatchEvent`s."""
-    dropped: list[dict[str, Any]]
-    """Dropped trajectories by `reason`: their `count`, and of those with a reward the `mean_reward`."""
-
-
-def read_async_facts(run: RunDir) -> AsyncFacts:
-    """Return the facts."""
+    These by `reason`: their `count`, and of those with a reward the `mean_reward`.
+    """
     ledger = {parent: batch for parent, batch in read_batches(run).items() if batch.mode == "async"}
     events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
     batches = [event.model_dump() for parent, event in sorted(events_of.items()) if parent in ledger]
@@ -48,7 +43,7 @@ def read_async_facts(run: RunDir) -> AsyncFacts:
     return {"batches": batches, "dropped": dropped}
 
 
-def build_async_section(facts: AsyncFacts) -> ReportSection:
+def build_async_section(facts: Mapping[str, Sequence[Mapping[str, Any]]]) -> ReportSection:
     """Return the section on asynchronous training; it has no figures for a synchronous run."""
     batches, figures = facts["batches"], []
     if batches:
@@ -63,9 +58,9 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
         ]
         figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
     if facts["dropped"]:
-        rows = tuple((row["reason"], str(row["count"]), format_number(row["mean_reward"])) for row in facts["dropped"])
-        table = Table(("reason", "episodes", "mean reward"), rows)
-        figures.append(Figure("Episodes that were not trained on", table))
+        rows = ((row["reason"], row["count"], format_number(row["mean_reward"])) for row in facts["dropped"])
+        columns = ("reason", "episodes", "mean reward")
+        figures.append(build_table("Episodes that were not trained on", columns, rows))
     note = (
         "Staleness: trainings between the policy that produced a token and the one that is trained. Waits of slots and "
         "episodes are sums over them."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict, cast
 
 from webgym_cli.config.load import flat_values
@@ -10,22 +10,14 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
-from webgym_cli.report.async_training import AsyncFacts, read_async_facts
+from webgym_cli.report.async_training import read_async_facts
 from webgym_cli.report.charts import format_percent
-from webgym_cli.report.success import (
-    SERIES,
-    FailureFacts,
-    SuccessPoint,
-    VerdictFacts,
-    read_failures,
-    read_points,
-    read_verdicts,
-)
-from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
+from webgym_cli.report.success import SERIES, read_failures, read_points, read_verdicts
+from webgym_cli.report.timing import compute_cost, measure_timing, read_timed_events
 from webgym_cli.report.training_metrics import STEP_CURVES, find_warnings
 from webgym_cli.store.checkpoints import policy_name, version
-from webgym_cli.store.index.means import MeanPoint, read_means
-from webgym_cli.store.index.pass_at_k import PassRates, compute_pass_rates
+from webgym_cli.store.index.means import read_means
+from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.index.spending import read_spending
@@ -57,13 +49,6 @@ class RunIdentity(TypedDict):
     """Who made it with which versions."""
 
 
-class ChangedSetting(TypedDict):
-    """A setting that differs from its default."""
-
-    value: Any
-    default: Any
-
-
 class BufferCounts(TypedDict):
     """Counts of the run's buffer."""
 
@@ -77,15 +62,16 @@ class BufferCounts(TypedDict):
 class ReportFacts(RunIdentity, BufferCounts):
     """The data of a run's report: the input of the HTML page, and the output of `--json`."""
 
-    points: list[SuccessPoint]
-    means: list[MeanPoint]
+    points: list[dict[str, Any]]
+    """Success by series, iteration and band (`read_points`)."""
+    means: list[dict[str, Any]]
     """Of rewards, extras, steps and calls by tool: `key` is the series."""
-    pass_at_k: dict[str, PassRates]
+    pass_at_k: dict[str, dict[str, Any]]
     """By `<split> <iteration>`."""
-    failures: FailureFacts
-    verdicts: list[VerdictFacts]
-    timing: Timing
-    cost: Cost
+    failures: dict[str, dict[str, Any]]
+    verdicts: list[dict[str, Any]]
+    timing: dict[str, Any]
+    cost: dict[str, Any]
     spent: dict[str, Any]
     """Tokens and their cost: of policy, judge and generator, by step, episode and success."""
     datasets: list[DatasetEvent]
@@ -95,10 +81,10 @@ class ReportFacts(RunIdentity, BufferCounts):
     """Means of the trainers' logs over the optimizer steps, by metric."""
     warnings: list[str]
     """Messages about signs of a collapsing policy."""
-    asynchronous: AsyncFacts
+    asynchronous: dict[str, list[dict[str, Any]]]
     phases: list[PhaseEvent]
-    settings: dict[str, ChangedSetting]
-    """Those that differ from their defaults, by dotted key."""
+    settings: dict[str, dict[str, Any]]
+    """`value` and `default` of those that differ from their defaults, by dotted key."""
 
 
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
@@ -124,7 +110,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
         "optimizer_steps": read_step_curves(run, (name for *_, name in STEP_CURVES)),
-        "warnings": [*find_warnings(trainings, points), *warn_repetition(cast("Repetition", index.one(_NEWEST)))],
+        "warnings": [*find_warnings(trainings, points), *warn_repetition(index.one(_NEWEST))],
         "asynchronous": read_async_facts(run),
         "phases": list(read_records(run, PhaseEvent)),
         "settings": {
@@ -146,7 +132,7 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
     }
 
 
-def find_newest_test(points: Iterable[SuccessPoint]) -> SuccessPoint | None:
+def find_newest_test(points: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the policy's newest scored point over all bands, of the test split or else of the training split."""
     scored = [point for point in points if point["band"] is None and point["scored"]]
     policies = [point for point in scored if point["series"] in SERIES[:2]]
@@ -164,7 +150,8 @@ _FEWEST = 50
 _REPEATED = 0.5
 _SAME = 0.9
 
-# `Repetition` of the newest training iteration.
+# Repeated responses of the newest training iteration: `later` are the steps that are not the first of their episode,
+# `repeated` those of them with the response of the step before, `commonest` those with the most frequent response.
 _NEWEST = """
 WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE series = 'train'
     AND iteration = (SELECT max(iteration) FROM trajectories WHERE series = 'train')
@@ -181,22 +168,7 @@ FROM said
 """
 
 
-class Repetition(TypedDict):
-    """Repetition metrics of an iteration's responses."""
-
-    iteration: int | None
-    """None without any."""
-    steps: int
-    tasks: int
-    later: int
-    """Steps that are not the first of their episode."""
-    repeated: int
-    """Of these: the response is that of the step before."""
-    commonest: int | None
-    """Steps with the most frequent response."""
-
-
-def warn_repetition(facts: Repetition) -> Iterator[str]:
+def warn_repetition(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning for each sign that the policy's responses have collapsed."""
     if facts["steps"] < _FEWEST:
         return

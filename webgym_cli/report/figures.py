@@ -17,7 +17,7 @@ from webgym_cli.report.charts import (
     format_number,
     format_percent,
 )
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import known_or, when
 
 # Label of the iteration axis.
 VERSION = "policy version"
@@ -59,6 +59,12 @@ class ReportSection:
     title: str
     figures: tuple[Figure, ...]
     note: str = ""
+
+
+def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> Figure:
+    """Return a table as a figure; None is an empty cell."""
+    cells = (tuple(str(known_or(cell, "")) for cell in row) for row in rows)
+    return Figure(title, Table(tuple(columns), tuple(cells)), note)
 
 
 def make_curve(

@@ -1,37 +1,25 @@
-"""A report as one HTML page, without scripts."""
+"""Pages of sections, each of charts and tables, without scripts: a run's report, an evaluation's record, a study."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.records.stored_events import PhaseEvent
-from webgym_cli.report.charts import NONE, draw_swatch, format_percent, format_value
+from webgym_cli.report.charts import NONE, draw_swatch, format_percent
 from webgym_cli.report.facts import ReportFacts, find_newest_test
-from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval
-from webgym_cli.report.success import SuccessPoint
-from webgym_cli.report.views import build_sections
+from webgym_cli.report.figures import ReportSection, format_interval
+from webgym_cli.report.views import build_sections, describe_origin
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.json_values import encode_json
-from webgym_cli.util.text import format_count, format_duration, truncate
-
-# Maximum characters of a setting's value.
-_LONGEST = 400
+from webgym_cli.util.optional import when
+from webgym_cli.util.text import format_count, format_duration
 
 
 def render_report(facts: ReportFacts) -> bytes:
     """Render a report page, encoded in UTF-8."""
-    return _render_template(
-        "report",
-        "report.html",
-        facts=facts,
-        tiles=_tiles(facts),
-        sections=[*build_sections(facts), *build_phase_sections(facts)],
-        settings=[
-            (key, to_short_json(of["value"]), to_short_json(of["default"])) for key, of in facts["settings"].items()
-        ],
-    )
+    empty = when(not facts["trajectories"], ["There are no trajectories yet."])
+    sections = [*build_sections(facts), *describe_origin(facts)]
+    return render_sections("report", facts["run"], _tiles(facts), sections, alerts=[*empty, *facts["warnings"]])
 
 
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
@@ -57,41 +45,19 @@ def render_sections(
     command: str,
     heading: str,
     tiles: Sequence[tuple[str, str, str]],
-    sections: Sequence[ReportSection],
+    sections: Iterable[ReportSection],
+    *,
+    alerts: Sequence[str] = (),
     links: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Render a page of tiles (label, value, explanation), links and sections, encoded in UTF-8."""
-    values = {"heading": heading, "tiles": tiles, "sections": sections, "links": links or {}}
-    return _render_template(command, "sections.html", **values)
-
-
-def _render_template(command: str, template: str, **values: Any) -> bytes:
-    return render_page(Path(__file__).parent, template, command, style="report.css", swatch=draw_swatch, **values)
-
-
-def to_short_json(value: Any) -> str:
-    """Return a setting's value as JSON, cut to a length that fits a table."""
-    return truncate(encode_json(value), _LONGEST)
-
-
-_COLUMNS = ("phase", "new tasks", "turned down", "episodes", "solved", "policy version", "success of that policy, test")
-_NOTE = (
-    "Each phase tries new tasks, made of those that failed before, and trains on it. Solved is what the policy of the "
-    "phase before solved of them, as far as they were scored."
-)
-
-
-def build_phase_sections(facts: ReportFacts) -> list[ReportSection]:
-    """Return the section on the phases; an empty list for a run without phases."""
-    if not facts["phases"]:
-        return []
-    tests = {row["iteration"]: row for row in facts["points"] if row["series"] == "test" and row["band"] is None}
-    rows = tuple(_row(phase, tests.get(phase.version)) for phase in facts["phases"])
-    return [ReportSection("phases", "Phases", (Figure("Phases", Table(_COLUMNS, rows)),), _NOTE)]
-
-
-def _row(phase: PhaseEvent, test: SuccessPoint | None) -> tuple[str, ...]:
-    counts = (phase.new_tasks, phase.turned_down, phase.episodes)
-    known = (format_value(count, ",") for count in counts)
-    solved = f"{phase.successes} of {phase.scored} scored"
-    return str(phase.phase), *known, solved, str(phase.version), format_percent(test and test["success_rate"])
+    """Render a page of tiles (label, value, explanation), alerts, links and the sections with figures, in UTF-8."""
+    shown = [section for section in sections if section.figures]
+    values: dict[str, Any] = {
+        "heading": heading,
+        "tiles": tiles,
+        "alerts": alerts,
+        "sections": shown,
+        "links": links or {},
+    }
+    folder = Path(__file__).parent
+    return render_page(folder, "sections.html", command, style="report.css", swatch=draw_swatch, **values)

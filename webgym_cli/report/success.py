@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, cast
+from typing import Any
 
 from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.records.statistics import known_interval, ratio
@@ -12,64 +12,10 @@ from webgym_cli.store.index.query import Index
 SERIES = ("test", "train", DEMONSTRATIONS)
 
 
-class SuccessPoint(TypedDict):
-    """Success and steps of one iteration of a series, over all difficulty bands or in one."""
-
-    series: str
-    iteration: int
-    band: str | None
-    """None: all bands."""
-    trajectories: int
-    scored: int
-    successes: int
-    scored_cases: int
-    """Cases with a scored trajectory: of the test split tasks with their seed, else trajectories."""
-    solved_cases: float
-    """Sum over these of the share of their scored trajectories that succeeded."""
-    success_rate: float | None
-    """`solved_cases` of `scored_cases`; None without a scored trajectory."""
-    interval: list[float] | None
-    """Wilson, 95 %, of as many trials as there are cases."""
-    failures: int
-    mean_steps: float | None
-    """Over the trajectories that did not fail."""
-    mean_steps_solved: float | None
-    policy_seconds: float | None
-    environment_seconds: float | None
-
-
-class StopCounts(TypedDict):
-    """Number of episodes with one stop reason."""
-
-    count: int
-    successes: int
-
-
-class FailureFacts(TypedDict):
-    """Failures by kind, and stop reasons of the other episodes."""
-
-    by_kind: dict[str, int]
-    stops: dict[str, StopCounts]
-
-
-class VerdictFacts(TypedDict):
-    """The judge's verdicts on an iteration."""
-
-    split: str
-    iteration: int
-    judged: int
-    agreement: float | None
-    """Mean share of votes that went with the decision."""
-    unanimous: int
-    voted: int
-    both: int
-    """Trajectories that the environment scored too."""
-    same: int
-    same_rate: float | None
-
-
-# A case counts once, with the mean of its episodes: of the test split a task and seed, whose repeats are no independent
-# trials (`rollout.test_repeats`); of the training split an episode.
+# Success and steps of each iteration of a series, over all difficulty bands (a band of NULL) and in each. A case counts
+# once, with the mean of its episodes: of the test split a task and seed, whose repeats are no independent trials
+# (`rollout.test_repeats`); of the training split an episode. Steps are means over the trajectories that did not fail,
+# seconds over all of them.
 _POINTS = f"""
 WITH cases AS (
     SELECT *, 1 / nullif(count(success) OVER (PARTITION BY series, iteration, task_key, seed,
@@ -98,6 +44,8 @@ SELECT stop, count(*) AS count, count(*) FILTER (WHERE success) AS successes
 FROM trajectories WHERE failure IS NULL GROUP BY stop ORDER BY count DESC, stop
 """
 
+# The newest judgements of an iteration that are a judge's verdicts: `agreement` is the mean share of votes that went
+# with the decision, `both` the number of trajectories that the environment scored too.
 _JUDGED = """
 SELECT split, iteration, count(*) AS judged, round(avg(agreement), 4) AS agreement,
     count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
@@ -109,22 +57,21 @@ GROUP BY split, iteration ORDER BY split = 'train', iteration
 """
 
 
-def read_points(index: Index) -> list[SuccessPoint]:
+def read_points(index: Index) -> list[dict[str, Any]]:
     """Return success and steps by series, iteration and band; a band of None is all of them. Raises `StoreError`.
 
-    Steps are means over the trajectories that didn't fail, seconds over all of them.
+    `success_rate` is `solved_cases` of `scored_cases`, None without a scored case; `interval` is Wilson's, 95 %.
     """
-    points = []
-    for row in index.rows(_POINTS):
+    points = list(index.rows(_POINTS))
+    for row in points:
         solved, scored = round(row["solved_cases"], 4), round(row["scored_cases"])
         row |= {"scored_cases": scored, "solved_cases": solved}
         row |= {"success_rate": ratio(solved, scored), "interval": known_interval(solved, scored)}
-        points.append(cast("SuccessPoint", row))
     return points
 
 
-def read_failures(index: Index) -> FailureFacts:
-    """Return failures by kind, and stop reasons of the others. Raises `StoreError`."""
+def read_failures(index: Index) -> dict[str, dict[str, Any]]:
+    """Return the number of failures `by_kind`, and of the others by `stops`, the reason why they ended."""
     return {
         "by_kind": {row["kind"]: row["count"] for row in index.rows(_KINDS)},
         "stops": {
@@ -133,9 +80,6 @@ def read_failures(index: Index) -> FailureFacts:
     }
 
 
-def read_verdicts(index: Index) -> list[VerdictFacts]:
-    """Return, by split and iteration, the agreement of the judge's votes, and of the judge with the environment.
-
-    Only the newest judgement of a trajectory counts, if it is a verdict. Raises `StoreError`.
-    """
-    return [cast("VerdictFacts", row) for row in index.rows(_JUDGED)]
+def read_verdicts(index: Index) -> list[dict[str, Any]]:
+    """Return the judge's verdicts by split and iteration. Raises `StoreError`."""
+    return list(index.rows(_JUDGED))

@@ -6,11 +6,12 @@ a trainer trains, for example during server start-up, weight updates, `prepare` 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import Any
 
 from webgym_cli.records.series import EXPERT
 from webgym_cli.records.statistics import ratio
@@ -23,57 +24,6 @@ STAGES = ("evaluation", "survey", "generate", "rollout", "judge", "score", "prep
 # Events of webgym's own servers: start-up; weight updates and release of the GPUs to the trainer.
 START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
 HOUR = 3600
-
-
-class StageTime(TypedDict):
-    """Time of one stage."""
-
-    times: int
-    seconds: float | None
-    """None: its events have no durations."""
-
-
-class GpuTime(TypedDict):
-    """Busy time of the GPUs, and idle time by cause."""
-
-    busy_seconds: float
-    idle_seconds: float
-    idle_share: float | None
-    causes: dict[str, float]
-    """Idle seconds by cause."""
-
-
-class Timing(TypedDict):
-    """Breakdown of the wall time from the first event to the last."""
-
-    first: str | None
-    last: str | None
-    wall_seconds: float
-    idle_seconds: float
-    idle_share: float | None
-    gpu: GpuTime
-    stages: dict[str, StageTime]
-    by_iteration: dict[str, dict[str, float]]
-    episode_seconds: dict[str, float]
-
-
-class StageCost(TypedDict):
-    """Cost of one stage."""
-
-    hours: float
-    gpu_hours: float
-    cost: float | None
-    """None without a price."""
-
-
-class Cost(TypedDict):
-    """Cost of the run."""
-
-    gpus: int
-    gpu_hour_price: float | None
-    stages: dict[str, StageCost]
-    idle: StageCost
-    total: StageCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +65,11 @@ def find_spans(events: Sequence[TimedEvent]) -> list[TimeSpan]:
     return spans
 
 
-def measure_timing(events: Sequence[TimedEvent]) -> Timing:
+def measure_timing(events: Sequence[TimedEvent]) -> dict[str, Any]:
     """Return the time of each stage, and the time between the first and last event that no stage covers.
 
-    Times in seconds. A stage whose events have no duration is None, and its time counts as idle.
+    Times in seconds. A stage whose events have no duration is None, and its time counts as idle. `gpu`: see
+    `measure_gpu_idle`; `episode_seconds`: of the episodes' own stages (reset, policy, act, ...), summed.
     """
     every = find_spans(events)
     spans = [span for span in every if span.stage in STAGES]
@@ -141,8 +92,8 @@ def measure_timing(events: Sequence[TimedEvent]) -> Timing:
     }
 
 
-def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
-    """Return how many of the `wall` seconds the GPUs were idle, by cause.
+def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> dict[str, Any]:
+    """Return how many of the `wall` seconds the GPUs were busy and idle, and the idle ones by cause.
 
     A GPU is busy while a policy acts, up to its last episode, and while a training runs. `nothing` is the time that
     no cause covers.
@@ -176,10 +127,10 @@ def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
     }
 
 
-def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
+def compute_cost(times: Mapping[str, Any], gpus: int, price: float | None) -> dict[str, Any]:
     """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and in total."""
 
-    def of(seconds: float) -> StageCost:
+    def of(seconds: float) -> dict[str, float | None]:
         hours = seconds / HOUR
         spent = None if price is None else round(hours * gpus * price, 2)
         return {"hours": round(hours, 4), "gpu_hours": round(hours * gpus, 4), "cost": spent}
@@ -208,7 +159,7 @@ def _rollouts(events: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSp
     return acting, experts, tails
 
 
-def _stage(stage: str, events: Sequence[TimedEvent], spans: Sequence[TimeSpan]) -> StageTime:
+def _stage(stage: str, events: Sequence[TimedEvent], spans: Sequence[TimeSpan]) -> dict[str, float | None]:
     mine = [span.seconds for span in spans if span.stage == stage]
     return {
         "times": sum(event.event == stage for event in events),
@@ -240,18 +191,11 @@ def _episode_seconds(events: Iterable[TimedEvent]) -> dict[str, float]:
 
 def measure_union(spans: Iterable[TimeSpan]) -> float:
     """Return the length of the union of the spans, in seconds."""
-    return sum(span.seconds for span in merge_spans(spans))
-
-
-def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """Return the union of the spans as sorted, disjoint spans."""
-    merged: list[TimeSpan] = []
+    total, reached = 0.0, -math.inf
     for span in sorted(spans, key=lambda span: span.start):
-        if merged and span.start <= merged[-1].end:
-            merged[-1] = replace(merged[-1], end=max(merged[-1].end, span.end))
-        else:
-            merged.append(span)
-    return merged
+        total += max(0.0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+    return total
 
 
 def _end_of(event: TimedEvent) -> float:

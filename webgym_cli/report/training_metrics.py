@@ -16,7 +16,6 @@ from webgym_cli.store.run import RunDir
 # `status` reads the warnings and draws no figure.
 if TYPE_CHECKING:
     from webgym_cli.report.figures import Figure, ReportSection, Row
-    from webgym_cli.report.success import SuccessPoint
 
 # Title, axis label, metric name, and whether the metric is a fraction.
 CURVES = (
@@ -81,7 +80,7 @@ def build_step_figures(curves: Mapping[str, Mapping[str, Sequence[Row]]]) -> lis
     return figures
 
 
-def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPoint]) -> list[str]:
+def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return warnings of a policy collapse, from entropy, rewards, gradient norm, mismatch and success rate."""
     trained = [training for training in trainings if training.metrics]
     rates = [

@@ -15,31 +15,55 @@ from webgym_cli.report.figures import (
     Figure,
     ReportSection,
     Row,
-    Table,
+    build_table,
     group_rows,
     make_bars,
     make_curve,
     make_success_curve,
 )
 from webgym_cli.report.success import SERIES
-from webgym_cli.report.timing import Cost, GpuTime, StageCost
 from webgym_cli.report.training_metrics import build_step_figures, build_training_section
+from webgym_cli.util.json_values import as_list, encode_json
 from webgym_cli.util.optional import when
-from webgym_cli.util.text import format_count, format_duration
+from webgym_cli.util.text import format_count, format_duration, truncate
+
+# Maximum characters of a setting's value.
+_LONGEST = 400
 
 
 def build_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the sections that have data."""
     every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
     sections = [*(build(facts) for build in every), build_training_section(facts["trainings"])]
-    sections.append(build_async_section(facts["asynchronous"]))
+    sections += [build_async_section(facts["asynchronous"]), _phases(facts)]
     return [section for section in sections if section.figures]
+
+
+def describe_origin(facts: ReportFacts) -> list[ReportSection]:
+    """Return the sections on what the run is, and on its settings."""
+    rows = [
+        ("policy", f"version {facts['policy_version']}: {facts['policy']}"),
+        ("base model", facts["base_model"]),
+        ("episodes", f"from {facts['first_started'] or NONE} to {facts['last_started'] or NONE}"),
+        ("stages", f"from {facts['timing']['first'] or NONE} to {facts['timing']['last'] or NONE}"),
+        ("damaged lines", f"{facts['damaged_lines']} (webgym inspect-buffer {facts['run']})"),
+        *((key, " ".join(map(str, as_list(value)))) for key, value in facts["provenance"].items()),
+    ]
+    settings = [
+        (key, *(truncate(encode_json(of[which]), _LONGEST) for which in ("value", "default")))
+        for key, of in facts["settings"].items()
+    ]
+    changed = build_table("Settings that are not the default", ("setting", "here", "default"), settings)
+    return [
+        ReportSection("origin", "Origin", (build_table("Origin", ("", ""), rows),)),
+        ReportSection("settings", "Settings", (changed,), when(not settings, "All settings have their defaults.")),
+    ]
 
 
 def _success(facts: ReportFacts) -> ReportSection:
     scored = [row for row in facts["points"] if row["scored"]]
     whole = group_rows((row for row in scored if row["band"] is None), "series")
-    figures = [make_success_curve("Success by split", whole)] if whole else []
+    figures = when(whole, [make_success_curve("Success by split", whole)])
     for series in SERIES[:2]:
         of_bands = [row for row in scored if row["band"] is not None and row["series"] == series]
         if of_bands:
@@ -105,8 +129,8 @@ def _failures(facts: ReportFacts) -> ReportSection:
         rows = [(kind, {kind: float(count)}) for kind, count in failures["by_kind"].items()]
         figures.append(make_bars("Failures by kind", rows, kinds, format_number))
     if failures["stops"]:
-        ends = tuple((stop, str(of["count"]), str(of["successes"])) for stop, of in failures["stops"].items())
-        figures.append(Figure("How the others ended", Table(("", "episodes", "solved"), ends)))
+        ends = ((stop, of["count"], of["successes"]) for stop, of in failures["stops"].items())
+        figures.append(build_table("How the others ended", ("", "episodes", "solved"), ends))
     total = sum(failures["by_kind"].values())
     note = f"{total} of {facts['trajectories']} attempts failed for reasons that are not the policy's; "
     note += "webgym inspect-buffer counts them by site."
@@ -114,18 +138,18 @@ def _failures(facts: ReportFacts) -> ReportSection:
 
 
 def _verdicts(facts: ReportFacts) -> ReportSection:
-    rows = tuple(
+    rows = [
         (
             f"{row['split']} {row['iteration']}",
-            str(row["judged"]),
+            row["judged"],
             format_percent(row["agreement"]),
             f"{row['unanimous']} of {row['voted']}" if row["voted"] else NONE,
             f"{format_percent(row['same_rate'])} of {row['both']}" if row["both"] else NONE,
         )
         for row in facts["verdicts"]
-    )
+    ]
     columns = ("", "judged", "votes agree", "unanimous", "as the environment")
-    figures = when(rows, (Figure("Verdicts", Table(columns, rows)),))
+    figures = when(rows, (build_table("Verdicts", columns, rows),))
     note = (
         "Of each episode the newest judgement. Agreement is the smallest share of votes that went with a decision, as "
         "a mean; where the environment has an opinion too, how often it is the same."
@@ -139,13 +163,13 @@ def _time(facts: ReportFacts) -> ReportSection:
         rows = [(f"iteration {name}", stages) for name, stages in times["by_iteration"].items()]
         figures.append(make_bars("Time by iteration", rows, list(times["stages"]), format_duration))
     if times["stages"]:
-        figures.append(Figure("Time and cost", _cost_table(facts), _cost_note(facts["cost"])))
+        figures.append(_cost_table(facts))
         if facts["cost"]["gpus"]:
-            figures.append(Figure("Idle GPUs", _idle_table(times["gpu"], times["wall_seconds"])))
+            figures.append(_idle_table(times["gpu"], times["wall_seconds"]))
     if facts["spent"]["policy_tokens"]["prompt"] or facts["spent"]["judge_calls"]:
-        figures.append(Figure("Tokens", _token_table(facts["spent"]), _price_note(facts["spent"])))
+        figures.append(_token_table(facts["spent"]))
     if facts["spent"]["episodes"]:
-        figures.append(Figure("Spent", _share_table(facts["spent"])))
+        figures.append(_share_table(facts["spent"]))
     if spent := times["episode_seconds"]:
         figures.append(
             make_bars(
@@ -160,10 +184,10 @@ def _time(facts: ReportFacts) -> ReportSection:
     return ReportSection("time", "Time", tuple(figures), note)
 
 
-def _cost_table(facts: ReportFacts) -> Table:
+def _cost_table(facts: ReportFacts) -> Figure:
     spent, times = facts["cost"], facts["timing"]
     wall = times["wall_seconds"]
-    lines: list[tuple[str, int | None, StageCost | None, float | None]] = [
+    lines = [
         (name, stage["times"], spent["stages"].get(name), stage["seconds"]) for name, stage in times["stages"].items()
     ]
     lines += [("idle", None, spent["idle"], times["idle_seconds"]), ("all", None, spent["total"], wall)]
@@ -180,36 +204,33 @@ def _cost_table(facts: ReportFacts) -> Table:
         rows.append((name, format_value(count, "d"), *cells))
     columns = ("", "times", "time", "share", "GPU hours", "cost")
     shown = len(columns) if spent["gpus"] else columns.index("GPU hours")
-    return Table(columns[:shown], tuple(row[:shown] for row in rows))
+    return build_table("Time and cost", columns[:shown], (row[:shown] for row in rows), _cost_note(spent))
 
 
-def _token_table(spent: Mapping[str, Any]) -> Table:
+def _token_table(spent: Mapping[str, Any]) -> Figure:
     parts = [(name, spent[f"{name}_tokens"], spent[f"{name}_cost"]) for name in ("policy", "judge", "generator")]
     rows = (
         (name, *(f"{count:,}" for count in tokens.values()), format_value(cost, ",.4f"))
         for name, tokens, cost in parts
         if any(tokens.values())
     )
-    return Table(("", "prompt", "cached", "answers", "cost"), tuple(rows))
+    note = when(spent["cost"] is None, "The cost is unknown: cost.prices lacks a model.")
+    return build_table("Tokens", ("", "prompt", "cached", "answers", "cost"), rows, note)
 
 
-def _price_note(spent: Mapping[str, Any]) -> str:
-    return when(spent["cost"] is None, "The cost is unknown: cost.prices lacks a model.")
-
-
-def _share_table(spent: Mapping[str, Any]) -> Table:
+def _share_table(spent: Mapping[str, Any]) -> Figure:
     rows = ((name.replace("_", " "), *(format_value(one, ",.4g") for one in of)) for name, *of in list_shares(spent))
-    return Table(("", "all", *(f"a {share.replace('_', ' ')}" for share in SHARES)), tuple(rows))
+    return build_table("Spent", ("", "all", *(f"a {share.replace('_', ' ')}" for share in SHARES)), rows)
 
 
-def _idle_table(gpu: GpuTime, wall: float) -> Table:
+def _idle_table(gpu: Mapping[str, Any], wall: float) -> Figure:
     causes = {f"idle: {name.replace('_', ' ')}": seconds for name, seconds in gpu["causes"].items()}
     lines = {"at work": gpu["busy_seconds"], "idle": gpu["idle_seconds"], **causes}
     rows = ((name, format_duration(seconds), format_percent(ratio(seconds, wall))) for name, seconds in lines.items())
-    return Table(("", "time", "share"), tuple(rows))
+    return build_table("Idle GPUs", ("", "time", "share"), rows)
 
 
-def _cost_note(spent: Cost) -> str:
+def _cost_note(spent: Mapping[str, Any]) -> str:
     if not spent["gpus"]:
         return "Without a GPU; --gpus counts GPU hours."
     gpus = format_count(spent["gpus"], "GPU")
@@ -230,3 +251,25 @@ def _learning(facts: ReportFacts) -> ReportSection:
         parts = [(f"from iteration {key}", {"samples": n}) for key, n in facts["samples_by_iteration"].items()]
         figures.append(make_bars("The newest dataset", parts, ("samples",), format_number))
     return ReportSection("learning", "Data and training", tuple(figures))
+
+
+def _phases(facts: ReportFacts) -> ReportSection:
+    points = (row for row in facts["points"] if row["series"] == "test" and row["band"] is None)
+    rates = {row["iteration"]: row["success_rate"] for row in points}
+    rows = [
+        (
+            phase.phase,
+            *(format_value(count, ",") for count in (phase.new_tasks, phase.turned_down, phase.episodes)),
+            f"{phase.successes} of {phase.scored} scored",
+            phase.version,
+            format_percent(rates.get(phase.version)),
+        )
+        for phase in facts["phases"]
+    ]
+    columns = ("phase", "new tasks", "turned down", "episodes", "solved", "policy version")
+    table = build_table("Phases", (*columns, "success of that policy, test"), rows)
+    note = (
+        "Each phase tries new tasks, made of those that failed before, and trains on it. Solved is what the policy of "
+        "the phase before solved of them, as far as they were scored."
+    )
+    return ReportSection("phases", "Phases", when(rows, (table,)), note)

@@ -16,9 +16,9 @@ from webgym_cli.util.files import append_lines, read_lines
 _FILE = "labels.jsonl"
 
 
-def append_label(run: RunDir, split: Split, iteration: int, label: EpisodeLabel) -> None:
-    """Append a label durably; earlier ones stay. Raises `StoreError`."""
-    append_lines(run.part(split, iteration).with_name(_FILE), label.to_line())
+def append_label(run: RunDir, file: str, label: EpisodeLabel) -> None:
+    """Append a label of a trajectory that is in `file` of the run, durably; earlier ones stay. Raises `StoreError`."""
+    append_lines((run.root / file).with_name(_FILE), label.to_line())
 
 
 def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:

@@ -19,6 +19,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.trajectory import Screenshot
 from webgym_cli.util.files import append_lines, open_regular, write_atomic
+from webgym_cli.util.optional import map_known
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # File name of a folder's ledger.
@@ -89,29 +90,24 @@ class ScreenshotStore:
 
     def get(self, sha256: str) -> bytes:
         """Return an image's bytes (PNG or WebP). Raises `StoreError` if it is missing or altered."""
+        path = self.png(sha256)
         try:
-            with open_regular(self.png(sha256)) as file:
-                content = file.read()
-        except FileNotFoundError:
-            return self._get_webp(sha256)
+            try:
+                content = _read(path)
+            except FileNotFoundError:
+                if not self.webp(sha256).exists():
+                    raise
+                path = self.webp(sha256)
+                content = _read(path)
         except OSError as error:
-            raise _unreadable(self.png(sha256), error) from error
-        if hashlib.sha256(content).hexdigest() != sha256:
-            raise _report_altered(self.png(sha256), "its name")
-        return content
-
-    def _get_webp(self, sha256: str) -> bytes:
-        path = self.webp(sha256)
-        try:
-            with open_regular(path) as file:
-                content = file.read()
-        except FileNotFoundError as error:
-            raise _unreadable(self.png(sha256), error) from error
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        line = self.find_recoded(sha256)
-        if line is None or hashlib.sha256(content).hexdigest() != line.recoded_sha256:
-            raise _report_altered(path, LEDGER)
+            raise StoreError(f"{path}: the screenshot can't be read: {error.strerror}") from error
+        digest: str | None = sha256
+        record = "its name"
+        if path.suffix == ".webp":
+            digest, record = map_known(lambda line: line.recoded_sha256, self.find_recoded(sha256)), LEDGER
+        if hashlib.sha256(content).hexdigest() != digest:
+            message = f"{path}: the screenshot was altered: its content doesn't match {record}"
+            raise StoreError(message, hint=DAMAGE_HINT)
         return content
 
     def find_recoded(self, sha256: str) -> Recoded | None:
@@ -188,9 +184,6 @@ def _renew(path: Path) -> bool:
     return True
 
 
-def _report_altered(path: Path, record: str) -> StoreError:
-    return StoreError(f"{path}: the screenshot was altered: its content doesn't match {record}", hint=DAMAGE_HINT)
-
-
-def _unreadable(path: Path, error: OSError) -> StoreError:
-    return StoreError(f"{path}: the screenshot can't be read: {error.strerror}")
+def _read(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read()

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from webgym_cli.errors import StoreError
 from webgym_cli.util.json_values import as_object, encode_json
+from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import redact
 
 T = TypeVar("T")
@@ -120,7 +121,7 @@ def append_lines(path: Path, *lines: str) -> None:
             # A crash can leave a truncated line; ending it keeps the new line readable.
             torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
             text = "".join(f"{redact(line)}\n" for line in lines)
-            payload = memoryview((f"\n{text}" if torn else text).encode(errors="replace"))
+            payload = memoryview((when(torn, "\n") + text).encode(errors="replace"))
             try:
                 # An unbuffered write may be partial.
                 while payload:

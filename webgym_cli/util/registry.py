@@ -13,10 +13,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -130,20 +132,11 @@ class Registry(Generic[Item]):
 
     def _load(self, name: str, place: str) -> Item:
         where, _, attribute = place.rpartition(":")
-        try:
+        hint = f"look at {place}; webgym tools list shows what can be loaded"
+        with _name_user_errors(f"{self.setting}: {name}", "loaded", hint):
             module = _import_place(where) if name == place else importlib.import_module(where)
             mark_user_module(module)
-            value: object = module
-            for part in attribute.strip().split("."):
-                value = getattr(value, part)
-        except WebGymError as error:  # a decorator that refused its argument
-            raise UsageError(f"{self.setting}: {name}: {error}", hint=error.hint) from error
-        except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
-            reason = " ".join(str(error).split())[:_REASON]
-            hint = f"look at {place}; webgym tools list shows what can be loaded"
-            raise UsageError(
-                f"{self.setting}: {name} can't be loaded: {type(error).__name__}: {reason}", hint=hint
-            ) from error
+            value = attrgetter(attribute.strip())(module)
         return self._require_item(name, value)
 
     def _require_item(self, name: str, value: object) -> Item:
@@ -174,16 +167,21 @@ def lazy(place: str) -> Callable[..., Any]:
 def import_plugins(names: Iterable[str]) -> None:
     """Import modules (`my_module`) and files (`path/to/file.py`), whose code registers items. Raises `UsageError`."""
     for name in names:
-        try:
+        hint = f"python {name}" if name.endswith(".py") else f"python -c 'import {name}'"
+        with _name_user_errors(f"plugins: {name}", "imported", hint):
             mark_user_module(_import_place(name))
-        except WebGymError as error:
-            raise UsageError(f"plugins: {name}: {error}", hint=error.hint) from error
-        except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
-            reason = " ".join(str(error).split())[:_REASON]
-            raise UsageError(
-                f"plugins: {name} can't be imported: {type(error).__name__}: {reason}",
-                hint=f"python -c 'import {name}'" if not name.endswith(".py") else f"python {name}",
-            ) from error
+
+
+@contextmanager
+def _name_user_errors(what: str, done: str, hint: str) -> Iterator[None]:
+    """Convert what a user's module raises in the block to a `UsageError` that names it."""
+    try:
+        yield
+    except WebGymError as error:  # a decorator that refused its argument
+        raise UsageError(f"{what}: {error}", hint=error.hint) from error
+    except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
+        reason = " ".join(str(error).split())[:_REASON]
+        raise UsageError(f"{what} can't be {done}: {type(error).__name__}: {reason}", hint=hint) from error
 
 
 def allow_places(names: Iterable[str]) -> None:
@@ -193,11 +191,10 @@ def allow_places(names: Iterable[str]) -> None:
 
 def absolute_place(name: Any) -> Any:
     """Return the name of a Python file, or of an item in one, with an absolute path; other values unchanged."""
-    file, colon, attribute = (
-        name.rpartition(":") if isinstance(name, str) and not name.endswith(".py") else (name, "", "")
-    )
-    is_file = isinstance(file, str) and file.endswith(".py")
-    return f"{Path(file).resolve()}{colon}{attribute}" if is_file else name
+    if not isinstance(name, str):
+        return name
+    file, colon, attribute = (name, "", "") if name.endswith(".py") else name.rpartition(":")
+    return f"{Path(file).resolve()}{colon}{attribute}" if file.endswith(".py") else name
 
 
 def portable_plugins(names: Iterable[str]) -> list[str]:

@@ -65,8 +65,6 @@ def compare(
     See also: webgym report, webgym show.
     """
     from webgym_cli.compare.evaluations import find_record
-    from webgym_cli.compare.views import build_version_tables
-    from webgym_cli.store.find_run import open_run
     from webgym_cli.store.outputs import refuse_output_in_run
 
     output = Output(as_json=json)
@@ -77,7 +75,22 @@ def compare(
         _compare_evaluations(output, records, top if tasks else None, across=across)
         return
     refuse_without_effect("for runs", {"--across": across})
-    named = _parse_sides(sides, csv)
+    _compare_runs(output, _parse_sides(sides, csv), split, csv, top, tasks=tasks)
+
+
+def _compare_runs(
+    output: Output,
+    named: Sequence[tuple[Path, list[int]]],
+    split: Split | None,
+    csv: Path | None,
+    top: int,
+    *,
+    tasks: bool,
+) -> None:
+    """Compare runs, each with the versions that are named after it."""
+    from webgym_cli.compare.views import build_version_tables
+    from webgym_cli.store.find_run import open_run
+
     with ExitStack() as stack:
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
@@ -90,11 +103,11 @@ def compare(
         if len(pairs) == 2:
             newest = _compare_newest(output, pairs, chosen)
             _show_study(output, pairs, csv, newest)
-            if newest and not json:
+            if newest and not output.as_json:
                 _show(output, build_version_tables(newest, tasks=tasks), top)
             return
         difference = _compare_versions(opened, chosen)
-    if json:
+    if output.as_json:
         output.data(difference)
     else:
         _show(output, build_version_tables(difference, tasks=tasks), top)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from webgym_cli.cli.commands.loop import KeepGoingOpt, MinSuccessOpt, StopBeforeOpt, UntilOpt
-from webgym_cli.cli.options import PaidOptions, RunArg
+from webgym_cli.cli.commands.loop import KeepGoingOpt, StopBeforeOpt, UntilOpt
+from webgym_cli.cli.options import MinSuccessOpt, PaidOptions, RunArg
 
 if TYPE_CHECKING:
     from webgym_cli.loop.context import StageContext

@@ -148,11 +148,8 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
 
 def _collect_options(settings: Settings, chosen: Benchmark, subset: Path | None) -> dict[str, Any]:
     """Return the options of a resumed evaluation, which does not follow a run that was trained on."""
-    from webgym_cli.records.series import VLLM
-
-    subject = settings.rollout.policy
     return {
-        "subject": settings.policy_config.base_model if subject == VLLM else subject,
+        "subject": settings.subject,
         "benchmark": chosen.source,
         "digest": chosen.digest,
         "episodes": chosen.episodes,

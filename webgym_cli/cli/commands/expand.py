@@ -9,6 +9,7 @@ import typer
 
 from webgym_cli.cli.options import DataOptions, DryRunOpt
 from webgym_cli.cli.output import Output
+from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -62,7 +63,7 @@ def expand(
         check_output(file, content)
     if dry_run:
         counts = {"templates": len(given.templates), "train": len(expanded.train), "test": len(expanded.test)}
-        requests = len(given.templates) if paraphrases else 0
+        requests = when(paraphrases, len(given.templates))
         output.show({"event": "plan", "stage": "expand", **counts, "requests": requests})
         return
     for file, content in contents.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOpt, SplitOpt, TaskOpt, WhereOpt
+from webgym_cli.cli.commands.inspect_buffer import SelectionOptions
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import DryRunOpt, RunArg, SettingsOptions
 from webgym_cli.cli.output import Output
@@ -29,7 +29,7 @@ FormatOpt = Annotated[
         "hf: a folder for load_dataset; openenv, atif: whole episodes with their tokens; "
         "online-mind2web, webvoyager, webarena-verified: folders for the official scorers; "
         "or one of your plugins.",
-        autocompletion=complete.export_formats,
+        autocompletion=complete.registry_names("webgym_cli.prepare.export.registry:FORMATS"),
     ),
 ]
 UnitOpt = Annotated[
@@ -71,6 +71,7 @@ StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 if anythi
 def export_sharegpt(
     run: RunArg,
     options: SettingsOptions,
+    selection: SelectionOptions,
     ids: IdsArg = None,
     format_: FormatOpt = "json",
     unit: UnitOpt = ExportUnit.STEP,
@@ -80,12 +81,6 @@ def export_sharegpt(
     copy_images: ImagesOpt = None,
     embed_images: EmbedOpt = False,
     shard_size: ShardOpt = None,
-    split: SplitOpt = None,
-    iteration: IterationOpt = None,
-    task: TaskOpt = None,
-    site: SiteOpt = None,
-    band: BandOpt = None,
-    where: WhereOpt = None,
     strict: StrictOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
@@ -105,11 +100,10 @@ def export_sharegpt(
     See also: webgym prepare, webgym inspect-buffer, webgym import.
     """
     from webgym_cli.prepare.export.export import Export
-    from webgym_cli.store.index.selection import TrajectoryQuery
 
     directory, settings = _resolve(run, options, format_)
     chosen = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
-    query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
+    query = selection.to_query(expression=selection.where)
     output, export = Output(), Export(directory, settings, chosen, read_ids(ids), query, out)
     if dry_run:
         _plan(export, output)

@@ -22,7 +22,7 @@ FormatArg = Annotated[
         metavar="FORMAT",
         help="run, messages, openwebrl, fara, molmoweb, cuaverifierbench, agentrewardbench, webgym, webrl, "
         "webrl-data, visualagentbench, auto; or one of your plugins.",
-        autocompletion=complete.import_formats,
+        autocompletion=complete.registry_names("webgym_cli.imports.registry:IMPORT_FORMATS", "auto"),
     ),
 ]
 PathArg = Annotated[Path, typer.Argument(metavar="PATH", help="File of that format, or a folder of it.")]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from webgym_cli.cli.options import DataOptions, QuietOpt, refuse_both, run_argum
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.groups import DifficultyBand, Split
 
 if TYPE_CHECKING:
@@ -29,13 +30,37 @@ IterationOpt = Annotated[int | None, typer.Option("--iteration", min=0, max=10**
 TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task with this id.")]
 SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
 BandOpt = Annotated[DifficultyBand | None, typer.Option("--band", help="Only this difficulty band.")]
+WhereOpt = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Only trajectories for which this SQL condition holds.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionOptions:
+    """The options that choose trajectories."""
+
+    split: SplitOpt = None
+    iteration: IterationOpt = None
+    task: TaskOpt = None
+    site: SiteOpt = None
+    band: BandOpt = None
+    where: WhereOpt = None
+
+    def to_query(self, **more: Any) -> TrajectoryQuery:
+        """Return them as a query, without `where`, which an index has to check. `more`: other fields of the query."""
+        from webgym_cli.store.index.selection import TrajectoryQuery
+
+        return TrajectoryQuery(self.split, self.iteration, self.task, site=self.site, band=self.band, **more)
+
+
 RewardOpt = Annotated[float | None, typer.Option("--reward", help="Only trajectories with this reward (0 to 1).")]
 FailureOpt = Annotated[
     str | None,
-    typer.Option("--failure", help="Only this kind of failure; any: all failures.", autocompletion=complete.failures),
-]
-WhereOpt = Annotated[
-    str | None, typer.Option("--where", metavar="SQL", help="Only trajectories for which this SQL condition holds.")
+    typer.Option(
+        "--failure",
+        help="Only this kind of failure; any: all failures.",
+        autocompletion=complete.choices("any", *FailureKind),
+    ),
 ]
 SqlOpt = Annotated[
     str | None, typer.Option("--sql", metavar="SELECT", help="Show the rows of this query on the index instead.")
@@ -55,14 +80,9 @@ TOP = 20
 def inspect_buffer(
     runs: RunsArg,
     options: DataOptions,
-    split: SplitOpt = None,
-    iteration: IterationOpt = None,
-    task: TaskOpt = None,
-    site: SiteOpt = None,
-    band: BandOpt = None,
+    selection: SelectionOptions,
     reward: RewardOpt = None,
     failure: FailureOpt = None,
-    where: WhereOpt = None,
     sql: SqlOpt = None,
     top: TopOpt = None,
     reindex: ReindexOpt = False,
@@ -87,7 +107,7 @@ def inspect_buffer(
     from webgym_cli.store.index.selection import TrajectoryQuery
 
     directory, settings = resolve(runs[0], options, required=True, executes=False)
-    query = TrajectoryQuery(split, iteration, task, reward, failure, site, band)
+    query, where = selection.to_query(reward=reward, failure=failure), selection.where
     more = _open_more(runs[1:], only=sql is not None and not reindex)
     for other, given in {
         "a choice of trajectories": query != TrajectoryQuery() or where is not None,

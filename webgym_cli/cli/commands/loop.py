@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from webgym_cli.cli.options import PaidOptions, RunArg
+from webgym_cli.cli.options import MinSuccessOpt, PaidOptions, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.config.limits import MAX_ITERATIONS
 from webgym_cli.util.optional import when
@@ -43,10 +43,6 @@ EvalEveryOpt = Annotated[
 UntilOpt = Annotated[
     float | None,
     typer.Option("--until", min=0, max=1, metavar="RATE", help="Stop once an evaluation reaches this success rate."),
-]
-MinSuccessOpt = Annotated[
-    float | None,
-    typer.Option("--min-success", min=0, max=1, help="Exit with 5 if the last evaluation's success rate is lower."),
 ]
 KeepGoingOpt = Annotated[
     bool, typer.Option("--keep-going", help="Continue after a failed stage: the next round collects more and retries.")

@@ -76,7 +76,7 @@ def report(
     write_atomic(path, content)
     _show_summary(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts})
     if open_:
-        open_in_browser(path, output)
+        open_in_browser(path.absolute().as_uri(), output)
 
 
 def _show_summary(output: Output, path: Path, facts: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import PaidOptions, RunArg
+from webgym_cli.cli.options import MinSuccessOpt, PaidOptions, RunArg
 from webgym_cli.config.limits import MAX_EPISODES
 from webgym_cli.records.groups import Split
 
@@ -22,7 +22,7 @@ PolicyOpt = Annotated[
         "--policy",
         metavar="oracle|vllm|URL[,URL...]",
         help="Policy: the scripted expert, the run's vLLM server, or servers by URL.",
-        autocompletion=complete.policies,
+        autocompletion=complete.choices("oracle", "vllm"),
     ),
 ]
 AgentOpt = Annotated[
@@ -39,9 +39,6 @@ VersionOpt = Annotated[
 AgainOpt = Annotated[
     Literal["given-up"] | None,
     typer.Option("--again", help="given-up: also the episodes that used up their attempts (rollout.max_attempts)."),
-]
-MinSuccessOpt = Annotated[
-    float | None, typer.Option("--min-success", min=0, max=1, help="Exit with 5 if the success rate is lower.")
 ]
 
 
@@ -75,22 +72,16 @@ def rollout(
     """
     from webgym_cli.cli.stage import check_command, resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.rollout_setup import (
-        advise_next,
-        note_silent_sites,
-        plan_current_rollout,
-        require_success,
-        select_evaluated,
-    )
+    from webgym_cli.loop import rollout_setup
     from webgym_cli.loop.rollouts import execute_rollout
 
     directory, settings = resolve(run, options, {"rollout.agent": agent})
     output = options.open_output()
     acting = policy or settings.rollout.policy
     if version is not None:
-        directory = select_evaluated(directory, version, split, acting)
-    plan = plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
-    plan = run_async(note_silent_sites(plan, settings))
+        directory = rollout_setup.select_evaluated(directory, version, split, acting)
+    plan = rollout_setup.plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
+    plan = run_async(rollout_setup.note_silent_sites(plan, settings))
     own_options: dict[str, Any] = {"split": split, "episodes": episodes, "policy": policy, "again": again}
     own_options |= {"version": version, "min_success": min_success}
     if options.dry_run:
@@ -99,5 +90,5 @@ def rollout(
         return
     with stage("rollout", directory, settings, output, own_options) as at:
         summary = at.execute(lambda context: execute_rollout(context, plan))
-    require_success(summary, min_success)
-    output.next_step(advise_next(str(run), summary))
+    rollout_setup.require_success(summary, min_success)
+    output.next_step(rollout_setup.advise_next(str(run), summary))

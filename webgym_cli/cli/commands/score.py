@@ -14,6 +14,8 @@ from webgym_cli.cli.options import RunArg, StageOptions, refuse_both
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.rewards.check_scorer import CheckScorer
+    from webgym_cli.rewards.orm.scorer import OrmScorer
 
 OrmOpt = Annotated[
     str | None,
@@ -71,22 +73,15 @@ def score(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop import scoring
     from webgym_cli.rewards.check_scorer import CheckScorer
-    from webgym_cli.rewards.official_scorer import OfficialScorer
-    from webgym_cli.rewards.orm.scorer import OrmScorer
     from webgym_cli.rewards.selection import plan_scoring
 
     refuse_both({"--check": check, "--orm": orm is not None, "--verdicts": verdicts is not None})
     ids = read_ids(ids)
     query = build_query(ids, split, iteration, {"--unscored": unscored, "--all": all_})
     directory, settings = resolve(run, options, _settings_of(orm), required=True)
-    scorer: CheckScorer | OrmScorer
-    if verdicts is not None:
-        scorer = OfficialScorer(settings, verdicts)
-    elif check:
-        scorer = CheckScorer(settings)
-    else:
+    if not check and verdicts is None:
         settings = scoring.resolve_orm_model(settings)
-        scorer = OrmScorer(settings.orm)
+    scorer = _choose_scorer(settings, verdicts, check=check)
     output = options.open_output()
     plan = plan_scoring(directory, scorer, query)
     if options.dry_run:
@@ -98,18 +93,20 @@ def score(
         work = scoring.check if isinstance(scorer, CheckScorer) else scoring.score
         summary = at.execute(lambda context: work(context, plan))
     if isinstance(scorer, CheckScorer) and directory.conditions.is_file():
-        output.next_step(_evaluate_again(run, settings))
+        # the evaluation's second record, with the new scores
+        output.next_step(f"webgym eval {settings.subject} -b {settings.tasks.test} -o {run}")
         return
     output.next_step(f"webgym score {run}" if summary.get("unreadable") else f"webgym inspect-buffer {run}")
 
 
-def _evaluate_again(run: Path, settings: Settings) -> str:
-    """Return the command that gives an evaluation its second record, with the new scores."""
-    from webgym_cli.records.series import VLLM
+def _choose_scorer(settings: Settings, verdicts: Path | None, *, check: bool) -> CheckScorer | OrmScorer:
+    from webgym_cli.rewards.check_scorer import CheckScorer
+    from webgym_cli.rewards.official_scorer import OfficialScorer
+    from webgym_cli.rewards.orm.scorer import OrmScorer
 
-    policy = settings.rollout.policy
-    subject = settings.policy_config.base_model if policy == VLLM else policy
-    return f"webgym eval {subject} -b {settings.tasks.test} -o {run}"
+    if verdicts is not None:
+        return OfficialScorer(settings, verdicts)
+    return CheckScorer(settings) if check else OrmScorer(settings.orm)
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:

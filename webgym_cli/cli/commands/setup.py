@@ -74,10 +74,8 @@ def setup(
     plan = plan_setup(settings, [part for part in wanted if part != "browser"], flavour)
     browser = plan_browser(_finder(settings)) if "browser" in wanted else None
     if options.dry_run:
-        for one in plan:
-            output.data({"event": "plan", "stage": "setup", **one.to_json()})
-        if browser:
-            output.data({"event": "plan", "stage": "setup", **browser.to_json()})
+        for facts in [one.to_json() for one in plan] + [one.to_json() for one in [browser] if one]:
+            output.data({"event": "plan", "stage": "setup", **facts})
         return
 
     _note_unlocked(output, plan)

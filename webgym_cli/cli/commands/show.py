@@ -60,7 +60,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
                 path = _write(directory, view, html)
                 output.text(str(path))
                 if open_:
-                    open_in_browser(path, output)
+                    open_in_browser(path.absolute().as_uri(), output)
             else:
                 output.draw(episode_text(view))
 

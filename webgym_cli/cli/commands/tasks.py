@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ from webgym_cli.util.text import format_count
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.records.task import Task
     from webgym_cli.tasks.check import FileReport
 
 app = make_group("Check, sample, convert, expand and generate task files.")
@@ -67,7 +68,7 @@ FormatOpt = Annotated[
         "--format",
         metavar="webarena|gsm8k|webvoyager|...",
         help="Format of the records, or one of your plugins' (default: webgym's field names, or those of --field).",
-        autocompletion=complete.task_formats,
+        autocompletion=complete.registry_names("webgym_cli.tasks.registry:TASK_FORMATS"),
     ),
 ]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: stdout).")]
@@ -97,12 +98,13 @@ def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
     See also: webgym tasks sample, webgym rollout.
     """
     from webgym_cli.tasks.check import Checker, FileReport
+    from webgym_cli.tasks.source import open_lines
 
     settings = options.load()
     output, checker, reports = Output(as_json=options.json), Checker(settings), []
     for file in files:
         report = FileReport("stdin" if file == "-" else file)
-        with _open_source(file) as lines:
+        with nullcontext(sys.stdin.buffer) if file == "-" else open_lines(Path(file)) as lines:
             for bad in checker.check(report.file, lines, report):
                 if output.as_json:
                     output.data(bad.to_json())
@@ -195,11 +197,9 @@ def convert(
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
-    from webgym_cli.store.outputs import check_output
     from webgym_cli.tasks.convert import convert_fields, parse_start
     from webgym_cli.tasks.editions import describe_edition
     from webgym_cli.tasks.registry import TASK_FORMATS
-    from webgym_cli.util.files import write_atomic
 
     settings, output = options.load(), Output()
     if format_ is None:
@@ -213,22 +213,12 @@ def convert(
     for bad in converted.bad:
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
     if number := len(converted.bad):
-        raise UsageError(
-            f"{raw}: {format_count(number, 'bad record')}; nothing was written",
-            hint=hint,
-        )
-    lines = [task.model_dump_json() for task in converted.tasks]
-    if out is None:
-        for line in lines:
-            output.text(line)
-    else:
-        content = "".join(f"{line}\n" for line in lines).encode()
-        check_output(out, content)
-        write_atomic(out, content)
+        raise UsageError(f"{raw}: {format_count(number, 'bad record')}; nothing was written", hint=hint)
+    _write_tasks(output, converted.tasks, out)
     generated = sum(bool(task.extra.get("generated")) and "verified" not in task.extra for task in converted.tasks)
     unscored = when(generated, f", {generated} of them generated: only a reward model can score those")
     repeated = when(converted.repeated, f"; {converted.repeated} left out: exact repeats of earlier ones")
-    output.note(f"{len(lines)} tasks{unscored}{repeated}; {describe_edition(converted.tasks)}")
+    output.note(f"{len(converted.tasks)} tasks{unscored}{repeated}; {describe_edition(converted.tasks)}")
     if format_ is None:
         for name in sorted({task.environment for task in converted.tasks if not task.start_url}):
             output.note(f"tasks without a page are of the environment {name}; --site start=URL gives them one")
@@ -238,15 +228,18 @@ command(app)(expand)
 command(app)(generate)
 
 
-@contextmanager
-def _open_source(file: str) -> Iterator[IO[bytes]]:
-    if file == "-":
-        yield sys.stdin.buffer
-        return
-    from webgym_cli.tasks.source import open_lines
+def _write_tasks(output: Output, tasks: Sequence[Task], out: Path | None) -> None:
+    from webgym_cli.store.outputs import check_output
+    from webgym_cli.util.files import write_atomic
 
-    with open_lines(Path(file)) as lines:
-        yield lines
+    lines = [f"{task.model_dump_json()}\n" for task in tasks]
+    if out is None:
+        for line in lines:
+            output.text(line.rstrip("\n"))
+        return
+    content = "".join(lines).encode()
+    check_output(out, content)
+    write_atomic(out, content)
 
 
 def _show(output: Output, report: FileReport) -> None:

@@ -30,7 +30,6 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     See also: webgym show, webgym report, webgym label, webgym inspect-buffer.
     """
     from webgym_cli.cli.run_index import update_run_index
-    from webgym_cli.compare.study import build_study_with_curves
     from webgym_cli.compare.views import render_study
     from webgym_cli.inspect.viewer import ViewServer
     from webgym_cli.report.facts import gather_facts
@@ -48,7 +47,7 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
             # What an index lacks is read here, where there is a progress bar; the server opens it.
             [update_run_index(run, output, stack) for run in opened],
             lambda run, index: render_report(gather_facts(run, index, 0, None)),
-            lambda pairs, links: render_study(*build_study_with_curves(pairs), links),
+            render_study,
             port,
         )
         serve_pages(server, output, open_=open_)

@@ -30,7 +30,8 @@ from webgym_cli.store.index.schema import (
 )
 from webgym_cli.store.run import RunDir
 
-_TYPES = {name: pa.type_for_alias(name) for name in (TEXT, INT, LONG, FLOAT, REAL, BOOL, MOMENT)}
+_TYPES = {TEXT: pa.string(), INT: pa.int32(), LONG: pa.int64(), FLOAT: pa.float32(), REAL: pa.float64()}
+_TYPES |= {BOOL: pa.bool_(), MOMENT: pa.timestamp("us")}
 _TYPES |= {REALS: pa.map_(pa.string(), pa.float64()), COUNTS: pa.map_(pa.string(), pa.int32())}
 _SAMPLING = (("temperature", REAL), ("top_k", INT), ("top_p", REAL), ("min_p", REAL), ("logprobs", TEXT))
 _TYPES[SAMPLING] = pa.struct([(name, _TYPES[kind]) for name, kind in _SAMPLING])

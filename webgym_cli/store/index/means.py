@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from webgym_cli.store.index.query import Index
-
-
-class MeanPoint(TypedDict):
-    """Mean of one value over the scored trajectories of an iteration."""
-
-    key: str
-    """The group."""
-    iteration: int
-    name: str
-    """`mean_reward`, `mean_steps`, `reward_extra/NAME` or `tool_calls/NAME`."""
-    mean: float
-    trajectories: int
-    """Number of averaged trajectories."""
-
 
 _MEANS = """
 WITH scored AS (SELECT *, {key} AS key FROM trajectories WHERE success IS NOT NULL AND ({where})),
@@ -30,23 +16,18 @@ named AS (
         FROM (SELECT key, iteration, unnest(map_entries(reward_extra)) AS pair FROM scored)
     UNION ALL SELECT key, iteration, 'tool_calls/' || pair.key, pair.value
         FROM (SELECT key, iteration, unnest(map_entries(tool_calls)) AS pair FROM scored)
-), counted AS (SELECT key, iteration, count(*) AS trajectories FROM scored GROUP BY ALL)
-SELECT key, iteration, name, sum(value) AS total, count(*) AS valued, any_value(trajectories) AS trajectories
+), counted AS (SELECT key, iteration, count(*) AS scored FROM scored GROUP BY ALL)
+SELECT key, iteration, name,
+    CASE WHEN name LIKE 'tool_calls/%' THEN any_value(scored) ELSE count(*) END AS trajectories,
+    round(sum(value) / trajectories, 4) AS mean
 FROM named JOIN counted USING (key, iteration) GROUP BY key, iteration, name ORDER BY key, iteration, name
 """
 
 
-def read_means(index: Index, key: str, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[MeanPoint]:
-    """Yield the means by `key` (an SQL expression) and iteration, with the number of averaged trajectories.
+def read_means(index: Index, key: str, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the `mean` of each `name` by `key` (an SQL expression) and iteration, over scored `trajectories`.
 
-    Tool calls that a trajectory did not make count as 0; missing reward extras are not counted.
+    Names are `mean_reward`, `mean_steps`, `reward_extra/NAME` and `tool_calls/NAME`. Tool calls that a trajectory did
+    not make count as 0; missing reward extras are not counted.
     """
-    for row in index.rows(_MEANS.format(key=key, where=where), parameters):
-        count = row["trajectories" if row["name"].startswith("tool_calls/") else "valued"]
-        yield {
-            "key": row["key"],
-            "iteration": row["iteration"],
-            "name": row["name"],
-            "mean": round(row["total"] / count, 4),
-            "trajectories": count,
-        }
+    return index.rows(_MEANS.format(key=key, where=where), parameters)

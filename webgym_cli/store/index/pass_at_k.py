@@ -5,11 +5,11 @@ Attempts at a test task have one seed: another seed of it is another case, as in
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import count, takewhile
-from typing import TypedDict
+from typing import Any
 
-from webgym_cli.records.statistics import pass_at_k
+from webgym_cli.records.statistics import mean_pass_at_k
 from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 
@@ -27,48 +27,20 @@ GROUP BY split, iteration, attempts, successes ORDER BY split = 'test', iteratio
 """
 
 
-class PassRate(TypedDict):
-    """pass@k for one k."""
-
-    rate: float
-    tasks: int
-    """Number of tasks with at least k scored attempts."""
-
-
-class PassRates(TypedDict):
-    """pass@k of one split and iteration."""
-
-    tasks: int
-    k: dict[str, PassRate]
-
-
-# (scored attempts, successes, number of such tasks).
-Tally = list[tuple[int, int, int]]
-
-
-def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, PassRates]:
-    """Return the number of tasks and mean pass@k with its number of tasks, for each `<split> <iteration>`.
+def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, Any]]:
+    """Return the number of `tasks` and, by `k`, pass@k with its number of tasks, for each `<split> <iteration>`.
 
     Tasks are identified by content, of the test split with their seed. k is 1, 2, 4, 8, ... as long as enough tasks
     have k scored attempts. Raises `StoreError`.
     """
     where, values = query.where()
-    tallies: dict[str, Tally] = defaultdict(list)
+    tallies: defaultdict[str, Counter[tuple[int, int]]] = defaultdict(Counter)
     for row in index.rows(_TASKS.format(where=where), values):
-        tallies[f"{row['split']} {row['iteration']}"].append((row["attempts"], row["successes"], row["tasks"]))
-    return {key: _rates(tally) for key, tally in tallies.items()}
+        tallies[f"{row['split']} {row['iteration']}"][row["attempts"], row["successes"]] = row["tasks"]
+    return {key: _compute_rates(tally) for key, tally in tallies.items()}
 
 
-def _rates(tally: Tally) -> PassRates:
-    tasks = sum(number for _, _, number in tally)
-    powers = takewhile(lambda k: _behind(tally, k) >= ENOUGH * tasks, (2**power for power in count()))
-    return {"tasks": tasks, "k": {str(k): {"rate": _mean(tally, k), "tasks": _behind(tally, k)} for k in powers}}
-
-
-def _behind(tally: Tally, k: int) -> int:
-    return sum(number for attempts, _, number in tally if attempts >= k)
-
-
-def _mean(tally: Tally, k: int) -> float:
-    chances = (number * pass_at_k(attempts, successes, k) for attempts, successes, number in tally if attempts >= k)
-    return round(sum(chances) / _behind(tally, k), 4)
+def _compute_rates(tally: Counter[tuple[int, int]]) -> dict[str, Any]:
+    tasks = tally.total()
+    rates = ((str(2**power), mean_pass_at_k(tally, 2**power)) for power in count())
+    return {"tasks": tasks, "k": dict(takewhile(lambda rate: rate[1]["tasks"] >= ENOUGH * tasks, rates))}

@@ -263,7 +263,7 @@ def _files(run: RunDir) -> dict[str, list[Path]]:
 
 def _view(connection: DuckDBPyConnection, table: str, files: Mapping[RunDir, list[Path]]) -> None:
     """Create a table's view over its fragments; without fragments, an empty table."""
-    from webgym_cli.store.index.schema import SQL_TYPES, TABLES
+    from webgym_cli.store.index.schema import TABLES
 
     name = "stored" if table == "trajectories" else table
     parts = []
@@ -271,7 +271,7 @@ def _view(connection: DuckDBPyConnection, table: str, files: Mapping[RunDir, lis
         if listing := ", ".join(_quote(str(file)) for file in of):
             parts.append(f"SELECT *, {_quote(str(run.root))} AS run FROM read_parquet([{listing}])")
     if not parts:
-        columns = "".join(f'"{column}" {SQL_TYPES[kind]}, ' for column, kind in TABLES[table].items())
+        columns = "".join(f'"{column}" {kind}, ' for column, kind in TABLES[table].items())
         connection.execute(f"CREATE TABLE no_{name} ({columns}run VARCHAR)")
         parts = [f"SELECT * FROM no_{name}"]
     connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")

@@ -22,32 +22,18 @@ FORMAT = 12
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
-# Column name -> its Arrow type, and a function from record to value. docs/data-formats.md describes the columns.
+# Column name -> its type, and a function from record to value. docs/data-formats.md describes the columns.
 Columns = Mapping[str, tuple[str, Callable[[RecordT], Any]]]
 
-# Arrow's names of the types: a reader of an index that is up to date imports no Arrow.
-TEXT, INT, LONG, FLOAT, REAL, BOOL = "string", "int32", "int64", "float", "double", "bool"
+# DuckDB's names of the types: a reader of an index that is up to date imports no Arrow. `arrow` has those of the files.
+TEXT, INT, LONG, FLOAT, REAL, BOOL = "VARCHAR", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN"
 # UTC without a time zone: for zoned timestamps DuckDB's Python API needs another library.
-MOMENT = "timestamp[us]"
-REALS, COUNTS = "map<string, double>", "map<string, int32>"
+MOMENT = "TIMESTAMP"
+REALS, COUNTS = "MAP(VARCHAR, DOUBLE)", "MAP(VARCHAR, INTEGER)"
 # The fields of `records.sampling.Sampling`.
-SAMPLING = "struct<temperature: double, top_k: int32, top_p: double, min_p: double, logprobs: string>"
+SAMPLING = "STRUCT(temperature DOUBLE, top_k INTEGER, top_p DOUBLE, min_p DOUBLE, logprobs VARCHAR)"
 # The fields of `records.usage.TokenUsage` by model.
-MODEL_TOKENS = "map<string, struct<prompt: int64, cached: int64, completion: int64>>"
-# The same types in DuckDB's SQL.
-SQL_TYPES = {
-    TEXT: "VARCHAR",
-    INT: "INTEGER",
-    LONG: "BIGINT",
-    FLOAT: "FLOAT",
-    REAL: "DOUBLE",
-    BOOL: "BOOLEAN",
-    MOMENT: "TIMESTAMP",
-    REALS: "MAP(VARCHAR, DOUBLE)",
-    COUNTS: "MAP(VARCHAR, INTEGER)",
-    MODEL_TOKENS: "MAP(VARCHAR, STRUCT(prompt BIGINT, cached BIGINT, completion BIGINT))",
-    SAMPLING: "STRUCT(temperature DOUBLE, top_k INTEGER, top_p DOUBLE, min_p DOUBLE, logprobs VARCHAR)",
-}
+MODEL_TOKENS = "MAP(VARCHAR, STRUCT(prompt BIGINT, cached BIGINT, completion BIGINT))"
 
 
 def _moment(text: str) -> datetime:
@@ -177,7 +163,7 @@ def _types(columns: Columns[Any]) -> dict[str, str]:
 _OWNER = {"trajectory": TEXT, "split": TEXT, "iteration": INT}
 # Location of a line: its file relative to the run, its offset, and its length without the line end.
 _PLACE = {"file": TEXT, "start": LONG, "size": LONG}
-# Table -> column -> its Arrow type.
+# Table -> column -> its type.
 TABLES: dict[str, dict[str, str]] = {
     "trajectories": {**_types(TRAJECTORY), **_PLACE},
     "steps": {**_OWNER, **_types(STEP)},
