@@ -16,7 +16,7 @@ from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.config.model import Settings
 from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import check_tasks, find_environment, group_by_environment
+from webgym_cli.environments.registry import check_tasks, group_by_environment, log_in_to_sites
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.episode import Episode
@@ -68,9 +68,8 @@ class SessionHost:
                     message = f"the environment {blind} has no pages, and is served to nobody"
                     raise UsageError(message, hint="-s tasks.train=FILE with tasks on pages, or sites:all")
                 check_tasks(self.settings, tasks)
+                await log_in_to_sites(self.settings, tasks)
                 for spec, own in groups:
-                    if spec.resources is not None:
-                        await spec.resources.prepare(self.settings, own)
                     if (name := own[0].environment) not in self._pools:
                         self._pools[name] = await stack.enter_async_context(spec.make_pool(self.settings))
             self._resources = stack.pop_all()

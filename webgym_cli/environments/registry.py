@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ from webgym_cli.tasks.format import MAX_STEPS
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 from webgym_cli.util.registry import lazy
 
-__all__ = ["ENVIRONMENTS", "SITE_RESOURCES", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
+__all__ = ["ENVIRONMENTS", "EnvironmentSpec", "find_environment"]
 
 # Action sets that messages suggest.
 _USUAL: Mapping[ObservationKind, PromptVersion] = {"picture": PromptVersion.COMPLETE, "text": PromptVersion.WEBRL}
@@ -37,34 +37,13 @@ def limit_by_band(settings: Settings, task: Task, split: Split) -> int:
     return steps
 
 
-@dataclass(frozen=True, slots=True)
-class ExclusiveResources:
-    """Resources that episodes of an environment can't share at the same time, such as the sites of a benchmark."""
-
-    claim: Callable[[Settings, Task], frozenset[str]]
-    """Returns the resources that no other episode may use while one of this task runs."""
-    map_isolation: Callable[[Settings, Iterable[Task]], Mapping[str, str]]
-    """Returns each resource of the tasks and how it keeps episodes apart."""
-    describe: Callable[[Mapping[str, str]], str]
-    """Returns that in one line."""
-    prepare: Callable[[Settings, Iterable[Task]], Awaitable[Sequence[str]]]
-    """Prepares the resources (logs in), and returns those where something was done."""
-    list_refused: Callable[[Settings, Iterable[Task]], list[str]] = lambda settings, tasks: []
-    """Returns notes on tasks whose episodes the settings would refuse."""
-    list_silent: Callable[[Settings, Collection[Task]], Awaitable[list[str]]] | None = None
-    """Returns notes on resources that do not answer now."""
-
-
-_SCHEDULER = "webgym_cli.environments.sites.site_scheduler"
-# The sites of tasks, for environments with pages.
-SITE_RESOURCES = ExclusiveResources(
-    claim=lazy(f"{_SCHEDULER}:exclusive_sites"),
-    map_isolation=lazy(f"{_SCHEDULER}:map_isolation"),
-    describe=lazy(f"{_SCHEDULER}:describe_isolation"),
-    prepare=lazy(f"{_SCHEDULER}:log_in_to_sites"),
-    list_refused=lazy("webgym_cli.environments.sites.reachability:list_refused"),
-    list_silent=lazy("webgym_cli.environments.sites.reachability:list_silent"),
-)
+# Functions on the sites of tasks, imported on their first call.
+_SITES = "webgym_cli.environments.sites"
+_exclusive_sites = lazy(f"{_SITES}.site_scheduler:exclusive_sites")
+_map_isolation = lazy(f"{_SITES}.site_scheduler:map_isolation")
+_log_in_to_sites = lazy(f"{_SITES}.site_scheduler:log_in_to_sites")
+_list_refused = lazy(f"{_SITES}.reachability:list_refused")
+_list_silent = lazy(f"{_SITES}.reachability:list_silent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +73,8 @@ class EnvironmentSpec(TaskSource):
     has a reward of 0."""
     max_steps: Callable[[Settings, Task, Split], int] = limit_by_band
     """Returns the step limit of an episode."""
-    resources: ExclusiveResources | None = None
-    """None: any number of episodes may run at the same time."""
+    has_sites: bool = False
+    """Whether its episodes may be on sites of the settings, with their logins, resets and isolation."""
     new_task_fields: Callable[[Task], dict[str, Any]] | None = None
     """Returns `extra` of a generated task that starts like this one. None: no tasks can be generated."""
     group_name: Callable[[Task], str] = lambda task: ""
@@ -190,34 +169,44 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
         spec.require_expert(settings, own)
 
 
-def claim_resources(settings: Settings, task: Task) -> frozenset[str]:
-    """Return the resources that no other episode may use while one of this task runs."""
-    resources = find_environment(task.environment).resources
-    return resources.claim(settings, task) if resources is not None else frozenset()
+def claim_sites(settings: Settings, task: Task) -> frozenset[str]:
+    """Return the sites that no other episode may use while one of this task runs."""
+    return _exclusive_sites(settings, task) if find_environment(task.environment).has_sites else frozenset()
 
 
 def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, str]:
-    """Return how the exclusive resources of tasks keep episodes apart."""
-    isolation: dict[str, str] = {}
-    for spec, own in group_by_environment(tasks):
-        if spec.resources is not None:
-            isolation |= spec.resources.map_isolation(settings, own)
-    return isolation
+    """Return each site of tasks and how it keeps episodes apart."""
+    return _map_isolation(settings, own) if (own := _select_on_sites(tasks)) else {}
+
+
+def describe_isolation(isolation: Mapping[str, str]) -> str:
+    """Return a one-line description of the isolation."""
+    words = {
+        "parallel": "any number of episodes",
+        "serial": "one at a time",
+        "reset": "one at a time, after a reset",
+        "tenant": "any number of episodes, each in its own tenant",
+    }
+    return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
 
 
 def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
     """Return notes on tasks whose episodes the settings would refuse."""
-    groups = [(spec.resources, own) for spec, own in group_by_environment(tasks) if spec.resources is not None]
-    return [*chain.from_iterable(resources.list_refused(settings, own) for resources, own in groups)]
+    return _list_refused(settings, own) if (own := _select_on_sites(tasks)) else []
 
 
 async def list_silent(settings: Settings, tasks: Iterable[Task]) -> list[str]:
-    """Return notes on resources of tasks that do not answer now."""
-    notes: list[str] = []
-    for spec, own in group_by_environment(tasks):
-        if spec.resources is not None and spec.resources.list_silent is not None:
-            notes += await spec.resources.list_silent(settings, own)
-    return notes
+    """Return notes on sites of tasks that do not answer now."""
+    return await _list_silent(settings, own) if (own := _select_on_sites(tasks)) else []
+
+
+async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> Sequence[str]:
+    """Ensure that the logins of tasks are valid; return those that were renewed. Raises `WebGymError`."""
+    return await _log_in_to_sites(settings, own) if (own := _select_on_sites(tasks)) else ()
+
+
+def _select_on_sites(tasks: Iterable[Task]) -> list[Task]:
+    return [*chain.from_iterable(own for spec, own in group_by_environment(tasks) if spec.has_sites)]
 
 
 def group_by_environment(tasks: Iterable[Task]) -> list[tuple[EnvironmentSpec, list[Task]]]:

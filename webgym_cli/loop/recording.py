@@ -9,7 +9,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import check_tasks, count_unscored, find_environment
+from webgym_cli.environments.registry import check_tasks, count_unscored, log_in_to_sites
 from webgym_cli.errors import UsageError
 from webgym_cli.jobs.budget import Work
 from webgym_cli.loop.context import StageContext
@@ -134,9 +134,8 @@ async def record_demonstrations(
 
     `opened` is called with the address of the page on which a person acts.
     """
-    run, settings, spec = context.run, context.settings, find_environment(tasks[0].environment)
-    if spec.resources is not None:
-        await spec.resources.prepare(settings, tasks)
+    run, settings = context.run, context.settings
+    await log_in_to_sites(settings, tasks)
     async with (
         open_runner(run, settings, PolicyEndpoint(), tasks[0].environment) as runner,
         open_judge(run, settings) as judge,

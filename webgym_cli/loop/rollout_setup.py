@@ -12,9 +12,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import (
     check_tasks,
     count_unscored,
-    find_environment,
+    describe_isolation,
     list_refused,
     list_silent,
+    log_in_to_sites,
     require_experts,
 )
 from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
@@ -87,15 +88,16 @@ def check_policy(settings: Settings, policy: str, tasks: Collection[Task]) -> No
 
 
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:
-    """Emit the isolation modes of the environment's exclusive resources and prepare them (log in to sites).
+    """Emit how the sites of the plan keep episodes apart, and log in to them.
 
     Raises `WebGymError` if that fails.
     """
-    if not plan.sites or (resources := find_environment(require_one_environment(plan)).resources) is None:
+    if not plan.sites:
         return
+    require_one_environment(plan)
     sites = dict(plan.sites)
-    sink(make_event("sites", sites=sites, message=resources.describe(sites)))
-    entered = await resources.prepare(settings, [owed.episode.task for owed in plan.owed])
+    sink(make_event("sites", sites=sites, message=describe_isolation(sites)))
+    entered = await log_in_to_sites(settings, [owed.episode.task for owed in plan.owed])
     if entered:
         sink(make_event("login", sites=list(entered), message=f"logged in to {', '.join(entered)}"))
 

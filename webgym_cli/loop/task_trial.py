@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import check_tasks, group_by_environment
+from webgym_cli.environments.registry import check_tasks, group_by_environment, log_in_to_sites
 from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.task import Split, Task
@@ -27,8 +27,7 @@ async def try_tasks(settings: Settings, tasks: Sequence[Task]) -> AsyncIterator[
     """
     check_tasks(settings, tasks)
     for spec, own in group_by_environment(tasks):
-        if spec.resources is not None:
-            await spec.resources.prepare(settings, own)
+        await log_in_to_sites(settings, own)
         async with spec.make_pool(settings) as pool:
             for first in range(0, len(own), _CONCURRENCY):
                 some = own[first : first + _CONCURRENCY]

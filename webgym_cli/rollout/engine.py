@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.registry import claim_resources
+from webgym_cli.environments.registry import claim_sites
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
@@ -249,4 +249,4 @@ class RolloutEngine:
 
 def make_claims(settings: Settings) -> ResourceClaims:
     """Return the claims of episodes to their environments' exclusive resources."""
-    return ResourceClaims(partial(claim_resources, settings))
+    return ResourceClaims(partial(claim_sites, settings))

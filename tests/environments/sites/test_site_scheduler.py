@@ -15,10 +15,10 @@ import pytest
 from filelock import FileLock, Timeout
 
 from webgym_cli.config.load import load
+from webgym_cli.environments.registry import describe_isolation
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, task_sites
 from webgym_cli.environments.sites.site_scheduler import (
     SiteScheduler,
-    describe_isolation,
     exclusive_sites,
     map_isolation,
     require_sites,

@@ -166,9 +166,7 @@ async def test_preparations_run_first_and_may_fail():
 async def test_a_judge_reads_what_a_page_holds():
     judge, at = FakeJudge(True), FakePages(values={RUN: "Please refund it"})
     assert await rewarded(target("last", VALUE, fuzzy_match=["refund", "broke"]), at=at, judge=judge) == 1.0
-    assert [(request.intent, request.reference, request.answer) for request in judge.requests] == [
-        ("Do it", "refund, broke", "Please refund it")
-    ]
+    assert judge.requests == [("same", "Do it", "refund, broke", "Please refund it")]
 
 
 UNKNOWN = {

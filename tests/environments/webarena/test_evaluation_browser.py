@@ -8,7 +8,6 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.environments.webarena.evaluation_browser import (
     EvaluationBrowser,
-    LatestReview,
     PageScriptError,
     fetch_newest_review,
 )
@@ -48,7 +47,7 @@ async def shop(monkeypatch):
         yield load(["webarena"], [f"sites.shopping.url={url}", f"sites.shopping_admin.url={url}/admin"])
 
 
-@pytest.mark.parametrize(("sku", "expected"), [("B 1", LatestReview("Bo", "20")), ("none", None), ("unknown", None)])
+@pytest.mark.parametrize(("sku", "expected"), [("B 1", ("Bo", "20")), ("none", None), ("unknown", None)])
 async def test_the_newest_review_of_a_product(shop, sku, expected):
     assert await fetch_newest_review(shop, sku) == expected
 

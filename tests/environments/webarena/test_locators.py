@@ -6,7 +6,6 @@ from webgym_cli.environments.webarena.locators import (
     ContentLocation,
     HelperCall,
     HelperName,
-    PageScript,
     parse_location,
     post_url,
 )
@@ -21,17 +20,15 @@ ROLE = HelperName.MEMBER_ROLE
         (target(f"{SHOP}/cart", " ", must_include="x"), ContentLocation(f"{SHOP}/cart", None, ())),
         (
             target("last", "document.querySelector('[name=\"q\"').value", must_include="x"),
-            ContentLocation(None, PageScript("() => (document.querySelector('[name=\"q\"').value)"), ()),
+            ContentLocation(None, "() => (document.querySelector('[name=\"q\"').value)", ()),
         ),
         (
             target("last", "[...document.links].map(link => link.href).join(' ');", must_include="x"),
-            ContentLocation(None, PageScript("() => ([...document.links].map(link => link.href).join(' '))"), ()),
+            ContentLocation(None, "() => ([...document.links].map(link => link.href).join(' '))", ()),
         ),
         (
             target("last", "document.title", ["document.body.click()"], must_include="x"),
-            ContentLocation(
-                None, PageScript("() => (document.title)"), (PageScript("() => { document.body.click() }"),)
-            ),
+            ContentLocation(None, "() => (document.title)", ("() => { document.body.click() }",)),
         ),
         (
             target("func:shopping_get_latest_order_url()", "", must_include="x"),
@@ -57,8 +54,8 @@ def test_the_forms_that_tasks_use(given, place):
 
 def test_the_prefix_of_a_function_is_taken_off_and_not_its_letters():
     place = parse_location(target("last", "lambda:(a => document.title)()", must_include="x"))
-    assert place.locator == PageScript("(a => document.title)()")
-    assert parse_location(target("last", "lambda: abab => 1", must_include="x")).locator == PageScript("abab => 1")
+    assert place.locator == "(a => document.title)()"
+    assert parse_location(target("last", "lambda: abab => 1", must_include="x")).locator == "abab => 1"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from tests.environments.webarena.webarena_pages import FakeJudge, strings
 from tests.ticks import count_ticks
 from webgym_cli.environments.webarena.text_match import (
     FuzzyContext,
-    FuzzyQuestion,
     contains_text,
     matches_exactly,
     matches_expected,
@@ -196,7 +195,7 @@ async def test_a_judge_is_asked_once_for_the_whole_list(says):
     judge = FakeJudge(says)
     asker = FuzzyContext("What is it?", "", judge)
     assert await matches_expected("a red bird", Expected(fuzzy_match=["red", "bird"]), asker) is says
-    assert judge.requests == [FuzzyQuestion("same", "What is it?", "red, bird", "a red bird")]
+    assert judge.requests == [("same", "What is it?", "red, bird", "a red bird")]
 
 
 async def test_a_judge_is_not_asked_where_another_rule_fails():
@@ -214,9 +213,7 @@ async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds(
     assert await matches_expected("n/a", expected, asker)
     assert judge.requests == []
     assert await matches_expected("No shop has that name", expected, asker)
-    assert judge.requests == [
-        FuzzyQuestion("unachievable", "Find it", "there is no such shop", "No shop has that name")
-    ]
+    assert judge.requests == [("unachievable", "Find it", "there is no such shop", "No shop has that name")]
 
 
 async def test_not_achievable_without_a_reason_needs_the_answer():

@@ -48,7 +48,7 @@ class FakeJudge:
     def __init__(self, says):
         self.says, self.requests = says, []
 
-    async def __call__(self, question):
+    async def __call__(self, *question):
         self.requests.append(question)
         return self.says
 

@@ -260,17 +260,6 @@ def exclusive_sites(settings: Settings, task: Task) -> frozenset[str]:
     return frozenset(site for site in task_sites(task) if not settings.sites.get(site, _ABSENT).is_shared)
 
 
-def describe_isolation(isolation: Mapping[str, str]) -> str:
-    """Return a one-line description of the isolation."""
-    words = {
-        "parallel": "any number of episodes",
-        "serial": "one at a time",
-        "reset": "one at a time, after a reset",
-        "tenant": "any number of episodes, each in its own tenant",
-    }
-    return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
-
-
 async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, login: Login) -> bool:
     """Renew an unusable login. Returns whether that was necessary; raises if only a user may do it."""
     why = states.fault(login) or await logins.check_session(login, states.path((login,)))

@@ -8,7 +8,7 @@ from typing import Any
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
+from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -46,7 +46,7 @@ SPEC = EnvironmentSpec(
     is_judged=lambda settings: True,
     require_expert=_require_expert,
     check_settings=lazy("webgym_cli.environments.sites.site_scheduler:require_sites"),
-    resources=SITE_RESOURCES,
+    has_sites=True,
     new_task_fields=_no_new_fields,
     group_name=lambda task: "@".join(filter(None, (task.site, task.role))),
 )

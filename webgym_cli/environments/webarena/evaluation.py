@@ -6,7 +6,7 @@ import asyncio
 import html
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,6 @@ from webgym_cli.environments.webarena.locators import (
     ContentLocation,
     HelperCall,
     HelperName,
-    PageScript,
     parse_location,
     post_url,
 )
@@ -42,16 +41,6 @@ class Grade:
     """Value of each part; parts after the first 0 are not evaluated."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedEpisode:
-    """The episode to evaluate."""
-
-    answer: str | None
-    """The agent's final answer; None if it was stopped."""
-    pages: EvaluationBrowser
-    asker: FuzzyContext
-
-
 def check_evaluation(evaluation: Evaluation) -> None:
     """Raise `ValueError` with the location for an unsupported evaluation."""
     answers = evaluation.reference_answers
@@ -60,9 +49,8 @@ def check_evaluation(evaluation: Evaluation) -> None:
     for number, target in enumerate(evaluation.targets):
         _name_place(f"program_html.{number}", partial(parse_location, target))
         for comparison in target.required_contents.required_values or ():
-            _name_place(
-                f"program_html.{number}.required_contents.required_values", partial(parse_comparisons, comparison)
-            )
+            place = f"program_html.{number}.required_contents.required_values"
+            _name_place(place, partial(parse_comparisons, comparison))
 
 
 async def grade(
@@ -81,43 +69,30 @@ async def grade(
     if evaluation is None or evaluation.is_dummy:
         return None
     check_evaluation(evaluation)
-    episode = FinishedEpisode(answer, pages, FuzzyContext(intent, evaluation.string_note, judge))
-    parts: dict[EvalType, float] = {}
-    for kind, meets in _PARTS.items():
-        if kind in evaluation.eval_types:
-            parts[kind] = float(await meets(evaluation, episode))
-            if not parts[kind]:
-                return Grade(0.0, parts)
-    return Grade(1.0, parts)
+    asker, parts = FuzzyContext(intent, evaluation.string_note, judge), dict[EvalType, float]()
+    # The last page's URL is checked before other pages are opened.
+    for kind in (EvalType.URL_MATCH, EvalType.STRING_MATCH, EvalType.PROGRAM_HTML):
+        if kind in evaluation.eval_types and all(parts.values()):
+            parts[kind] = float(await _meets(kind, evaluation, answer, pages, asker))
+    return Grade(float(all(parts.values())), parts)
 
 
-async def _url_match(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
-    return url_matches(await episode.pages.address(), evaluation.reference_url or "", evaluation.url_note)
-
-
-async def _string_match(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
-    if episode.answer is None or evaluation.reference_answers is None:
-        return False
-    return await matches_expected(episode.answer, evaluation.reference_answers, episode.asker)
-
-
-async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
-    """Check the page on which the episode ended first: it contains text that was typed but not submitted."""
-    last = await episode.pages.address()
+async def _meets(
+    kind: EvalType, evaluation: Evaluation, answer: str | None, pages: EvaluationBrowser, asker: FuzzyContext
+) -> bool:
+    if kind is EvalType.URL_MATCH:
+        return url_matches(await pages.address(), evaluation.reference_url or "", evaluation.url_note)
+    if kind is EvalType.STRING_MATCH:
+        expected = evaluation.reference_answers
+        return answer is not None and expected is not None and await matches_expected(answer, expected, asker)
+    last = await pages.address()
     places = [(target, parse_location(target)) for target in evaluation.program_html]
+    # The page on which the episode ended comes first: it contains text that was typed but not submitted.
     for target, place in sorted(places, key=lambda pair: pair[1].url is not None):
-        content = await _content(place, last, episode.pages)
-        if content is None or not await matches_expected(content, target.required_contents, episode.asker):
+        content = await _content(place, last, pages)
+        if content is None or not await matches_expected(content, target.required_contents, asker):
             return False
     return True
-
-
-# The last page's URL is checked before other pages are opened.
-_PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]] = {
-    EvalType.URL_MATCH: _url_match,
-    EvalType.STRING_MATCH: _string_match,
-    EvalType.PROGRAM_HTML: _program_html,
-}
 
 
 async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:
@@ -129,7 +104,7 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
         await pages.open(url)
     for preparation in place.preparations:
         with suppress(PageScriptError):  # the page may have opened it already; the locator will show
-            await pages.run(preparation.function)
+            await pages.run(preparation)
     if place.locator is None:
         content: str | None = await pages.html()
     elif isinstance(place.locator, HelperCall):
@@ -146,10 +121,10 @@ async def _call_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) 
     return await pages.ask(helper.name, argument)
 
 
-async def _evaluate(script: PageScript, pages: EvaluationBrowser) -> str | None:
+async def _evaluate(script: str, pages: EvaluationBrowser) -> str | None:
     """Return a script's value as text, as JavaScript formats it; None if it is empty or fails."""
     try:
-        value = await pages.run(script.function)
+        value = await pages.run(script)
     except PageScriptError:
         return None
     if value is None or isinstance(value, str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urljoin
 
@@ -80,14 +79,12 @@ class EvaluationBrowser:
         """Return the result of a helper on the site or page; None if there is none."""
         if helper is HelperName.LATEST_ORDER:
             await self.open(urljoin(f"{self._shop()}/", _ORDERS.lstrip("/")))
-            return _text(await self._session.evaluate(_NEWEST_ORDER))
+            return map_known(str, await self._session.evaluate(_NEWEST_ORDER))
         if helper is HelperName.MEMBER_ROLE:
-            return _text(await self._session.evaluate(_ROLE, argument))
+            return map_known(str, await self._session.evaluate(_ROLE, argument))
         if helper in (HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING):
             review = await fetch_newest_review(self._settings, argument or "")
-            if review is None:
-                return None
-            return review.author if helper is HelperName.REVIEW_AUTHOR else review.rating
+            return review and review[helper is HelperName.REVIEW_RATING]
         raise ValueError(f"{helper} asks nothing of a page")
 
     def _shop(self) -> str:
@@ -97,25 +94,12 @@ class EvaluationBrowser:
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error)) from error
 
 
-def _text(value: Any) -> str | None:
-    return map_known(str, value)
-
-
 _TOKEN = "/rest/default/V1/integration/admin/token"
 _REVIEWS = "/rest/default/V1/products/{sku}/reviews"
 
 
-@dataclass(frozen=True, slots=True)
-class LatestReview:
-    """A review for the evaluation."""
-
-    author: str
-    rating: str
-    """0-100."""
-
-
-async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | None:
-    """Return the newest review of a SKU, also one that is not yet approved; None without one.
+async def fetch_newest_review(settings: Settings, sku: str) -> tuple[str, str] | None:
+    """Return author and rating (0-100) of the newest review of a SKU, approved or not yet; None without one.
 
     Raises `BoundaryError` for an unexpected response, `UsageError` without the shop's admin account.
     """
@@ -134,9 +118,9 @@ async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | No
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{shop}: the reviews of {sku}: {reason}") from error
 
 
-def _newest(reviews: Any) -> LatestReview | None:
+def _newest(reviews: Any) -> tuple[str, str] | None:
     if not reviews:
         return None
     newest = max(reviews, key=lambda review: int(review["id"]))
     ratings = newest["ratings"]
-    return LatestReview(str(newest["nickname"]), str(ratings[0]["percent"]) if ratings else "")
+    return str(newest["nickname"]), str(ratings[0]["percent"]) if ratings else ""

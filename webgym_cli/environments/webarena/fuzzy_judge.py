@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.environments.tools.answer_judge import AnswerJudge
-from webgym_cli.environments.webarena.text_match import FuzzyQuestion
+from webgym_cli.environments.webarena.text_match import FuzzyKind
 
 _QUESTIONS = {
     "same": (
@@ -26,10 +26,9 @@ class FuzzyJudge:
     def __init__(self, settings: JudgeSettings) -> None:
         self._judge = AnswerJudge(settings)
 
-    async def __call__(self, question: FuzzyQuestion) -> bool:
+    async def __call__(self, kind: FuzzyKind, intent: str, reference: str, answer: str) -> bool:
         """Return whether the answer is right. Raises `BoundaryError` (judge_failed) without a verdict."""
-        data = {"task": question.intent, "reference": question.reference, "answer": question.answer}
-        return (await self._judge(_QUESTIONS[question.kind], **data)).yes
+        return (await self._judge(_QUESTIONS[kind], task=intent, reference=reference, answer=answer)).yes
 
     async def close(self) -> None:
         """Close the connections."""

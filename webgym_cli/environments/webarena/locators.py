@@ -46,22 +46,15 @@ class HelperCall:
 
 
 @dataclass(frozen=True, slots=True)
-class PageScript:
-    """JavaScript that the page evaluates."""
-
-    function: str
-    """A JavaScript function without arguments."""
-
-
-@dataclass(frozen=True, slots=True)
 class ContentLocation:
     """Location of a content."""
 
     url: str | HelperCall | None
     """A URL; None for the page on which the episode ended."""
-    locator: PageScript | HelperCall | None
-    """None: the whole page."""
-    preparations: tuple[PageScript, ...]
+    locator: str | HelperCall | None
+    """A JavaScript function without arguments that the page evaluates; None: the whole page."""
+    preparations: tuple[str, ...]
+    """Functions that the page runs before."""
 
 
 _ON_PAGE = Identifier("__page__")
@@ -78,7 +71,7 @@ _FOR_ADDRESSES = frozenset({HelperName.LATEST_ORDER, HelperName.POST_URL})
 
 def parse_location(target: HtmlTarget) -> ContentLocation:
     """Return the location of a target. Raises `BadLocationError`."""
-    preparations = tuple(PageScript(f"() => {{ {action} }}") for action in target.prep_actions)
+    preparations = tuple(f"() => {{ {action} }}" for action in target.prep_actions)
     return ContentLocation(_url(target.url.strip()), _locator(target.locator.strip()), preparations)
 
 
@@ -104,7 +97,7 @@ def _url(text: str) -> str | HelperCall | None:
     return text
 
 
-def _locator(text: str) -> PageScript | HelperCall | None:
+def _locator(text: str) -> str | HelperCall | None:
     if not text:
         return None
     if text.startswith(_FUNC):
@@ -113,9 +106,9 @@ def _locator(text: str) -> PageScript | HelperCall | None:
             raise BadLocationError(f"locator: {helper.name} gives an address, no content")
         return helper
     if text.startswith(_LAMBDA):
-        return PageScript(text.removeprefix(_LAMBDA).strip())
+        return text.removeprefix(_LAMBDA).strip()
     if text.startswith(_SCRIPTS):
-        return PageScript(f"() => ({text.rstrip(';')})")
+        return f"() => ({text.rstrip(';')})"
     raise BadLocationError(f"locator: {shorten(text)} is none of: empty, {', '.join((*_SCRIPTS, _LAMBDA, _FUNC))}")
 
 

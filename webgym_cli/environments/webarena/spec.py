@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
+from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.records.task import SITE_ADDRESSES, Task
 from webgym_cli.util.registry import lazy
 
@@ -39,7 +39,7 @@ SPEC = EnvironmentSpec(
     require_expert=lazy("webgym_cli.environments.webarena.fixture:require_experts"),
     check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
-    resources=SITE_RESOURCES,
+    has_sites=True,
     new_task_fields=_new_task_fields,
     group_name=_group_name,
 )

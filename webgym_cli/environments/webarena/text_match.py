@@ -29,20 +29,11 @@ _COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+|-?\d{1,300}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class FuzzyQuestion:
-    """Question to the judge."""
-
-    kind: Literal["same", "unachievable"]
-    """Whether the answer means the reference, or states it as the reason for infeasibility."""
-    intent: str
-    """Instruction of the agent."""
-    reference: str
-    answer: str
-
-
-# Returns whether everything is right. Raises `BoundaryError` without a verdict, which is no 0.
-FuzzyJudgeFn = Callable[[FuzzyQuestion], Awaitable[bool]]
+# Whether the answer means the reference, or states it as the reason for infeasibility.
+FuzzyKind = Literal["same", "unachievable"]
+# Called with kind, the agent's instruction, reference and answer; returns whether everything is right. Raises
+# `BoundaryError` without a verdict, which is no 0.
+FuzzyJudgeFn = Callable[[FuzzyKind, str, str, str], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +44,11 @@ class FuzzyContext:
     string_note: str
     judge: FuzzyJudgeFn | None
 
-    async def ask(self, kind: Literal["same", "unachievable"], reference: str, answer: str) -> bool:
+    async def ask(self, kind: FuzzyKind, reference: str, answer: str) -> bool:
         """Return the judge's verdict. Raises `UsageError` without a judge."""
         if self.judge is None:
             raise UsageError("a fuzzy_match needs a judge", hint="configure a judge, or leave such tasks out")
-        return await self.judge(FuzzyQuestion(kind, self.intent, reference, answer))
+        return await self.judge(kind, self.intent, reference, answer)
 
 
 def needs_judge(evaluation: Evaluation) -> bool:
