@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from webgym_cli.environments.browser.observe import look_at, measure_extent, observe_script, parse_elements
@@ -22,11 +24,15 @@ async def read(browsers, limit):
     session = await browsers.session(
         SessionOptions(width=400, height=300, isolated_script=observe_script(as_text=True))
     )
-    await session.page.set_content(PAGE)
+    await session.goto(f"data:text/html,{quote(PAGE)}")
     shown = await look_at(session, limit)
     elements = tuple(one.element for one in parse_elements(shown["listed"]))
-    tree, state = await read_tree(session, elements), await measure_extent(session, shown["url"])
-    assert await measure_extent(session, "about:replaced") == PageState()
+    tree, state = await read_tree(session, elements), await measure_extent(session)
+    await session.page.evaluate("history.replaceState({}, '', '#x')")
+    assert await measure_extent(session) == PageState()  # another address than that of the look
+    await look_at(session, limit)
+    await session.reload()
+    assert await measure_extent(session) == PageState()  # another document
     await session.close()
     return [format_state(state), *tree.splitlines()], state
 

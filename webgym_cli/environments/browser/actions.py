@@ -67,7 +67,7 @@ async def _perform(session: BrowserSession, action: AnyAction, check_address: Ad
     executor = _EXECUTORS.get(action.name)
     if executor is None:
         raise ValueError(f"{action.name} is not an action on the browser")
-    point = await _find_point(session, action.element_id, action.coordinate, action.position)
+    point = await _find_point(session, action)
     return point if isinstance(point, str) else await executor(session, action, point)
 
 
@@ -118,16 +118,11 @@ async def _locate(
     return f"there is no element {element_id}; {known}"
 
 
-async def _find_point(
-    session: BrowserSession,
-    element_id: int | None,
-    coordinate: mouse.Point | None,
-    position: mouse.Point | None,
-) -> mouse.Point | str | None:
+async def _find_point(session: BrowserSession, action: Action) -> mouse.Point | str | None:
     """Return an action's point in CSS pixels, an error text, or None for an action without element and coordinate."""
-    if element_id is not None:
-        return await locate_element(session, element_id, position)
-    return map_known(partial(_find_pixels, session), coordinate)
+    if action.element_id is not None:
+        return await locate_element(session, action.element_id, action.position)
+    return map_known(partial(_find_pixels, session), action.coordinate)
 
 
 def _find_pixels(session: BrowserSession, coordinate: mouse.Point) -> mouse.Point:

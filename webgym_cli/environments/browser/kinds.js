@@ -1,6 +1,6 @@
-// Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
+// Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
-  const { atOnce, editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf, treeOf } = webgym.names;
+  const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, styleOf, textOf, treeOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -16,28 +16,26 @@ webgym.kinds = (() => {
   const LABELLED = "[role=dialog],[role=menu],[role=listbox],[role=tabpanel],[role=region]";
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
-  // Types of listeners: for clicks, for drops, and for the mouse that enters; from so many types on it is a framework's root.
-  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick", "touchstart"]);
-  const DROPS = new Set(["drop", "dragover", "dragenter"]), MANY_TYPES = 30;
-  const MENUS = new Set(["contextmenu"]), menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet();
-  const PRESSES = new Set(["mousedown", "pointerdown"]), WHEELS = new Set(["wheel"]);
+  // Elements by the types of their listeners; one with many types is a framework's root.
+  const MANY_TYPES = 30, CLICKS = /^(click|dblclick|touchstart|(mouse|pointer)(down|up))$/;
+  const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet(), entered = new WeakSet();
+  const menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet(), hoverable = new WeakSet();
+  const LISTENERS = [[CLICKS, heard], [/^(drop|dragover|dragenter)$/, zones], [/^(mouse|pointer)(enter|over)$/, entered], [/^contextmenu$/, menus],
+    [/^(mouse|pointer)down$/, pressed], [/^wheel$/, wheeled], [/^(mouse|pointer)enter$/, hoverable]];
   // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
   const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
-  const OWN_ENTRIES = new Set(["mouseenter", "pointerenter"]), hoverable = new WeakSet();
-  const ENTRIES = new Set(["mouseenter", "mouseover", "pointerenter", "pointerover"]);
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
   // For list items the listener is on the list, or on an element that contains only the list.
   const LIST_DELEGATION = 2;
   // Maximum length of an item's text, and minimum length in pixels of a bar between panes.
   const LONGEST_ITEM = 40, LONG_BAR = 120;
-  const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet(), entered = new WeakSet();
 
   const watchListeners = () => {
     // Pages can't list listeners, so click listeners are recorded as they are added.
     const add = EventTarget.prototype.addEventListener;
     EventTarget.prototype.addEventListener = function (type, ...rest) {
-      if (CLICKS.has(type) && this instanceof Element) listening.add(this);
+      if (CLICKS.test(type) && this instanceof Element) listening.add(this);
       return add.call(this, type, ...rest);
     };
   };
@@ -45,9 +43,7 @@ webgym.kinds = (() => {
   // Note an element and the types of its listeners, as CDP tells. A framework's root handles the clicks on all within it.
   const hear = (node, types) => {
     if (types.length >= MANY_TYPES) return roots.add(node);
-    for (const [kind, known] of [[CLICKS, heard], [DROPS, zones], [ENTRIES, entered], [MENUS, menus], [PRESSES, pressed], [WHEELS, wheeled], [OWN_ENTRIES, hoverable]]) {
-      if (types.some((type) => kind.has(type))) known.add(node);
-    }
+    for (const [kind, known] of LISTENERS) if (types.some((type) => kind.test(type))) known.add(node);
   };
 
   // Whether things are dropped on an element, by its listeners or by its own word where a library listens to the whole
@@ -173,6 +169,17 @@ webgym.kinds = (() => {
     return [middle, middle?.firstElementChild].some((part) => part && cursorOf(part)) && !cursorOf(head);
   };
 
+  // A transparent or dimming overlay without content.
+  const isVeil = (element) => {
+    if (!matches(element, "div,span,section") || element.firstElementChild || oneLine(element.textContent)) return false;
+    const style = styleOf(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
+    return style.backgroundImage === "none" && /^rgba\(|\/ [\d.]+\)$/.test(style.backgroundColor) &&
+      style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
+  };
+
+  // A backdrop, whose listener closes the layer or blocks clicks on what is below it.
+  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position);
+
   // A large area that is drawn on, moved or enlarged, such as a map or a board. A page's root may have such listeners, too.
   const isSurface = memo((element) => {
     if (element.localName === "canvas") return true;
@@ -183,9 +190,7 @@ webgym.kinds = (() => {
     if (cursor && cursor !== "pointer" && (listens(element) || !(parent && cursorOf(parent) === cursor))) return true;
     const [isPressed, isWheeled] = [pressed.has(element), wheeled.has(element)];
     if (isPressed && isWheeled || isDrawing && (isWheeled || listens(element))) return true;
-    // what a press on a backdrop closes is another layer
-    const isLayer = parent === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position);
-    return (isPressed || isWheeled) && !isLayer && !element.querySelector(`${NATIVE},${PAGE}`);
+    return (isPressed || isWheeled) && !isLayer(element) && !element.querySelector(`${NATIVE},${PAGE}`);
   });
 
   // The label of a field, or what only frames it, whose listener moves the focus into the field.
@@ -270,42 +275,5 @@ webgym.kinds = (() => {
     return 0;
   };
 
-  const SPINNERS = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]),[class*=spinner i]," +
-    "[class*=splash i],[id*=splash i],[class*=loading i],[id*=loading i],[class*=loader i],[id*=loader i]";
-
-  const isEmpty = () => (document.body?.childElementCount ?? 0) < 20 && !document.body?.innerText?.trim() &&
-    !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input,button") &&
-    !Array.prototype.some.call(document.querySelectorAll("body *"), rootOf);
-
-  const MORE = "iframe,frame,object,embed,canvas,[tabindex],[onclick]";
-  const isInteractive = (element) => element.localName.includes("-") && matches(element, ":defined") || interest(element) > 1 ||
-    matches(element, "iframe,frame");
-
-  // What a page that shows nothing interactive is waiting for: "busy" if it is empty, or something visible spins or is
-  // marked as busy; for a start page "bare" if it has scripts and no control at all, or custom elements that are not
-  // defined yet; else "".
-  const splashOf = (isStart) => atOnce(() => {
-    const shown = (element) => {
-      const box = element?.getBoundingClientRect?.();
-      return box && box.width > 0 && box.bottom > 0 && box.top < innerHeight && element.checkVisibility({ opacityProperty: true });
-    };
-    const turns = (animation) => animation.playState === "running" &&
-      animation.effect?.getComputedTiming().endTime === Infinity && shown(animation.effect.target);
-    const hasScripts = document.scripts.length > 0;
-    if (hasScripts && isEmpty()) return "busy";
-    const isBusy = document.getAnimations().some(turns) || Array.from(document.querySelectorAll(SPINNERS)).some(shown);
-    const isBare = isStart && hasScripts && (!document.querySelector(`${NATIVE},${MORE}`) ||
-      Array.from(document.querySelectorAll("body :not(:defined)")).some(shown));
-    if (!isBusy && !isBare) return "";
-    for (let y = 0.05; y < 1; y += 0.1) {
-      for (let x = 0.05; x < 1; x += 0.1) {
-        for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
-          if (!matches(at, "form") && isInteractive(at)) return ""; // a form's fields' names shadow its methods
-        }
-      }
-    }
-    return isBusy ? "busy" : "bare";
-  });
-
-  return Object.freeze({ splashOf, hear, HOVERABLE, interest, isSurface, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ hear, HOVERABLE, interest, isLayer, isSurface, isVeil, NATIVE, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

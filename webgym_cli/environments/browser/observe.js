@@ -7,7 +7,7 @@ webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { HOVERABLE, interest, isSurface, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
+  const { HOVERABLE, interest, isLayer, isSurface, isVeil, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
@@ -23,13 +23,11 @@ webgym.observe = (() => {
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
   // Fields that may be around the one that takes their text.
   const WRAPPED = "[role=combobox],[role=spinbutton]";
-  const isTwin = (one) => Boolean(one) && matches(one, "[role=switch],[role=checkbox],[role=radio],[role=slider]");
   const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
-  const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
+  const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/, TWINS = "[role=switch],[role=checkbox],[role=radio],[role=slider]";
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
-  const MOST_OF_SCREEN = 0.25, MOST_OF_ZONE = 0.5;
-  const MOST_FOUND = 2000, THIN = 8, LOW = 60;
+  const MOST_OF_SCREEN = 0.25, MOST_OF_ZONE = 0.5, MOST_FOUND = 2000, THIN = 8, LOW = 60;
   let marks = [], left = 0;
 
   const wordsOf = memo((element) => oneLine(webgym.names.wordsOf(element)));
@@ -64,7 +62,7 @@ webgym.observe = (() => {
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
     // what a form sends for a component's own control
-    if (isTicked && isUnused(element) && [element.previousElementSibling, element.nextElementSibling].some(isTwin)) return null;
+    if (isTicked && isUnused(element) && [element.previousElementSibling, element.nextElementSibling].some((one) => one && matches(one, TWINS))) return null;
     const isClear = isTicked || element.localName === "select" && element.tabIndex >= 0;
     const seen = place(element), hidden = isClear && !seen && place(element, true);
     if ((isTicked || matches(element, "[role=checkbox],[role=radio],[role=switch]")) && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
@@ -91,17 +89,6 @@ webgym.observe = (() => {
     const over = hit && hit.localName !== "canvas" && canvas.parentElement?.contains(hit) && place(hit);
     return over && area(over) * 2 > area({ box }) ? over : null;
   };
-
-  // A transparent or dimming overlay without content.
-  const isVeil = (element) => {
-    if (!matches(element, "div,span,section") || element.firstElementChild || oneLine(element.textContent)) return false;
-    const style = styleOf(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
-    return style.backgroundImage === "none" && /^rgba\(|\/ [\d.]+\)$/.test(style.backgroundColor) &&
-      style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
-  };
-
-  // A backdrop, whose listener closes the layer or blocks clicks on what is below it.
-  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position);
 
   const seen = (element, sure) => {
     const find = facing(element);
@@ -252,8 +239,7 @@ webgym.observe = (() => {
         [find.element, find.value] = [groupOf(element), sectionText(element)];
         if (!matches(find.element, "[role=group]")) find.told = { role: "group", name: nameOf(element).replace(/^[^,]+, */, "") };
       }
-      const known = found.get(find.element);
-      if (!known || find.value && !known.value) found.set(find.element, find);
+      if (!found.has(find.element) || find.value && !found.get(find.element).value) found.set(find.element, find);
     }
     const all = withoutRepeats(Array.from(found.values())), kept = foremost(all, limit);
     left = all.length - kept.length;
@@ -278,8 +264,7 @@ webgym.observe = (() => {
       const { element, face, point } = find, context = contexts.get(element) || [], box = visiblePart(find);
       const states = Array.from(new Set([...statesOf(element), ...(find.reveals || find.sure === HOVERABLE ? ["shows more on hover"] : []), ...context]));
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
-        node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
-      Object.assign(told, find.told);
+        node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100), ...find.told };
       if (detail) told.detail = { ...element.dataset, class: element.getAttribute("class") || "", id: element.id, tag: element.localName, typed: element.value ?? "" };
       return told;
     });
@@ -305,13 +290,10 @@ webgym.observe = (() => {
     return points ? { points } : { error: `is covered or out of reach${position ? " at that position" : ""}` };
   };
 
-  const hideCaret = () => {
-    // A blinking caret would make two screenshots of the same page differ.
-    const sheet = new CSSStyleSheet();
-    sheet.replaceSync("* { caret-color: transparent !important; }");
-    document.adoptedStyleSheets.push(sheet);
-  };
+  // A blinking caret would make two screenshots of the same page differ.
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync("* { caret-color: transparent !important; }");
+  document.adoptedStyleSheets.push(sheet);
 
-  hideCaret();
   return Object.freeze({ look, locate, unlisted: () => left, marked: () => marks.map(({ element }) => element) });
 })();

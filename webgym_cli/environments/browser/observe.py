@@ -17,13 +17,12 @@ from webgym_cli.records.trajectory import Element, PageState
 _LISTING = ("icons", "roles", "names", "values", "sections", "kinds", "frames", "covers", "geometry", "observe")
 _ACTING = ("waits", "scrolls", "act")
 _LOOK = f"""(options) => ({{
-  url: location.href,
+  url: {PAGE_JS}.scrolls.here(),
   title: {PAGE_JS}.names.title(),
   hosts: options.limit ? {PAGE_JS}.frames.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
 }})"""
-_EXTENT = f"(url) => (location.href === url ? {PAGE_JS}.scrolls.extent() : {{}})"
 # Maximum number of listed elements; overlays and the elements most likely to be interactive take precedence.
 MAX_ELEMENTS = 200
 
@@ -92,9 +91,11 @@ async def list_elements(session: BrowserSession, *, limit: int = MAX_ELEMENTS) -
     return parse_elements((await look_at(session, limit))["listed"])
 
 
-async def measure_extent(session: BrowserSession, url: str) -> PageState:
-    """Return how far the page can be scrolled, and how many controls are outside the view; nothing of another URL.
+async def measure_extent(session: BrowserSession) -> PageState:
+    """Return how far the page can be scrolled, and how many controls are outside the view.
+
+    Nothing of another document or URL than that of the last look.
 
     Measured once an observation, after its picture: on long pages it costs a quarter of a look.
     """
-    return PageState.model_validate(await session.evaluate(_EXTENT, url))
+    return PageState.model_validate(await session.evaluate(f"{PAGE_JS}.scrolls.extent"))

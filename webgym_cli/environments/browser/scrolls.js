@@ -108,7 +108,11 @@ webgym.scrolls = (() => {
   // How far the page and the largest containers in sight can be scrolled, in their own heights, and how many controls of
   // the document lie outside the view.
   const CONTROLS = "a[href],button,input:not([type=hidden]),select,textarea,[role=button],[role=link]";
+  // Only of the document and the address of the last `here`: what an observation shows.
+  let looked = "";
+  const here = () => (looked = location.href);
   const extent = () => atOnce(() => {
+    if (location.href !== looked) return {};
     const page = document.scrollingElement || document.documentElement, containers = [];
     const share = (length, height) => Math.round((10 * Math.max(length, 0)) / (height || 1)) / 10;
     const tell = (element, name, height) => ({ name, above: share(element.scrollTop, height),
@@ -129,5 +133,5 @@ webgym.scrolls = (() => {
       ...containers.slice(0, MOST_CONTAINERS).map(([, one]) => tell(one, named(one), one.clientHeight))] };
   });
 
-  return Object.freeze({ extent, hasChanged, settled, watch, wheelAt });
+  return Object.freeze({ extent, hasChanged, here, settled, watch, wheelAt });
 })();

@@ -69,10 +69,12 @@ def _agree(before: RawObservation, after: RawObservation) -> bool:
     """Whether two observations of a page are equal, up to tiny movements of elements."""
     if replace(before, elements=()) != replace(after, elements=()) or len(before.elements) != len(after.elements):
         return False
-    pairs = zip(before.elements, after.elements, strict=True)
-    return all(
-        one.model_copy(update={"box": other.box}) == other and _shift(one, other) <= _STILL for one, other in pairs
-    )
+    return all(map(_is_still, before.elements, after.elements))
+
+
+def _is_still(one: Element, other: Element) -> bool:
+    sides = zip(one.box, other.box, strict=True)
+    return one.model_copy(update={"box": other.box}) == other and all(abs(a - b) <= _STILL for a, b in sides)
 
 
 def _keep_common(before: RawObservation, after: RawObservation) -> RawObservation:
@@ -85,8 +87,3 @@ def _keep_common(before: RawObservation, after: RawObservation) -> RawObservatio
     known = set(before.nodes)
     pairs = [pair for pair in zip(after.elements, after.nodes, strict=True) if pair[1] in known]
     return replace(after, elements=tuple(pair[0] for pair in pairs), nodes=tuple(pair[1] for pair in pairs))
-
-
-def _shift(one: Element, other: Element) -> float:
-    """Return the maximum difference between the sides of two boxes."""
-    return max(abs(a - b) for a, b in zip(one.box, other.box, strict=True))

@@ -1,5 +1,7 @@
-// Waits until a document is stable and rendered, called from Python.
+// Waits until a document is stable and rendered, and what a page without controls waits for; called from Python.
 webgym.waits = (() => {
+  const { atOnce, matches, parentOf, rootOf } = webgym.names;
+  const { interest, NATIVE } = webgym.kinds;
   const QUIET_MS = 100, IMPATIENT_MS = 300, ANIMATION_MS = 1000, STILL_FRAMES = 3;
 
   // A page that is not rendered gets no animation frames: fall back to a timeout.
@@ -82,5 +84,42 @@ webgym.waits = (() => {
     patience = restless() ? IMPATIENT_MS : Infinity;
   };
 
-  return Object.freeze({ settle, until, waitUntilIdle });
+  const SPINNERS = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]),[class*=spinner i]," +
+    "[class*=splash i],[id*=splash i],[class*=loading i],[id*=loading i],[class*=loader i],[id*=loader i]";
+
+  const isEmpty = () => (document.body?.childElementCount ?? 0) < 20 && !document.body?.innerText?.trim() &&
+    !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input,button") &&
+    !Array.prototype.some.call(document.querySelectorAll("body *"), rootOf);
+
+  const MORE = "iframe,frame,object,embed,canvas,[tabindex],[onclick]";
+  const isInteractive = (element) => element.localName.includes("-") && matches(element, ":defined") || interest(element) > 1 ||
+    matches(element, "iframe,frame");
+
+  // What a page that shows nothing interactive is waiting for: "busy" if it is empty, or something visible spins or is
+  // marked as busy; for a start page "bare" if it has scripts and no control at all, or custom elements that are not
+  // defined yet; else "".
+  const splashOf = (isStart) => atOnce(() => {
+    const shown = (element) => {
+      const box = element?.getBoundingClientRect?.();
+      return box && box.width > 0 && box.bottom > 0 && box.top < innerHeight && element.checkVisibility({ opacityProperty: true });
+    };
+    const turns = (animation) => animation.playState === "running" &&
+      animation.effect?.getComputedTiming().endTime === Infinity && shown(animation.effect.target);
+    const hasScripts = document.scripts.length > 0;
+    if (hasScripts && isEmpty()) return "busy";
+    const isBusy = document.getAnimations().some(turns) || Array.from(document.querySelectorAll(SPINNERS)).some(shown);
+    const isBare = isStart && hasScripts && (!document.querySelector(`${NATIVE},${MORE}`) ||
+      Array.from(document.querySelectorAll("body :not(:defined)")).some(shown));
+    if (!isBusy && !isBare) return "";
+    for (let y = 0.05; y < 1; y += 0.1) {
+      for (let x = 0.05; x < 1; x += 0.1) {
+        for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
+          if (!matches(at, "form") && isInteractive(at)) return ""; // a form's fields' names shadow its methods
+        }
+      }
+    }
+    return isBusy ? "busy" : "bare";
+  });
+
+  return Object.freeze({ settle, splashOf, until, waitUntilIdle });
 })();

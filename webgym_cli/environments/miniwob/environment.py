@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
-from webgym_cli.environments.browser.actions import perform_action
+from webgym_cli.environments.browser.actions import perform_action, point_at_elements
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
@@ -182,8 +182,10 @@ class MiniWobEnvironment(Environment):
         """Return the expert's next action in the pool's interaction mode."""
         require_expert(self._page)
         seen = await self._running().evaluate(SCENE_JS, {"limit": MAX_ELEMENTS})
-        scene = OracleScene(self._instruction, parse_elements(seen["listed"]), seen["pressed"])
-        return next_action(self._page, scene, self._pool.mode, (WIDTH, HEIGHT))
+        elements = parse_elements(seen["listed"])
+        action = next_action(self._page, OracleScene(self._instruction, elements, seen["pressed"]))
+        is_marked = self._pool.mode is InteractionMode.SET_OF_MARKS
+        return action if is_marked else point_at_elements(action, elements, (WIDTH, HEIGHT))
 
     async def close(self) -> None:
         """Give the browser context back."""

@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.environments.browser.actions import normalise_point
 from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import suggest_name
@@ -49,24 +48,15 @@ class OracleScene:
         return match.group(1)
 
 
-@dataclass(frozen=True, slots=True)
-class OracleMove:
-    """A move of the expert, independent of the interaction mode."""
-
-    target: ElementSnapshot | None = None
-    text: str | None = None
-
-    def action(self, mode: InteractionMode, size: tuple[int, int]) -> Action:
-        """Return the move as an action; without a target it scrolls down."""
-        if self.target is None:
-            return Action(name=ActionName.SCROLL, direction="down")
-        name = ActionName.CLICK if self.text is None else ActionName.TYPE
-        if mode is InteractionMode.SET_OF_MARKS:
-            return Action(name=name, element_id=self.target.element.id, text=self.text)
-        return Action(name=name, coordinate=normalise_point(self.target.point, size), text=self.text)
+def _act(target: ElementSnapshot | None, text: str | None = None) -> Action:
+    """Return the action on an element: a click, or typing a text; without an element a scroll down."""
+    if target is None:
+        return Action(name=ActionName.SCROLL, direction="down")
+    name = ActionName.CLICK if text is None else ActionName.TYPE
+    return Action(name=name, element_id=target.element.id, text=text)
 
 
-Rule = Callable[[OracleScene], OracleMove]
+Rule = Callable[[OracleScene], Action]
 _FIELDS = ("textbox", "password", "textarea", "date", "time", "spinbutton", "searchbox")
 _PASSWORD = r'password "(.+?)"'
 _ORDINALS = {"1st": 0, "2nd": 1, "3rd": 2}
@@ -89,60 +79,60 @@ def require_expert(page: str) -> Rule:
     return rule
 
 
-def next_action(page: str, scene: OracleScene, mode: InteractionMode, size: tuple[int, int]) -> Action:
-    """Return the expert's next action. `size` is the viewport's in CSS pixels."""
+def next_action(page: str, scene: OracleScene) -> Action:
+    """Return the expert's next action on an element."""
     rule = require_expert(page)
     try:
-        return rule(scene).action(mode, size)
+        return rule(scene)
     except LookupError as error:
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert for {page} is lost: {error}") from error
 
 
 def _click_named(pattern: str, *roles: str) -> Rule:
-    return lambda scene: OracleMove(scene.find(scene.read_instruction(pattern), *roles))
+    return lambda scene: _act(scene.find(scene.read_instruction(pattern), *roles))
 
 
 def _click_fixed(name: str, *roles: str) -> Rule:
-    return lambda scene: OracleMove(scene.find(name, *roles))
+    return lambda scene: _act(scene.find(name, *roles))
 
 
-def _submit(scene: OracleScene) -> OracleMove:
+def _submit(scene: OracleScene) -> Action:
     """Press the button at the end, scrolling to it where the page is long."""
     buttons = [seen for seen in scene.all("button") if seen.element.name in ("Submit", "Login")]
-    return OracleMove(next(reversed(buttons), None))
+    return _act(next(reversed(buttons), None))
 
 
-def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:
+def _fill(scene: OracleScene, texts: Sequence[str]) -> Action:
     """Type each text into the field of the same position, then submit."""
     for seen, text in zip(scene.all(*_FIELDS), texts, strict=False):
         if seen.detail.get("typed") != text:
-            return OracleMove(seen, text)
+            return _act(seen, text)
     return _submit(scene)
 
 
-def _dialog_button(scene: OracleScene) -> OracleMove:
+def _dialog_button(scene: OracleScene) -> Action:
     label = scene.read_instruction(r'labeled "(.+)"')
-    return OracleMove(scene.find("Close" if label == "x" else label, "button"))
+    return _act(scene.find("Close" if label == "x" else label, "button"))
 
 
 def _select_named(role: str) -> Rule:
     """Check each named box that isn't checked yet, then submit."""
 
-    def rule(scene: OracleScene) -> OracleMove:
+    def rule(scene: OracleScene) -> Action:
         wanted = scene.read_instruction(r"Select (.+) and click Submit").split(", ")
         for seen in scene.all(role):
             if seen.element.name in wanted and not seen.element.value:
-                return OracleMove(seen)
+                return _act(seen)
         return _submit(scene)
 
     return rule
 
 
-def _choose(scene: OracleScene) -> OracleMove:
+def _choose(scene: OracleScene) -> Action:
     wanted = scene.read_instruction(r"Select (.+) from the (?:scroll )?list")
     chooser = scene.all("combobox", "listbox")[0]
     if set(chooser.element.value.split(", ")) != set(wanted.split(", ")):
-        return OracleMove(chooser, wanted)
+        return _act(chooser, wanted)
     return _submit(scene)
 
 
@@ -151,55 +141,55 @@ def _enter(*patterns: str) -> Rule:
     return lambda scene: _fill(scene, [scene.read_instruction(pattern) for pattern in patterns])
 
 
-def _enter_cased(scene: OracleScene) -> OracleMove:
+def _enter_cased(scene: OracleScene) -> Action:
     text = scene.read_instruction(r'Type "(.+?)"')
     return _fill(scene, [text.upper() if "upper case" in scene.instruction else text.lower()])
 
 
-def _enter_date(scene: OracleScene) -> OracleMove:
+def _enter_date(scene: OracleScene) -> Action:
     month, day, year = scene.read_instruction(r"Enter ([\d/]+) as the date").split("/")
     return _fill(scene, [f"{year}-{month:0>2}-{day:0>2}"])
 
 
-def _enter_time(scene: OracleScene) -> OracleMove:
+def _enter_time(scene: OracleScene) -> Action:
     hours, minutes, half = re.split(r"[:\s]+", scene.read_instruction(r"Enter (\S+\s*[AP]M) as the time"))
     return _fill(scene, [f"{int(hours) % 12 + when(half == 'PM', 12):02}:{minutes}"])
 
 
-def _focus_nth(scene: OracleScene) -> OracleMove:
-    return OracleMove(scene.all("textbox")[_ORDINALS[scene.read_instruction(r"the (\w+) input")]])
+def _focus_nth(scene: OracleScene) -> Action:
+    return _act(scene.all("textbox")[_ORDINALS[scene.read_instruction(r"the (\w+) input")]])
 
 
-def _click_widget(scene: OracleScene) -> OracleMove:
+def _click_widget(scene: OracleScene) -> Action:
     kind = scene.read_instruction(r'Click on a "(\w+)" widget')
     tag = "textarea" if kind == "textarea" else "input"
     candidates = scene.all(_WIDGET_ROLES.get(kind, kind))
-    return OracleMove(next(seen for seen in candidates if kind not in _WIDGET_ROLES or seen.detail["tag"] == tag))
+    return _act(next(seen for seen in candidates if kind not in _WIDGET_ROLES or seen.detail["tag"] == tag))
 
 
-def _click_colour(scene: OracleScene) -> OracleMove:
+def _click_colour(scene: OracleScene) -> Action:
     colour = scene.read_instruction(r"Click on the (\w+) colored box")
-    return OracleMove(next(seen for seen in scene.sightings if seen.detail.get("color") == colour))
+    return _act(next(seen for seen in scene.sightings if seen.detail.get("color") == colour))
 
 
-def _pick_shades(scene: OracleScene) -> OracleMove:
+def _pick_shades(scene: OracleScene) -> Action:
     colour = scene.read_instruction(r"shades of (\w+)")
     for seen in scene.sightings:
         if seen.detail.get("color") == colour and seen.detail.get("class") != "selected":
-            return OracleMove(seen)
+            return _act(seen)
     return _submit(scene)
 
 
-def _expand(scene: OracleScene) -> OracleMove:
+def _expand(scene: OracleScene) -> Action:
     """Open the section unless it is open; the button may then lie below the screen."""
     section = next((seen for seen in scene.all("tab") if seen.element.name.startswith("Section")), None)
-    return OracleMove(section) if section and section.element.value != "expanded" else _submit(scene)
+    return _act(section) if section and section.element.value != "expanded" else _submit(scene)
 
 
 _RULES: dict[str, Rule] = {
     "choose-list": _choose,
     "click-button": _click_named(r'"(.+)" button', "button"),
-    "click-button-sequence": lambda scene: OracleMove(scene.find("ONE" if scene.pressed == 0 else "TWO")),
+    "click-button-sequence": lambda scene: _act(scene.find("ONE" if scene.pressed == 0 else "TWO")),
     "click-checkboxes": _select_named("checkbox"),
     "click-checkboxes-large": _select_named("checkbox"),
     "click-checkboxes-transfer": _select_named("checkbox"),
@@ -223,7 +213,7 @@ _RULES: dict[str, Rule] = {
     "enter-text-2": _enter_cased,
     "enter-text-dynamic": _enter(r'"(.+?)"'),
     "enter-time": _enter_time,
-    "focus-text": lambda scene: OracleMove(scene.all("textbox")[0]),
+    "focus-text": lambda scene: _act(scene.all("textbox")[0]),
     "focus-text-2": _focus_nth,
     "login-user": _enter(r'username "(.+?)"', _PASSWORD),
     "unicode-test": _click_named(r'"(.+)" button', "button"),

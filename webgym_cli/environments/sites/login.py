@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -215,11 +216,7 @@ def _locator(page: Page, where: str) -> Locator:
         return page.get_by_role("button", name=words)
     if kind == "text":
         return page.get_by_text(words)
-    return page.locator(f"[name={_quote(words)}]" if kind == "name" else where)
-
-
-def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return page.locator(f"[name={json.dumps(words, ensure_ascii=False)}]" if kind == "name" else where)
 
 
 def _is_below(url: str, page: str) -> bool:

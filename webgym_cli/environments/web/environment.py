@@ -156,19 +156,17 @@ class WebEnvironment(Environment):
             await session.close()
 
     async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
-        """Start the episode, then call the set-up function of its site, whose pages may be on a host of their own."""
+        """Start the episode, then call the set-up function of its site. Either may start it on a host of its own."""
         start, seconds = await self._start_episode(task, seed), self._pool.settings.agent.reward_timeout
         prepared = await set_up_site(task, self.episode, seed, start, seconds)
-        if prepared.start_url != start.start_url and (host := urlsplit(prepared.start_url).hostname):
-            self._pool.gate.rules = self._pool.gate.rules.with_names([host])
+        if task.site:
+            hosts = (urlsplit(one.start_url).hostname for one in (start, prepared))
+            self._pool.gate.rules = self._pool.gate.rules.with_names(filter(None, hosts))
         return prepared
 
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         """Reserve the task's sites and prepare what the episode starts with, before there is a browser context."""
-        start = await self._held.enter_async_context(self._pool.desk.start_episode(task, self.episode, seed))
-        if task.site and (host := urlsplit(start.start_url).hostname):  # a tenant may have a host of its own
-            self._pool.gate.rules = self._pool.gate.rules.with_names([host])
-        return start
+        return await self._held.enter_async_context(self._pool.desk.start_episode(task, self.episode, seed))
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Prepare the episode's other resources; return the options of its browser context."""
@@ -214,7 +212,7 @@ class WebEnvironment(Environment):
         state = PageState()
         if not pool.as_text:
             with reading_page():
-                state = await measure_extent(session, view.url)
+                state = await measure_extent(session)
             view = replace(view, tree=when(pool.has_tree, f"{format_state(state)}\n{view.tree}"))
         self._titles[session.page] = view.title
         notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from webgym_cli.environments.browser.frames import WAIT_UNTIL_IDLE, wait_in_frames
+from webgym_cli.environments.browser.frames import WAIT_UNTIL_IDLE, WAITS_JS, wait_in_frames
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.worlds import PAGE_JS
 from webgym_cli.jobs.workers import race
 
-_SPLASH_OF = f"{PAGE_JS}.kinds.splashOf"
+_SPLASH_OF = f"{WAITS_JS}.splashOf"
 _WAIT_UNTIL_IDLE = f"""async ([limit, isStart]) => {{
   const {{ copied }} = await ({WAIT_UNTIL_IDLE})(limit);
   return {{ splash: {_SPLASH_OF}(isStart), copied }};
