@@ -209,12 +209,6 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "ceil": lambda value: Fraction(math.ceil(value)),
     "factorial": _factorial,
     "gcd": _gcd,
-    "exp": math.exp,
-    "log": math.log,
     "ln": math.log,
-    "log10": math.log10,
-    "log2": math.log2,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tan": math.tan,
+    **{name: getattr(math, name) for name in ("exp", "log", "log10", "log2", "sin", "cos", "tan")},
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from webgym_cli.config.agent import AgentSettings
+from webgym_cli.config.load import load
+from webgym_cli.config.model import Settings
 from webgym_cli.environments.tools import oracle
 from webgym_cli.environments.tools.oracle import calculations, next_action, require_workings
 from webgym_cli.errors import UsageError
@@ -101,8 +103,10 @@ def test_the_last_result_is_stated_where_it_is_the_answer(answer, result, stated
 
 
 def refused(fields, limits=LIMITS, tools=(calculator, answer)):
-    with pytest.raises(UsageError) as caught:
-        require_workings([read_task(GSM8K), *(task(**each) for each in fields)], tools, limits)
+    settings = Settings().model_copy(update={"agent": limits})
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(UsageError) as caught:
+        patch.setattr(oracle, "find_tools", lambda names: tools)
+        require_workings(settings, [read_task(GSM8K), *(task(**each) for each in fields)])
     return str(caught.value), caught.value.hint
 
 
@@ -156,4 +160,5 @@ def test_without_the_calculator_there_is_no_expert(tools):
 
 
 def test_what_it_can_solve_is_not_refused():
-    require_workings([read_task(GSM8K), task(answer="2", expression="1+1")], [answer, calculator], LIMITS)
+    settings = load(overrides=['agent.tools=["answer", "calculator"]'])
+    require_workings(settings, [read_task(GSM8K), task(answer="2", expression="1+1")])

@@ -19,7 +19,7 @@ class SitesPool(WebPool):
     """Serves the sites in this process and makes environments on them; otherwise as on the open web."""
 
     def __init__(self, settings: Settings, mode: InteractionMode | None = None) -> None:
-        super().__init__(settings, mode or settings.context_config.interaction_mode)
+        super().__init__(settings, mode)
         self.server = SiteServer()
 
     async def _start(self, stack: AsyncExitStack) -> None:

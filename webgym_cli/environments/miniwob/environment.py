@@ -65,9 +65,10 @@ def browser_for_pages(browser: BrowserSettings) -> BrowserSettings:
 class MiniWobPool:
     """Makes MiniWoB environments over one shared browser."""
 
-    def __init__(self, settings: Settings, mode: InteractionMode) -> None:
-        browser = settings.browser
-        self.mode, self.has_tree = mode, settings.context_config.observation == "tree"
+    def __init__(self, settings: Settings, mode: InteractionMode | None = None) -> None:
+        """`mode`: default that of the settings."""
+        browser, context = settings.browser, settings.context_config
+        self.mode, self.has_tree = mode or context.interaction_mode, context.observation == "tree"
         self.options = SessionOptions.of(
             browser,
             width=WIDTH,

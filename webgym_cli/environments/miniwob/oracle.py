@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.observe import ElementSnapshot
+from webgym_cli.environments.miniwob.pages import page_of
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import suggest_name
 
@@ -77,6 +80,12 @@ def require_expert(page: str) -> Rule:
             hint=f"{suggest_name(page, list_expert_tasks())} (or another policy: --policy vllm)",
         )
     return rule
+
+
+def require_experts(settings: Settings, tasks: Sequence[Task]) -> None:
+    """Raise `UsageError` for a task on a page that the expert does not solve."""
+    for task in tasks:
+        require_expert(page_of(task))
 
 
 def next_action(page: str, scene: OracleScene) -> Action:

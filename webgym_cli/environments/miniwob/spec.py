@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.web.tasks import shorten
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
+from webgym_cli.util.registry import lazy
 
 _EXAMPLE = "-s tasks.train=miniwob:click-test,click-dialog"
 
@@ -33,26 +30,12 @@ def _check_task(task: Task, record: TaskFields) -> None:
         raise BadTaskError(f"MiniWoB has no page {page}", advice)
 
 
-def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
-    from webgym_cli.environments.miniwob.oracle import require_expert
-    from webgym_cli.environments.miniwob.pages import page_of
-
-    for task in tasks:
-        require_expert(page_of(task))
-
-
-def _make_pool(settings: Settings) -> EnvironmentPool:
-    from webgym_cli.environments.miniwob.environment import MiniWobPool
-
-    return MiniWobPool(settings, settings.context_config.interaction_mode)
-
-
 SPEC = EnvironmentSpec(
     name="miniwob",
     benchmarks=("miniwob",),
     list_tasks=_list_tasks,
     check_task=_check_task,
-    make_pool=_make_pool,
+    make_pool=lazy("webgym_cli.environments.miniwob.environment:MiniWobPool"),
     observations=("picture",),
-    require_expert=_require_expert,
+    require_expert=lazy("webgym_cli.environments.miniwob.oracle:require_experts"),
 )

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.limits import MAX_TOOL_CALLS
+from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
@@ -22,6 +23,7 @@ from webgym_cli.scoring.registry import reward_fields
 from webgym_cli.scoring.statements import extract_reference
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
+from webgym_cli.tools.registry import find_tools
 from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import when
 
@@ -50,15 +52,15 @@ def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Ac
     return Action(name=ActionName.ANSWER, text=ANSWER.format(_conclusion(task, results)))
 
 
-def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: AgentSettings) -> None:
+def require_workings(settings: Settings, tasks: Sequence[Task]) -> None:
     """Raise `UsageError` with the first task that the expert can't solve, and the number of others."""
-    if not any(map(_calculates, tools)):
+    if not any(map(_calculates, find_tools(settings.agent.tools))):
         raise UsageError(
             f"task {tasks[0].id}: its expert needs the tool {CALCULATOR}, which is not among agent.tools",
             hint=f"-s 'agent.tools=[\"{CALCULATOR}\"]', or --policy vllm",
         )
     different = {task.key: task for task in tasks}.values()
-    unsolved = [error for task in different if (error := _problem(task, limits)) is not None]
+    unsolved = [error for task in different if (error := _problem(task, settings.agent)) is not None]
     if unsolved:
         others = when(len(unsolved) > 1, f" ({len(unsolved)} such of {len(different)})")
         raise UsageError(f"{unsolved[0]}{others}", hint=unsolved[0].hint)

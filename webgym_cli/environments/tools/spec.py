@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.format import read_task
-from webgym_cli.util.registry import suggest_name
+from webgym_cli.util.registry import lazy, suggest_name
 
 # The file of each set of questions, and its part of it. The field `expression` is for the expert alone.
 _SETS = {
@@ -48,26 +47,13 @@ def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
         require_address("judge", settings.judge.base_url, "-s judge.base_url=http://HOST:PORT/v1")
 
 
-def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
-    from webgym_cli.environments.tools.oracle import require_workings
-    from webgym_cli.tools.registry import find_tools
-
-    require_workings(tasks, find_tools(settings.agent.tools), settings.agent)
-
-
-def _make_pool(settings: Settings) -> EnvironmentPool:
-    from webgym_cli.environments.tools.environment import ToolsPool
-
-    return ToolsPool(settings)
-
-
 SPEC = EnvironmentSpec(
     name="tools",
     prefix="arithmetic",
     list_tasks=_list_tasks,
     read_record=read_question,
-    make_pool=_make_pool,
-    require_expert=_require_expert,
+    make_pool=lazy("webgym_cli.environments.tools.environment:ToolsPool"),
+    require_expert=lazy("webgym_cli.environments.tools.oracle:require_workings"),
     check_settings=_check_settings,
     has_reward_function=True,
     max_steps=lambda settings, task, split: settings.agent.max_turns,

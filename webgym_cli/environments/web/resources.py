@@ -24,9 +24,10 @@ _SCROLLED_AS_TEXT = 2 / 3
 class WebResources:
     """The host's browsers behind one egress proxy, and how pages are shown in them."""
 
-    def __init__(self, settings: Settings, mode: InteractionMode, *, as_text: bool = False) -> None:
+    def __init__(self, settings: Settings, mode: InteractionMode | None = None, *, as_text: bool = False) -> None:
+        """`mode`: default that of the settings."""
         browser = settings.browser
-        self.mode = mode
+        self.mode = mode or settings.context_config.interaction_mode
         observes = ACTION_SETS.find(str(settings.context_config.prompt_version)).observes
         self.as_text = as_text or observes == "text"
         """Whether pages are shown as text."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,9 +66,6 @@ class _Config(Record):
     require_login: bool = False
     storage_state: str | None = None
     geolocation: _Geolocation | None = None
-    intent_template: str = ""
-    intent_template_id: int | None = None
-    instantiation_dict: dict[str, Any] = Field(default_factory=dict)
     require_reset: bool = False
     eval: Evaluation | None = None
 
@@ -97,7 +95,9 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     if is_verified(value):
         given = _from_verified(value)
     digest = hashlib.sha256(_content(given)).hexdigest()[:16]
-    filled: dict[str, Any] = {name: _fill_addresses(item, sites, name) for name, item in _add_login(given).items()}
+    filled: dict[str, Any] = {
+        name: map_texts(item, partial(_fill_addresses, sites, name)) for name, item in _add_login(given).items()
+    }
     _take_ssh_host(filled, sites)
     _take_url_rule(filled)
     try:
@@ -212,15 +212,8 @@ def _content(given: Mapping[str, Any]) -> bytes:
         raise BadTaskError(f"the record can't be stored: {error}") from None
 
 
-def _fill_addresses(value: Any, sites: Mapping[WebArenaSite, str], place: str) -> Any:
-    """Return a value with the sites' URLs filled into all of its texts."""
-    if isinstance(value, dict):
-        return {name: _fill_addresses(item, sites, f"{place}.{name}") for name, item in value.items()}
-    if isinstance(value, list):
-        return [_fill_addresses(item, sites, f"{place}.{at}") for at, item in enumerate(value)]
-    if not isinstance(value, str) or "__" not in value:
-        return value
-    return _PLACEHOLDER.sub(lambda match: _address(match[0], sites, place), value)
+def _fill_addresses(sites: Mapping[WebArenaSite, str], place: str, text: str) -> str:
+    return _PLACEHOLDER.sub(lambda match: _address(match[0], sites, place), text)
 
 
 def _address(placeholder: str, sites: Mapping[WebArenaSite, str], place: str) -> str:

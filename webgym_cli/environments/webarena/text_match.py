@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable
@@ -122,7 +123,7 @@ def meets_comparison(text: str, comparison: str) -> bool:
     if not _NUMBER.fullmatch(plain):
         return False
     number = Decimal(plain.replace(",", ""))
-    return any(_OPERATORS[operator](number, limit) for operator, limit in wanted)
+    return any(_OPERATORS[sign](number, limit) for sign, limit in wanted)
 
 
 def parse_comparisons(text: str) -> list[tuple[str, Decimal]]:
@@ -133,13 +134,7 @@ def parse_comparisons(text: str) -> list[tuple[str, Decimal]]:
     return [(match[1], Decimal(match[2])) for match, _ in comparisons if match]
 
 
-_OPERATORS: dict[str, Callable[[Decimal, Decimal], bool]] = {
-    "<=": lambda number, limit: number <= limit,
-    ">=": lambda number, limit: number >= limit,
-    "==": lambda number, limit: number == limit,
-    "<": lambda number, limit: number < limit,
-    ">": lambda number, limit: number > limit,
-}
+_OPERATORS = {"<=": operator.le, ">=": operator.ge, "==": operator.eq, "<": operator.lt, ">": operator.gt}
 
 
 async def _fuzzy(text: str, wanted: tuple[str, ...], asker: FuzzyContext) -> bool:
