@@ -1,9 +1,10 @@
 """What the tests of the environments share: one browser for all of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.environments.lab import served_with_sites
 from tests.environments.visits import SmallWeb, Visit, small_web
 from tests.environments.webarena.webarena_mail import MailServer
 from tests.executable import needs_chromium
@@ -40,6 +41,12 @@ async def pointed(chromium: str) -> AsyncIterator[MiniWobPool]:
 async def local_web(chromium: str) -> AsyncIterator[SmallWeb]:
     async with small_web() as web:
         yield web
+
+
+@pytest.fixture
+def lab() -> Iterator[None]:
+    with served_with_sites():
+        yield
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.environments.lab import LabServer
 from tests.environments.odd_server import OddServer
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -85,7 +85,7 @@ class SmallWeb:
     """A started pool with its servers."""
 
     pool: WebPool
-    sites: SiteServer
+    sites: LabServer
     odd: OddServer
     """`http://odd.test`, `http://odd.example` and `https://` of the same names, though it speaks no TLS."""
     private: OddServer
@@ -100,7 +100,7 @@ class SmallWeb:
 @asynccontextmanager
 async def small_web(*overrides: str, mode: InteractionMode = InteractionMode.SET_OF_MARKS) -> AsyncIterator[SmallWeb]:
     settings = load(overrides=[*HASTY, *overrides])
-    async with SiteServer() as sites, OddServer() as odd, OddServer() as private:
+    async with LabServer() as sites, OddServer() as odd, OddServer() as private:
         pool = WebPool(settings, mode)
         places = sites.places | dict.fromkeys(("odd.test", "odd.example"), odd.place)
         pool.gate.rules = pool.gate.rules.with_places(places)

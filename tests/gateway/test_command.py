@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from tests.environments.lab import served_with_sites
 from tests.environments.odd_server import OddServer
 from tests.gateway.served import LIMITS, Upstream
 from tests.prepare.rl_builders import build_model
@@ -198,7 +199,8 @@ async def test_an_agent_whose_start_page_is_an_error_page_is_a_failure(
     task = {"id": "shop-cheapest", "environment": "sites", "start_url": f"http://lab.test/{page}"}
     (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
     tasks = f"tasks.train={tmp_path}/tasks.jsonl"
-    result, *_ = (await roll_out(tmp_path, model, "blind", tasks, override, right=False))[0]
+    with served_with_sites():
+        result, *_ = (await roll_out(tmp_path, model, "blind", tasks, override, right=False))[0]
     assert (result.outcome.failure, result.outcome.reward) == (failure, None)
 
 

@@ -2,14 +2,14 @@ import pytest
 import pytest_asyncio
 
 from tests.environments.fixture_sites.visiting import Visitor
+from tests.environments.lab import LabServer
 from tests.executable import needs_chromium
-from webgym_cli.environments.fixture_sites.server import SiteServer
 
 
 @pytest_asyncio.fixture(scope="session")
 async def sites():
     """All sites, without faults."""
-    async with SiteServer() as server:
+    async with LabServer() as server:
         yield server
 
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from tests.environments.fixture_sites.visiting import request
-from webgym_cli.environments.fixture_sites.lab import PAGES
+from tests.environments.lab import PAGES
 
 STATUS = {"/captcha": 403, "/error": 500, "/redirect": 302}
 

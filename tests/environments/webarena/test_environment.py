@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.environments.browser.test_html import Read
+from tests.environments.lab import served_with_sites
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.html import MAX_CHARACTERS, MAX_IDS, read_page
@@ -31,8 +32,9 @@ async def pool() -> AsyncIterator[WebArenaPool]:
         load(overrides=[*HASTY, "context_config.prompt_version=webrl"])
     )
     assert isinstance(environment_pool, WebArenaPool)
-    async with environment_pool:
-        yield environment_pool
+    with served_with_sites():
+        async with environment_pool:
+            yield environment_pool
 
 
 @pytest.fixture

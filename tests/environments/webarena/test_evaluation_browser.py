@@ -77,7 +77,7 @@ async def put(session, html):
 
 
 @pytest.mark.browser
-@pytest.mark.usefixtures("chromium")
+@pytest.mark.usefixtures("chromium", "lab")
 async def test_pages_are_looked_at_without_touching_the_last_one():
     settings = load(["webarena"], [SETTLED, "sites.shopping.url=http://lab.test"])
     opened = []

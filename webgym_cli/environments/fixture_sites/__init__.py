@@ -1,1 +1,1 @@
-"""Four local web sites with tasks and experts, to try web environments without a network."""
+"""Two local web sites with tasks and experts, to try web environments without a network."""

@@ -7,8 +7,7 @@ import secrets
 from aiohttp import web
 
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.fixture_hosts import HOSTS, LAB_HOSTS
-from webgym_cli.environments.fixture_sites import lab
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites.episode import SITES, SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task
 from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse, message_page
@@ -18,14 +17,14 @@ from webgym_cli.util.local_server import LocalServer
 
 # Cookie with an episode's token.
 EPISODE_COOKIE = "episode"
-# An image on every host that never finishes loading.
-_ENDLESS = "/endless.gif"
 _LARGEST_FORM = 256 * 1024
 _NOTHING_ASKED = SiteTask("open-world", "", "", {})
 
 
 class SiteServer(LocalServer):
     """Serves all sites on a free port of 127.0.0.1."""
+
+    hosts = SITE_HOSTS
 
     def __init__(self) -> None:
         app = web.Application(client_max_size=_LARGEST_FORM)
@@ -38,12 +37,12 @@ class SiteServer(LocalServer):
     def places(self) -> dict[str, tuple[str, int]]:
         """Address and port for the browser's host mapping, by site."""
         host, port = self.address.rsplit(":", 1)
-        return dict.fromkeys(HOSTS, (host, int(port)))
+        return dict.fromkeys(self.hosts, (host, int(port)))
 
     def describe_start(self, token: str, start_url: str) -> EpisodeStart:
         """Return the start of an episode's browser: the token is set for every host as HttpOnly."""
         cookie = {"name": EPISODE_COOKIE, "value": token, "path": "/", "httpOnly": True}
-        return EpisodeStart(start_url=start_url, cookies=tuple({**cookie, "domain": host} for host in HOSTS))
+        return EpisodeStart(start_url=start_url, cookies=tuple({**cookie, "domain": host} for host in self.hosts))
 
     def start_episode(self, task: Task, seed: int) -> str:
         """Start an episode with fresh state and return its token. Raises `UsageError` for a foreign task."""
@@ -62,10 +61,6 @@ class SiteServer(LocalServer):
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         host = request.host.partition(":")[0].lower()
-        if request.path == _ENDLESS:
-            return await lab.hang(request, self.closing)
-        if host in LAB_HOSTS:
-            return await lab.serve(host, request)
         if host not in SITES:
             return _respond(message_page("No such site", f"This server has no site {host!r}.", 404))
         if request.method not in ("GET", "HEAD", "POST"):

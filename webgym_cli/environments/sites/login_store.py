@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import SiteSettings
-from webgym_cli.environments.fixture_hosts import HOSTS
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.sites.accounts import Login
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
@@ -124,7 +124,7 @@ def sort_sites(sites: Iterable[str]) -> tuple[str, ...]:
 def is_fixture(task: Task) -> bool:
     """Whether a WebArena task starts on the fixture sites, which the running process serves."""
     starts = task.extra.get("start_urls") or [task.start_url]
-    return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
+    return task.environment == "webarena" and all(urlsplit(str(url)).hostname in SITE_HOSTS for url in starts)
 
 
 def _is_cookie(cookie: object) -> bool:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from pathlib import Path
 
+import pytest
 from aiohttp import web
+from jinja2 import FileSystemLoader
 
-from webgym_cli.environments.fixture_sites.web import (
-    SiteResponse,
-    message_page,
-    not_found_page,
-    parse_whole,
-    render_page,
-)
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
+from webgym_cli.environments.fixture_sites import environment, server
+from webgym_cli.environments.fixture_sites import web as site_web
+from webgym_cli.environments.fixture_sites.web import SiteResponse, message_page, not_found_page, parse_whole
+from webgym_cli.environments.sites import login_store
 
 # Path and behaviour of each page.
 PAGES = {
@@ -44,6 +45,40 @@ _STATUSES = {"/captcha": 403, "/error": 500}
 _MOST_NODES, _MOST_SECONDS = 500_000, 600.0
 
 
+# `other.test` serves only frames of `lab.test` from another origin.
+LAB_HOSTS = ("lab.test", "other.test")
+# An image on every host that never finishes loading.
+_ENDLESS = "/endless.gif"
+_FOLDERS = (Path(__file__).with_name("lab_pages"), Path(site_web.__file__).with_name("templates"))
+_TEMPLATES = site_web._load_templates().overlay(loader=FileSystemLoader(_FOLDERS))
+
+
+class LabServer(server.SiteServer):
+    """The fixture sites and the laboratory."""
+
+    hosts = (*SITE_HOSTS, *LAB_HOSTS)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        host = request.host.partition(":")[0].lower()
+        if request.path == _ENDLESS:
+            return await hang(request, self.closing)
+        return await (serve(host, request) if host in LAB_HOSTS else super()._serve(request))
+
+
+@contextlib.contextmanager
+def served_with_sites():
+    """Environments on the fixture sites serve the laboratory, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (server, environment):
+            patch.setattr(module, "SiteServer", LabServer)
+        patch.setattr(login_store, "SITE_HOSTS", LabServer.hosts)
+        yield
+
+
+def render_page(template: str, status: int = 200, /, **values: object) -> SiteResponse:
+    return SiteResponse(_TEMPLATES.get_template(template).render(values, status=status), status)
+
+
 async def serve(host: str, request: web.Request) -> web.StreamResponse:
     """Return the response to a request to the laboratory."""
     path, query = request.path, request.query
@@ -59,12 +94,12 @@ async def serve(host: str, request: web.Request) -> web.StreamResponse:
     if path == "/heavy":
         return _heavy(query.get("nodes") or "10000")
     if path == "/":
-        return _html(render_page("lab/index.html", pages=PAGES))
+        return _html(render_page("index.html", pages=PAGES))
     if path == "/blank":
         return _html(SiteResponse())
     if path not in PAGES:
         return _html(not_found_page())
-    return _html(render_page(f"lab{path}.html", _STATUSES.get(path, 200), host=host, auto=query.get("auto") == "1"))
+    return _html(render_page(f"{path[1:]}.html", _STATUSES.get(path, 200), host=host, auto=query.get("auto") == "1"))
 
 
 async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
@@ -82,7 +117,7 @@ def _heavy(text: str) -> web.Response:
     nodes = parse_whole(text, 0, _MOST_NODES)
     if nodes is None:
         return _html(message_page("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400))
-    return _html(render_page("lab/heavy.html", nodes=nodes))
+    return _html(render_page("heavy.html", nodes=nodes))
 
 
 async def _slow(text: str) -> web.Response:
@@ -93,7 +128,7 @@ async def _slow(text: str) -> web.Response:
     if not 0 <= seconds <= _MOST_SECONDS:
         return _html(message_page("Bad number", f"seconds is a number from 0 to {_MOST_SECONDS:g}.", 400))
     await asyncio.sleep(seconds)
-    return _html(render_page("lab/slow.html", seconds=f"{seconds:g}"))
+    return _html(render_page("slow.html", seconds=f"{seconds:g}"))
 
 
 def _redirect(target: str) -> web.Response:
