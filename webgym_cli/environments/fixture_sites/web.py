@@ -95,21 +95,12 @@ class SitePages(Generic[State]):
         self._add("GET", path, lambda state, request: self.page(template, state, request))
 
     def page(
-        self,
-        template: str,
-        state: State,
-        request: SiteRequest,
-        /,
-        status: int = 200,
-        errors: Sequence[str] = (),
-        **values: Any,
+        self, template: str, state: State, request: SiteRequest, /, errors: Sequence[str] = (), **values: Any
     ) -> SiteResponse:
         """Return a page; with validation errors its status is 422."""
         given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
-        if errors:
-            status = 422
         values = {**self.names, **given, **request.parts, **values}
-        return render_page(f"{self._folder}/{template}.html", status, **values)
+        return render_page(f"{self._folder}/{template}.html", 422 if errors else 200, **values)
 
     def answer(self, state: State, request: SiteRequest) -> SiteResponse:
         """Return the response of the first matching route, or a page with status 404 or 405."""
