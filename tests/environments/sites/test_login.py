@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from tests.environments.sites.desk import Desk
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.address_rules import AddressRules
@@ -19,7 +20,7 @@ from webgym_cli.environments.browser.egress_proxy import EgressProxy, _relay
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.doctor import diagnose_sites
 from webgym_cli.environments.sites.login_store import LoginStore
-from webgym_cli.environments.sites.site_scheduler import SiteScheduler, log_in_to_sites
+from webgym_cli.environments.sites.site_scheduler import log_in_to_sites
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError
 from webgym_cli.records.action import InteractionMode
@@ -81,7 +82,7 @@ async def test_a_rollout_that_may_not_log_in_names_the_command(settings, mail, s
 
 async def test_a_turn_sees_to_a_login_that_an_episode_ended(settings, mail, states, browsers):
     await log_in_to_sites(settings(), [task(LAB)])
-    desk = SiteScheduler(settings(), lambda: browsers)
+    desk = Desk(settings(), lambda: browsers)
     async with desk.reserve([LAB]):
         assert desk.storage_state(task(LAB)) == states.path((LAB,))
     assert mail.logins == 1
@@ -92,7 +93,7 @@ async def test_a_turn_sees_to_a_login_that_an_episode_ended(settings, mail, stat
     os.utime(states.path((LAB,)), (0, time.time() - 13 * 3600))
     async with desk.reserve([LAB]):
         assert (mail.logins, states.fault(LAB)) == (3, "")
-    manual = SiteScheduler(settings("sites.gitlab.login=manual"), lambda: browsers)
+    manual = Desk(settings("sites.gitlab.login=manual"), lambda: browsers)
     mail.sessions.clear()
     with pytest.raises(MissingStageError, match="the login of gitlab is of no use"):
         async with manual.reserve([LAB]):
@@ -102,7 +103,7 @@ async def test_a_turn_sees_to_a_login_that_an_episode_ended(settings, mail, stat
 async def test_a_reset_that_forgets_the_login_is_followed_by_another(settings, mail, browsers):
     reset = settings("sites.gitlab.isolation=reset", f"sites.gitlab.reset={mail.url}/reset")
     await log_in_to_sites(reset, [task(LAB)])
-    desk = SiteScheduler(reset, lambda: browsers)
+    desk = Desk(reset, lambda: browsers)
     for done in (1, 2):
         async with desk.reserve([LAB]):
             assert (mail.resets, mail.logins) == (done, done + 1)
@@ -111,7 +112,7 @@ async def test_a_reset_that_forgets_the_login_is_followed_by_another(settings, m
 async def test_episodes_that_share_a_site_ask_it_once_in_a_while(settings, mail, browsers):
     shared = settings("sites.gitlab.isolation=parallel")
     await log_in_to_sites(shared, [task(LAB)])
-    desk = SiteScheduler(shared, lambda: browsers)
+    desk = Desk(shared, lambda: browsers)
     async with desk.reserve([LAB]), desk.reserve([LAB]):
         mail.sessions.clear()
     async with desk.reserve([LAB]):
@@ -122,7 +123,7 @@ async def test_a_login_that_fails_is_the_environments_error(settings, mail, brow
     await log_in_to_sites(settings(), [task(LAB)])
     mail.sessions.clear()
     monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", "squirrel")
-    desk = SiteScheduler(settings(), lambda: browsers)
+    desk = Desk(settings(), lambda: browsers)
     with pytest.raises(BoundaryError, match=r"gitlab did not let .* in: .*; it said: User name or password is wrong"):
         async with desk.reserve([LAB]):
             raise AssertionError("the episode began")

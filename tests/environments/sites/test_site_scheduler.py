@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
+from tests.environments.sites.desk import Desk
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import describe_isolation
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, task_sites
 from webgym_cli.environments.sites.site_scheduler import (
-    SiteScheduler,
     exclusive_sites,
     map_isolation,
     require_sites,
@@ -63,7 +63,7 @@ def keep(states):
 
 
 def test_placeholders_become_addresses_without_a_slash_too_many(settings):
-    desk = SiteScheduler(settings("sites.shopping.url=http://h.test:7770/", "sites.map.url=http://[::1]:3000"))
+    desk = Desk(settings("sites.shopping.url=http://h.test:7770/", "sites.map.url=http://[::1]:3000"))
     assert desk.address("__SHOPPING__/a __MAP__ __OTHER__") == "http://h.test:7770/a http://[::1]:3000 __OTHER__"
     assert desk.hosts == ("h.test", "::1")
     with pytest.raises(SettingsError, match=r"sites\.reddit\.url is empty"):
@@ -105,7 +105,7 @@ def test_a_task_names_its_site_and_role(settings, tmp_path, monkeypatch):
     (tmp_path / "agent.json").write_text('{"cookies": [], "origins": []}')
     os.utime(tmp_path / "agent.json", (0, time.time() - 13 * 3600))  # we only read it: its age does not matter
     require_sites(known, [agent])
-    assert SiteScheduler(known).storage_state(agent) == tmp_path / "agent.json"
+    assert Desk(known).storage_state(agent) == tmp_path / "agent.json"
 
 
 def test_a_site_without_an_entry_is_the_name_of_a_set_up_function(settings, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_login_of_several_sites_is_made_of_theirs(settings, states, keep):
     assert login_sites(pair) == (WebArenaSite.GITLAB, WebArenaSite.REDDIT)
     keep(WebArenaSite.GITLAB, name="lab")
     keep(WebArenaSite.REDDIT, name="forum")
-    desk = SiteScheduler(settings())
+    desk = Desk(settings())
     path = desk.storage_state(pair)
     assert path == states.folder / "gitlab.reddit_state.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -193,13 +193,13 @@ def test_two_sites_that_overwrite_each_others_login_are_refused(settings, keep):
     keep(WebArenaSite.REDDIT, value="b", name="PHPSESSID")
     words = "shopping and reddit keep their logins in the same cookie 'PHPSESSID' of the host 10.0.0.1"
     with pytest.raises(UsageError, match=words):
-        SiteScheduler(settings()).storage_state(task(state="shopping.reddit_state.json"))
+        Desk(settings()).storage_state(task(state="shopping.reddit_state.json"))
     keep(WebArenaSite.REDDIT, value="b", name="PHPSESSID", domain="10.0.0.2")
-    assert SiteScheduler(settings()).storage_state(task(state="shopping.reddit_state.json"))
+    assert Desk(settings()).storage_state(task(state="shopping.reddit_state.json"))
 
 
 def test_a_login_that_is_missing_or_too_old_fails_the_episode(settings, states, keep):
-    desk, shopping = SiteScheduler(settings("sites.shopping.login_hours=2")), task(state="shopping_state.json")
+    desk, shopping = Desk(settings("sites.shopping.login_hours=2")), task(state="shopping_state.json")
     with pytest.raises(BoundaryError, match="the login of shopping is missing") as failed:
         desk.storage_state(shopping)
     assert (failed.value.kind, failed.value.hint) == (FailureKind.ENVIRONMENT_ERROR, "webgym login shopping")
@@ -245,7 +245,7 @@ class Episodes:
 
 @pytest.fixture
 async def episodes(settings):
-    result = Episodes(SiteScheduler(settings()))
+    result = Episodes(Desk(settings()))
     yield result
     for running in result.tasks:
         running.cancel()
@@ -301,8 +301,8 @@ async def test_desks_of_one_folder_take_turns(episodes, settings):
     """As two runs do: the lock is a file's."""
     first, second = (episodes.start(name, WebArenaSite.REDDIT) for name in "ac")
     await first[1].wait()
-    third = episodes.start("b", WebArenaSite.REDDIT, desk=SiteScheduler(settings()))
-    elsewhere = SiteScheduler(settings("browser.auth_folder=" + str(LoginStore.of(settings()).folder / "other")))
+    third = episodes.start("b", WebArenaSite.REDDIT, desk=Desk(settings()))
+    elsewhere = Desk(settings("browser.auth_folder=" + str(LoginStore.of(settings()).folder / "other")))
     other = episodes.start("x", WebArenaSite.REDDIT, desk=elsewhere)
     await other[1].wait()
     assert episodes.there == {"a", "x"}
@@ -328,11 +328,11 @@ async def _until_held(lock):
 HOLDER = """
 import asyncio, sys
 from webgym_cli.config.load import load
-from webgym_cli.environments.sites.site_scheduler import SiteScheduler
+from tests.environments.sites.desk import Desk
 from webgym_cli.records.webarena import WebArenaSite
 
 async def hold():
-    async with SiteScheduler(load(["webarena"], ["browser.auth_folder=" + sys.argv[1]])).reserve([WebArenaSite.REDDIT]):
+    async with Desk(load(["webarena"], ["browser.auth_folder=" + sys.argv[1]])).reserve([WebArenaSite.REDDIT]):
         print("here", flush=True)
         await asyncio.Event().wait()
 
@@ -354,14 +354,14 @@ async def test_a_process_that_dies_gives_its_site_back(episodes, settings, state
 
 async def test_a_folder_that_is_none_is_named(settings, tmp_path):
     (tmp_path / "file").write_text("")
-    desk = SiteScheduler(settings(f"browser.auth_folder={tmp_path / 'file'}"))
+    desk = Desk(settings(f"browser.auth_folder={tmp_path / 'file'}"))
     with pytest.raises(StoreError, match="file: can't be made") as refused:
         async with desk.reserve([WebArenaSite.REDDIT]):
             raise AssertionError("the episode began")
     assert refused.value.hint == "choose another browser.auth_folder"
     (tmp_path / "auth" / "reddit.lock").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"reddit\.lock: can't be locked"):
-        async with SiteScheduler(settings()).reserve([WebArenaSite.REDDIT]):
+        async with Desk(settings()).reserve([WebArenaSite.REDDIT]):
             raise AssertionError("the episode began")
 
 
@@ -374,7 +374,7 @@ def resetting(settings, mail):
 
     def make(hook, *given):
         site = [f"sites.reddit.url={mail.url}", "sites.reddit.isolation=reset", f"sites.reddit.reset={hook}"]
-        return SiteScheduler(settings(*site, *given))
+        return Desk(settings(*site, *given))
 
     return make
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
@@ -43,7 +42,6 @@ _LOOK_AGAIN = 0.2
 _OTHER_FOLDER = "choose another browser.auth_folder"
 # A site that has no entry is only a name for set-up functions and experts.
 _ABSENT = SiteSettings(isolation="parallel")
-_NO_EPISODE: Mapping[str, str] = MappingProxyType({"episode": "", "seed": "", "role": ""})
 # Seconds for which a verified login of a shared site is trusted.
 _BELIEVED = 60.0
 
@@ -51,10 +49,10 @@ _BELIEVED = 60.0
 class SiteScheduler:
     """Gives episodes access to the configured sites; one per pool of environments."""
 
-    def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool] | None = None) -> None:
-        """`browsers`: returns browsers behind a proxy that allows `hosts`; None: each login starts its own."""
+    def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool]) -> None:
+        """`browsers`: returns browsers behind a proxy that allows `hosts`."""
         self._settings = settings
-        self._browsers = browsers
+        self._logins = LoginManager(settings, browsers)
         self._states = LoginStore.of(settings)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -109,14 +107,13 @@ class SiteScheduler:
 
     @asynccontextmanager
     async def reserve(
-        self, sites: Sequence[str], logins: Sequence[Login] | None = None, values: Mapping[str, str] = _NO_EPISODE
+        self, sites: Sequence[str], logins: Sequence[Login], values: Mapping[str, str]
     ) -> AsyncIterator[EpisodeStart]:
         """Reserve sites for one episode: wait for exclusive ones, reset those with a hook, and check the logins.
 
-        `logins`: default those of the sites' default role. `values`: placeholders of resets. Yields what the resets
-        answered. First come, first served, within this process and among processes with the same `auth_folder`. All
-        sites are locked in one global order, which prevents deadlocks. Raises `BoundaryError` if a reset or login
-        fails.
+        `values`: placeholders of resets. Yields what the resets answered. First come, first served, within this process
+        and among processes with the same `auth_folder`. All sites are locked in one global order, which prevents
+        deadlocks. Raises `BoundaryError` if a reset or login fails.
         """
         wanted = sort_sites(sites)
         known = {site: self._site(site) for site in wanted}
@@ -127,7 +124,7 @@ class SiteScheduler:
             start = EpisodeStart()
             for answer in await gather_or_cancel(*(self._reset(site, known[site], values) for site in wanted)):
                 start = start.updated_by(answer)
-            for login in map(Login, wanted) if logins is None else logins:
+            for login in logins:
                 if start.storage_state is None and not self._states.fault(login).startswith("missing"):
                     await self._enter(login)
             yield start
@@ -173,17 +170,8 @@ class SiteScheduler:
             shared = self._site(login.site).is_shared
             if shared and time.monotonic() - self._seen.get(login, -_BELIEVED) < _BELIEVED:
                 return
-            async with self._open_logins() as logins:
-                await _renew(self._settings, self._states, logins, login)
+            await _renew(self._settings, self._states, self._logins, login)
             self._seen[login] = time.monotonic()
-
-    @asynccontextmanager
-    async def _open_logins(self) -> AsyncIterator[LoginManager]:
-        if self._browsers is not None:
-            yield LoginManager(self._settings, self._browsers)
-            return
-        async with open_login_manager(self._settings) as logins:
-            yield logins
 
 
 def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:

@@ -1,0 +1,13 @@
+"""A scheduler of sites whose episodes have no values, and the logins of their sites' default role."""
+
+from webgym_cli.environments.sites.accounts import Login
+from webgym_cli.environments.sites.site_scheduler import SiteScheduler
+
+
+class Desk(SiteScheduler):
+    def __init__(self, settings, browsers=lambda: None):
+        super().__init__(settings, browsers)
+
+    def reserve(self, sites, logins=None, values=None):
+        given = [*map(Login, sorted(sites))] if logins is None else logins
+        return super().reserve(sites, given, values or {"episode": "", "seed": "", "role": ""})
