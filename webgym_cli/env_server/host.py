@@ -16,7 +16,7 @@ from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.config.model import Settings
 from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import check_tasks, group_by_environment, log_in_to_sites
+from webgym_cli.environments.registry import check_tasks, find_environment, group_by_environment, log_in_to_sites
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.episode import Episode
