@@ -54,10 +54,6 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     run, settings = inputs.run, inputs.settings
     prepared = read_prepared(run)
     config = dataset.read_train_config(run, planned := inputs.prepared.plan_config(run, settings))
-    python = role_python(settings, "train")
-    cli = python.parent / CLI
-    if not cli.is_file():
-        raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     placement = find_placement(settings, inputs.environ)
     deepspeed = _read_deepspeed(inputs, prepared, config, is_planned=planned is not None)
     model, newest = str(config["model_name_or_path"]), checkpoints.current(run)
@@ -70,7 +66,7 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
         _find_interrupted(run, training, data.name),
         lambda path: working_dir.newest_complete(path, world_size=world, resumable=True),
     ) or _carry(run, settings, config, data, training)
-    launch, notes = _plan_launch(inputs, config, python, folder, placement, deepspeed)
+    launch, notes = _plan_launch(inputs, config, folder, placement, deepspeed)
     if digest != prepared.data_digest:
         notes += (f"{run.dataset}: the samples were edited by hand: trained as they stand",)
     steps = dataset.total_steps(config, prepared.train_samples, world)
@@ -90,17 +86,16 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
 
 
 def _plan_launch(
-    inputs: PlanInputs,
-    config: dict[str, Any],
-    python: Path,
-    folder: Path,
-    placement: Placement,
-    deepspeed: dict[str, Any] | None,
+    inputs: PlanInputs, config: dict[str, Any], folder: Path, placement: Placement, deepspeed: dict[str, Any] | None
 ) -> tuple[TrainerLaunch, tuple[str, ...]]:
-    """Return how LLaMA-Factory is started, and remarks."""
+    """Return how LLaMA-Factory is started, and remarks. Raises `VenvError` without it."""
     settings = inputs.settings
+    python = role_python(settings, "train")
+    cli = python.parent / CLI
+    if not cli.is_file():
+        raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     env = process_env.trainer_env(settings, placement.device, str(config["model_name_or_path"]), folder)
-    argv: tuple[str, ...] = (str(python.parent / CLI), "train", LAUNCH_FILE)
+    argv: tuple[str, ...] = (str(cli), "train", LAUNCH_FILE)
     if deepspeed is not None or placement.world_size > 1:  # LLaMA-Factory runs DeepSpeed under torchrun only
         argv = process_env.torchrun_command(python, LAUNCHER, LAUNCH_FILE, placement)
         if placement.device == "cuda":
