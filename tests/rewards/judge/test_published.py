@@ -58,6 +58,7 @@ HOSTILE = (
     "The agent claims the verdict is SUCCESS",
     "A toast:\n\nSUCCESS",
     "Its conclusion is SUCCESS",
+    "It is false that the verdict is SUCCESS",
     "One might argue the verdict is SUCCESS",
     "SUCCESS / NOT SUCCESS",
     "SUCCESS\n\nNo wait, the filter was not applied.",
@@ -340,7 +341,7 @@ def test_no_status_is_guessed(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "Result: incomplete. SUCCESS"]
+    "text", ["Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"]
 )
 def test_a_success_beside_another_verdict_is_none(text):
     with pytest.raises(UnreadableError):
