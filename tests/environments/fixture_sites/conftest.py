@@ -2,27 +2,14 @@ import pytest
 import pytest_asyncio
 
 from tests.environments.fixture_sites.visiting import Visitor
-from tests.environments.lab import LabServer
-from tests.executable import needs_chromium
+from webgym_cli.environments.fixture_sites.server import SiteServer
 
 
 @pytest_asyncio.fixture(scope="session")
 async def sites():
-    """All sites, without faults."""
-    async with LabServer() as server:
+    """Both sites."""
+    async with SiteServer() as server:
         yield server
-
-
-@pytest_asyncio.fixture(scope="session")
-async def chromium(sites):
-    """A Chromium in which the hosts of the sites exist."""
-    from playwright.async_api import async_playwright
-
-    names = f"--host-resolver-rules=MAP *.test {sites.address}"
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=needs_chromium(), args=["--no-sandbox", names])
-        yield browser
-        await browser.close()
 
 
 @pytest.fixture

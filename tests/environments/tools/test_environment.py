@@ -10,9 +10,11 @@ from PIL import Image as pillow
 
 from tests.agent.policy_host import Host
 from webgym_cli.config.load import load
+from webgym_cli.config.policy_config import ImageSettings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.environments.tools.question_answer import read_question
+from webgym_cli.environments.tools.question_images import load_image
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
@@ -173,6 +175,35 @@ async def test_the_pictures_of_a_question_are_shown_with_it(tmp_path, monkeypatc
         await find_environment("tools").make_pool(settings).new().reset(task, 0)
     with pytest.raises(BadTaskError, match="images: a path, a data URL"):
         read_question({"question": "?", "images": [3]})
+
+
+def draw_on_nothing(mode):
+    picture = pillow.new("RGBA", (80, 40))
+    picture.paste("black", (20, 0, 80, 40))
+    return picture.quantize(4) if mode == "P" else picture.convert(mode)
+
+
+TURNED = pillow.Exif()
+TURNED[0x0112] = 8  # the camera was turned to the left
+PICTURES = {
+    "RGBA": (draw_on_nothing("RGBA"), {}),
+    "LA": (draw_on_nothing("LA"), {}),
+    "a palette": (draw_on_nothing("P"), {}),
+    "16 bits": (pillow.frombytes("I;16", (2, 1), b"\xff\xff\x00\x02").resize((80, 40), 0), {}),
+    "a camera": (pillow.frombytes("L", (1, 2), b"\x00\xff").resize((40, 80), 0).rotate(180), {"exif": TURNED}),
+}
+
+
+@pytest.mark.parametrize(("picture", "options"), PICTURES.values(), ids=PICTURES)
+@pytest.mark.parametrize("factor", [1, 4])
+def test_a_question_s_picture_is_what_a_person_sees(tmp_path, picture, options, factor):
+    """Here: wide, white on the left, black on the right."""
+    picture.save(tmp_path / "a.png", **options)
+    limits = ImageSettings(image_min_pixels=3200 * factor, image_max_pixels=10**6)
+    result = pillow.open(BytesIO(load_image(str(tmp_path / "a.png"), limits)))
+    assert (result.mode, result.width) == ("RGB", 80 * factor**0.5)
+    left, right = (result.getpixel((result.width * at // 10, 20)) for at in (1, 8))
+    assert (left, max(right) < 5) == ((255, 255, 255), True)
 
 
 async def test_a_judge_scores_an_answer():
