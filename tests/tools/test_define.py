@@ -1,7 +1,9 @@
 import enum
+from io import BytesIO
 from typing import Annotated, Literal
 
 import pytest
+from PIL import Image
 from pydantic import BaseModel, Field
 
 from tests.records.builders import png
@@ -230,9 +232,23 @@ def test_what_a_tool_returns_becomes_its_output(value, output):
     assert to_output(value) == output
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_what_is_transparent_is_on_white(mode):
+    buffer = BytesIO()
+    picture = Image.new("RGBA", (8, 4))
+    (picture.quantize(2) if mode == "P" else picture.convert(mode)).save(buffer, "PNG")
+    for value in (buffer.getvalue(), Image.open(buffer)):
+        result = Image.open(BytesIO(to_output({"image": value}).image))
+        assert (result.mode, result.size, result.getpixel((1, 1))) == ("RGB", (8, 4), (255, 255, 255))
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [({"image": b"GIF89a"}, "no PNG"), ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image")],
+    [
+        ({"image": b"GIF89a"}, "no PNG"),
+        ({"image": png()[:25] + b"\x06"}, "no PNG"),
+        ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image"),
+    ],
 )
 def test_what_is_no_output_is_refused(value, reason):
     with pytest.raises((TypeError, ValueError), match=reason):

@@ -6,21 +6,20 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 from pydantic import BaseModel
 
 from webgym_cli.errors import UsageError
 from webgym_cli.tools.context import find_context_parameter
+from webgym_cli.tools.pictures import flatten_png
 from webgym_cli.tools.schema import argument_model, parameters_schema
 from webgym_cli.util.json_values import as_text
 from webgym_cli.util.optional import known_or
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-# Signature of a PNG image.
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +158,12 @@ def to_output(value: Any) -> ToolOutput:
         output = _from_mapping(value)
     else:
         output = ToolOutput(_text(value))
-    if output.image is not None and not output.image.startswith(PNG):
-        raise ValueError("its image is no PNG")
-    return output
+    if output.image is None:
+        return output
+    try:
+        return replace(output, image=flatten_png(output.image))
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"its image is no PNG: {error}") from None
 
 
 def _from_mapping(value: Mapping[str, Any]) -> ToolOutput:

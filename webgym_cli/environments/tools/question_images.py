@@ -8,20 +8,16 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webgym_cli.config.policy_config import ImageSettings
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.tools.pictures import flatten_picture
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 _DATA = "data:image/"
-# Tag of the way in which a camera was held.
-_ORIENTATION = 0x0112
 _PLACE = "a path, a data URL, or an object with path or bytes (base64), is needed"
 
 
@@ -45,12 +41,12 @@ def _read_place(item: Any) -> str:
 
 def load_image(place: str, limits: ImageSettings) -> bytes:
     """Return an image as PNG, scaled to the pixel limits. Raises `ValueError` with its name."""
-    from PIL import Image as Images
+    from PIL import Image
 
     try:
         data = _read_bytes(place)
-        with Images.open(io.BytesIO(data)) as opened:
-            image = _flatten(opened)
+        with Image.open(io.BytesIO(data)) as opened:
+            image = flatten_picture(opened)
             wanted = min(max(image.width * image.height, limits.image_min_pixels), limits.image_max_pixels)
             ratio = math.sqrt(wanted / (image.width * image.height))
             if ratio == 1 and data.startswith(PNG_SIGNATURE) and image is opened:
@@ -60,27 +56,9 @@ def load_image(place: str, limits: ImageSettings) -> bytes:
             buffer = io.BytesIO()
             image.resize(size).save(buffer, format="PNG")
             return buffer.getvalue()
-    except (OSError, SyntaxError, ValueError, binascii.Error, Images.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, binascii.Error, Image.DecompressionBombError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition(": ")[0]
         raise ValueError(f"{place[:200]}: no picture: {reason}") from None
-
-
-def _flatten(opened: Image) -> Image:
-    """Return a picture as a person sees it, in RGB: upright, on white where it is transparent; itself if it is so."""
-    from PIL import Image as Images
-    from PIL import ImageOps as Operations
-
-    upright: Image = Operations.exif_transpose(opened) if _ORIENTATION in opened.getexif() else opened
-    if upright.mode == "I;16":  # `convert` would take all above 255 for white
-        upright = upright.point(lambda value: value / 256).convert("L")
-    if upright.has_transparency_data:
-        ground = Images.new("RGBA", upright.size, "white")
-        ground.alpha_composite(upright.convert("RGBA"))
-        upright = ground
-    if upright.mode != "RGB":
-        return upright.convert("RGB")
-    upright.load()  # raises for a damaged file
-    return upright
 
 
 def _read_bytes(place: str) -> bytes:
