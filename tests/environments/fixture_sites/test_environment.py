@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
@@ -10,7 +11,6 @@ from webgym_cli.config.rollout import MaxSteps
 from webgym_cli.environments.fixture_sites.environment import SitesPool
 from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.fixture_sites.tasks import load_site_tasks
-from webgym_cli.environments.fixture_sites.web import SiteResponse
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -80,8 +80,8 @@ async def test_the_same_seed_is_the_same_episode(pools):
 
 
 class FailingServer(SiteServer):
-    def _answer(self, episode, host, visit):
-        return SiteResponse("not now", 503)
+    async def _serve(self, request):
+        return web.Response(text="not now", status=503)
 
 
 async def test_a_reset_that_fails_leaves_no_episode_behind():

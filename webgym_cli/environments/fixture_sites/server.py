@@ -72,10 +72,7 @@ class SiteServer(LocalServer):
         token = request.cookies.get(EPISODE_COOKIE, "")
         if (episode := self.episodes.get(token)) is None:
             return _respond(message_page("Forbidden", "This site is only open during an episode.", 403))
-        return _respond(self._answer(episode, host, visit))
-
-    def _answer(self, episode: SiteEpisode, host: str, visit: SiteRequest) -> SiteResponse:
-        return SITES[host].answer(episode.state(host), visit)
+        return _respond(SITES[host].answer(episode.state(host), visit))
 
 
 async def _read(request: web.Request) -> SiteRequest:
