@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -78,10 +79,8 @@ class NoveltyFilter:
 
     def __init__(self, known: Mapping[str, tuple[str, ...]], share: float) -> None:
         """`share`: minimum overlap of their words from which two tasks count as equal."""
-        self._known: dict[str, SeenTexts] = {}
-        self._new: dict[str, SeenTexts] = {}
+        self._known, self._new = (defaultdict[str, SeenTexts](lambda: SeenTexts(share)) for _ in range(2))
         for site, texts in known.items():
-            self._known[site], self._new[site] = SeenTexts(share), SeenTexts(share)
             for text in texts:
                 self._known[site].add(text)
 

@@ -14,13 +14,14 @@ _TIMES = slice(11, 15)
 _PAUSE = 50
 
 
-def measure_cpu() -> float:
-    """Return the seconds of processor time of this process and its descendants so far.
+def measure_cpu(root: int | None = None) -> float:
+    """Return the seconds of processor time of a process and its descendants so far; None: of this one.
 
     A descendant that leaves without its parent waiting for it takes its time along.
     """
+    root = root or os.getpid()
     try:
-        family = [os.getpid(), *descendants(os.getpid(), children_by_parent(zombies=True))]
+        family = [root, *descendants(root, children_by_parent(zombies=True))]
     except OSError:  # without /proc what still runs below this process is not counted
         return sum(os.times()[:4])
     return sum(sum(map(int, read_stat(pid, zombies=True)[_TIMES])) for pid in family) / os.sysconf("SC_CLK_TCK")

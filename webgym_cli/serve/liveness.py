@@ -6,9 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import psutil
-
-from webgym_cli.jobs.guard import descendants
+from webgym_cli.jobs.machine_time import measure_cpu
 from webgym_cli.jobs.workers import cancel_tasks
 from webgym_cli.serve.client import EngineLoad, ServerClient
 
@@ -78,11 +76,4 @@ class Liveness:
 
     def _count_cpu_seconds(self) -> float:
         """Return the CPU time of the server's processes; 0 on GPUs, where a hung engine polls without end."""
-        total = 0.0
-        for pid in descendants(self._guard) if self._guard is not None else ():
-            try:
-                times = psutil.Process(pid).cpu_times()
-            except psutil.Error:  # it has ended
-                continue
-            total += times.user + times.system
-        return total
+        return measure_cpu(self._guard) if self._guard is not None else 0.0
