@@ -12,8 +12,8 @@ import hypothesis.internal.observability  # noqa: F401  its plugin imports it la
 import pytest
 from hypothesis import HealthCheck, settings
 
-from webgym_cli.config.load import load
-from webgym_cli.store.run import RunDir, create_or_open
+from tests.records.builders import new_run
+from webgym_cli.store.run import RunDir
 
 pytest_plugins = ["tests.stack_fixtures"]
 
@@ -31,9 +31,7 @@ def run(tmp_path):
 @pytest.fixture
 def made_run(tmp_path):
     """A run that was made with the usual settings."""
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
-    return run
+    return new_run(tmp_path / "run")
 
 
 @pytest.fixture(scope="session", autouse=True)

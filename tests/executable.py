@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -131,12 +131,15 @@ def content(run: Path) -> dict[str, tuple]:
     """Return what each finished episode holds, times left out."""
     return {
         trajectory["episode"]: (
-            trajectory["task"], trajectory["seed"], trajectory["instruction"], trajectory["outcome"]["reward"],
+            trajectory["task"],
+            trajectory["seed"],
+            trajectory["instruction"],
+            trajectory["outcome"]["reward"],
             [(step["action"], step["response"]) for step in trajectory["steps"]],
         )
         for trajectory in trajectories(run)
         if not trajectory["outcome"]["failure"]
-    }  # fmt: skip
+    }
 
 
 def events(run: Path, name: str) -> list[dict]:
@@ -171,6 +174,23 @@ def fill(folder: Path) -> Path:
         while True:
             file.write(bytes(512))
     return filler
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Return those of the processes that run."""
+    rows = []
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            rows += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+    return rows
+
+
+def wait_until_gone(pids: Iterable[int], timeout: float = 60) -> bool:
+    """Wait until none of the processes runs."""
+    pids, deadline = list(pids), time.monotonic() + timeout
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pids)
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -1,6 +1,7 @@
 """Runs webgym in processes forked from one that has imported all of it: real ones, without the second of each start."""
 
 import atexit
+import json
 import multiprocessing
 import os
 import subprocess
@@ -61,6 +62,12 @@ def webgym(
     assert code in (None, ended.returncode), ended.stderr
     assert "Traceback" not in ended.stderr, ended.stderr
     return ended
+
+
+def webgym_values(*arguments: object, **options: Any) -> tuple[int, list[Any], str]:
+    """Run webgym to its end and return its exit code, the values on stdout, and stderr."""
+    done = webgym(*arguments, code=None, **options)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 def refused(*arguments: object, cwd: Path, code: int = 2) -> tuple[str, str]:

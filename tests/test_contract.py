@@ -1,7 +1,5 @@
 """What the source promises of itself: who imports whom, who prints, what the pages must name."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.compare.test_evaluations import U, write
+from tests.records.builders import new_run
 from tests.report.runs import did, log_steps
 from webgym_cli.compare.evaluations import find_record
 from webgym_cli.config.load import load
@@ -18,15 +19,13 @@ from webgym_cli.read import (
 )
 from webgym_cli.store.buffer import append
 from webgym_cli.store.metrics import append_event
-from webgym_cli.store.run import RunDir, create_or_open
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("read")
     for seed, name in enumerate("ab"):
-        run = RunDir(root / name)
-        create_or_open(run, load(overrides=[f"seed={seed}", f"agent.num_chains={2 * seed + 2}"]))
+        run = new_run(root / name, load(overrides=[f"seed={seed}", f"agent.num_chains={2 * seed + 2}"]))
         append(run, did(seed, "t", solved=bool(seed)))
         training = {"version": 1, "name": "m", "parent": "base", "iteration": 0, "steps": 2, "created_at": "x"}
         append_event(run, {"event": "train", **training, "metrics": {"actor/entropy": 0.5 + seed}})

@@ -53,55 +53,38 @@ def words(identifier: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
 
 
-def classes_of_one_name() -> dict[str, list[str]]:
+def test_a_class_name_means_one_class():
     places = defaultdict(list)
     for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(f"{file}:{node.lineno}")
-    return {name: where for name, where in sorted(places.items()) if len(where) > 1}
+    assert not {name: where for name, where in sorted(places.items()) if len(where) > 1}
 
 
-def metaphors() -> list[str]:
+def test_no_identifier_is_a_metaphor():
     lines = []
     for file, tree in trees().items():
         names = {(Path(file).stem, 1), *identifiers(tree)}
         lines += [f"{file}:{line} {name}" for name, line in sorted(names) if words(name) & METAPHORS]
-    return lines
+    assert not lines
 
 
-def participles() -> list[str]:
-    """Return the functions that are named by a bare participle: a function's name begins with a verb."""
+@pytest.mark.parametrize("root", ["webgym_cli", "tests", "benchmarks"])
+def test_no_name_is_a_participle_that_says_nothing(root):
+    lines = []
+    for file, tree in trees(ROOT / root).items():
+        names = {(name, line) for name, line in identifiers(tree) if name.strip("_") in VAGUE}
+        lines += [f"{file}:{line} {name}" for name, line in sorted(names) if (file, name) not in PUBLIC]
+    assert not lines
+
+
+def test_no_function_is_named_by_a_bare_participle():
     irregular = {"kept", "drawn", "taken", "chosen", "held", "left", "seen", "shown", "torn", "written", "known"}
-    return [
+    assert not [
         f"{file}:{node.lineno} {node.name}"
         for file, tree in trees().items()
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (re.fullmatch(r"_?[a-z]+[^e]ed", node.name) or node.name.strip("_") in irregular)
     ]
-
-
-def vague_names(root: Path) -> list[str]:
-    lines = []
-    for file, tree in trees(root).items():
-        names = {(name, line) for name, line in identifiers(tree) if name.strip("_") in VAGUE}
-        lines += [f"{file}:{line} {name}" for name, line in sorted(names) if (file, name) not in PUBLIC]
-    return lines
-
-
-def test_a_class_name_means_one_class():
-    assert not classes_of_one_name()
-
-
-def test_no_identifier_is_a_metaphor():
-    assert not metaphors()
-
-
-@pytest.mark.parametrize("root", ["webgym_cli", "tests", "benchmarks"])
-def test_no_name_is_a_participle_that_says_nothing(root):
-    assert not vague_names(ROOT / root)
-
-
-def test_no_function_is_named_by_a_bare_participle():
-    assert not participles()

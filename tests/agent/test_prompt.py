@@ -41,8 +41,7 @@ def test_four_rounds_and_the_current_page_are_sent_in_full():
         "Step 1 on [Page 0]: click (10, 20) -> page changed\n"
         "Step 2 on [Page 1]: click (10, 20) -> page unchanged\n"
     )
-    assert rendered.messages[3].content == IMAGE
-    assert rendered.messages[2].content == past[2].response
+    assert (rendered.messages[3].content, rendered.messages[2].content) == (IMAGE, past[2].response)
 
 
 @pytest.mark.parametrize(("mode", "window"), DIGESTS)

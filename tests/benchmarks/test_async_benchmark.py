@@ -16,5 +16,4 @@ JOB = {
 def test_an_arm_trains_on_as_many_episodes_as_were_asked_for(tiny_model_dir, mode, sliced, staleness):
     result = program("async_job", JOB | {"model": str(tiny_model_dir), "mode": mode, "sliced": sliced})
     assert result["trained"] == 8
-    assert result["max_staleness"] <= staleness
-    assert result["makespan"] > 0.02
+    assert result["max_staleness"] <= staleness and result["makespan"] > 0.02

@@ -157,8 +157,11 @@ def test_what_became_slower_is_named_with_when_it_was_faster(tmp_path):
     save(tmp_path / "beside", [Row("packed", "update_s", Series((1.0,)), "TRL", Series((2.0,)), inputs=versions)], H200)
     (kept,) = json.loads((tmp_path / "beside").read_text())["rows"]
     assert (kept["baseline"], kept["baseline_value"], kept["baseline_spread"], kept["inputs"]) == (
-        "TRL", 2.0, [2.0, 2.0], versions,
-    )  # fmt: skip
+        "TRL",
+        2.0,
+        [2.0, 2.0],
+        versions,
+    )
     assert regressions(file, [row(95.0), row(8.5, "peak_gb"), row(1.0, "mfu")]) == []
     slower, larger = regressions(file, [row(80.0), row(10.0, "peak_gb")])
     assert slower.startswith("tiny full tokens_per_s: 80, was 100 on ")

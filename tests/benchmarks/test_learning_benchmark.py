@@ -6,12 +6,10 @@ from benchmarks import learning
 from webgym_cli.config.load import load
 
 
-def point(version, successes, episodes=100):
-    return {"version": version, "successes": successes, "episodes": episodes, "success": successes / episodes}
-
-
 def row(case, seed, *successes):
-    return {"case": case, "seed": seed, "points": [point(n, result) for n, result in enumerate(successes)]}
+    known = {"episodes": 100}
+    points = [{"version": n, "successes": one, "success": one / 100, **known} for n, one in enumerate(successes)]
+    return {"case": case, "seed": seed, "points": points}
 
 
 def events(folder, *rows):
@@ -28,9 +26,13 @@ def rollout(episodes, split="train", event="rollout", iteration=0):
 def evaluation(version, minute, rate):
     at = f"2026-01-02T00:{minute:02d}:30.000+00:00"
     return {
-        "event": "evaluation", "iteration": version, "episodes": 40, "success_rate": rate, "interval": [0, 1],
+        "event": "evaluation",
+        "iteration": version,
+        "episodes": 40,
+        "success_rate": rate,
+        "interval": [0, 1],
         "at": at,
-    }  # fmt: skip
+    }
 
 
 def test_a_point_knows_what_was_rolled_out_for_training_until_then(tmp_path):

@@ -135,8 +135,7 @@ def test_quick_runs_to_its_end_and_prints_rows():
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert {row["benchmark"] for row in rows} == {"rollout"}
     for row in rows:
-        assert row["value"] > 0
-        assert row["machine"]["cores"] >= 1
+        assert row["value"] > 0 and row["machine"]["cores"] >= 1
         assert ("baseline" in row) == ("ratio" in row)
     by_metric = {(row["case"], row["metric"]): row for row in rows}
     assert (

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 
 from tests import forked
@@ -7,10 +9,7 @@ from tests.executable import needs_chromium
 
 @pytest.fixture
 def webgym(tmp_path):
-    def call(*arguments, **options):
-        return forked.webgym(*arguments, cwd=tmp_path, **options)
-
-    return call
+    return partial(forked.webgym, cwd=tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -58,8 +58,11 @@ NEEDED = ('tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", 
 def test_settings_are_offered_and_their_values(place):
     assert complete.settings("") == [f"{key}=" for key in known_keys()]
     assert complete.settings("venvs.dev") == [
-        "venvs.device=", "venvs.device=auto", "venvs.device=cpu", "venvs.device=cuda",
-    ]  # fmt: skip
+        "venvs.device=",
+        "venvs.device=auto",
+        "venvs.device=cpu",
+        "venvs.device=cuda",
+    ]
     assert complete.settings("venvs.device=c") == complete.settings("venvs.dev")
     assert complete.settings("tasks.no_rep") == ["tasks.no_repeats=", "tasks.no_repeats=true", "tasks.no_repeats=false"]
     assert complete.settings("seed=") == ["seed=", "seed=0"]

@@ -9,6 +9,7 @@ import pytest
 from tests import forked
 from tests.cli.runs import filled
 from tests.executable import Command
+from tests.records.builders import new_run
 from tests.records.test_judgement import judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import EXIT_CODES
@@ -16,7 +17,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir, create_or_open
 
 webgym = partial(forked.webgym, code=None)
 
@@ -69,8 +69,7 @@ def out_of_time(run):
 
 def over_budget(run):
     verdict = judgement(trajectory="train-0000-00000", models={"verdict": "m"}, tokens=TokenUsage(prompt=10))
-    new = RunDir(run.root.with_name("spent"))
-    create_or_open(new, load((), ["tasks.train=miniwob:click-button"]))
+    new = new_run(run.root.with_name("spent"), load((), ["tasks.train=miniwob:click-button"]))
     append_judgement(new, Split.TRAIN, 0, verdict)
     prices = 'cost.prices={"m": {"prompt": 1e6, "completion": 1e6}}'
     words = ("--episodes", "1", "--policy", "oracle", "-s", prices, "--max-cost", "1")

@@ -1,7 +1,5 @@
 """`webgym doctor --gpu` on machines that are made up; the real round is in tests/stack/test_gpu_round.py."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 
@@ -106,8 +104,7 @@ def test_a_round_needs_both_environments(machine, monkeypatch):
     monkeypatch.setattr(gpu_checks, "role_python", missing)
     parts = checked()
     assert parts["serve torch"].fix == "webgym setup --role serve"
-    assert "serve, train, swap" not in parts
-    assert "nccl" in parts
+    assert "serve, train, swap" not in parts and "nccl" in parts
 
 
 def test_memory_by_hand():

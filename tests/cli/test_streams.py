@@ -147,8 +147,7 @@ def test_a_dumb_terminal_gets_no_bars_and_no_colours(place):
         shown = rest(ours)
     child.join(60)
     assert child.exitcode == 0
-    assert "judged" in shown
-    assert ESCAPE not in shown
+    assert "judged" in shown and ESCAPE not in shown
 
 
 def test_a_run_that_is_none_names_those_nearby(place):

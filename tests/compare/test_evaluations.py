@@ -1,7 +1,5 @@
 """Records of evaluations side by side, by hand."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Two iterations side by side, by hand."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

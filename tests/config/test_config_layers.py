@@ -386,8 +386,7 @@ def test_the_old_switch_that_is_on_leaves_checkpointing_on(text, monkeypatch):
 def test_a_setting_without_one_counterpart_gets_no_wrong_neighbour(key):
     with pytest.raises(SettingsError) as caught:
         load(overrides=[f"{key}=1"])
-    assert "did you mean" not in str(caught.value)
-    assert "it is " not in str(caught.value)
+    assert "did you mean" not in str(caught.value) and "it is " not in str(caught.value)
     assert FOREIGN.get(key, FOREIGN[key.split(".")[0]]) in str(caught.value)
 
 
@@ -490,5 +489,4 @@ def test_a_number_in_scientific_notation_is_one_in_free_settings_too(written):
     extra = "adam_epsilon: 1e-6, note: '1e-6', name: e5, day: 2024-01-02, time: 1:30"
     settings = load([written("a.yaml", f"train: {{extra: {{{extra}}}}}\nloop: {{iterations: 1e1}}")])
     texts = {"note": "1e-6", "name": "e5", "day": "2024-01-02", "time": "1:30"}
-    assert settings.train.extra == {"adam_epsilon": 1e-6, **texts}
-    assert settings.loop.iterations == 10
+    assert (settings.train.extra, settings.loop.iterations) == ({"adam_epsilon": 1e-6, **texts}, 10)

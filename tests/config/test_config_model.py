@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.records.builders import new_run
 from webgym_cli.cli.options import SettingsOptions
 from webgym_cli.cli.stage import resolve
 from webgym_cli.config.algorithm_config import AlgorithmSettings
@@ -204,8 +205,7 @@ def test_each_frozen_name_is_a_setting():
 
 
 def test_a_run_refuses_changes_by_name(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
+    run = new_run(tmp_path / "run")
     before = run.config.read_bytes()
     settings, sources = load_with_sources((), ["seed=1", "context_config.history_window=2", "rollout.episodes=3"])
     with pytest.raises(SettingsError, match=r"seed \(0, not 1 as in -s seed\), context_config\.history_window \("):
@@ -219,8 +219,7 @@ def test_a_run_refuses_changes_by_name(tmp_path):
 
 
 def test_a_model_can_be_corrected_before_the_first_episode(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(overrides=["policy_config.base_model=org/mistyped"]))
+    run = new_run(tmp_path / "run", load(overrides=["policy_config.base_model=org/mistyped"]))
     (tmp_path / "model").mkdir()
     right = load(overrides=[f"policy_config.base_model={tmp_path / 'model'}"], run_config=run.config)
     create_or_open(run, right)
@@ -234,8 +233,7 @@ def test_a_model_can_be_corrected_before_the_first_episode(tmp_path):
 
 
 def test_a_run_of_a_newer_version_is_said_to_be_that(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
+    run = new_run(tmp_path / "run")
     record = read_json(run.provenance)
     write_json(run.provenance, record | {"webgym": "0.1.99"})
     open_run(run.root)
@@ -250,8 +248,7 @@ def test_a_run_of_a_newer_version_is_said_to_be_that(tmp_path):
 
 
 def test_settings_that_were_lost_are_named(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(overrides=["seed=4"]))
+    run = new_run(tmp_path / "run", load(overrides=["seed=4"]))
     run.config.unlink()
     with pytest.raises(StoreError, match=r"config\.json: is missing"):
         open_run(run.root)
@@ -273,6 +270,5 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sample
 def test_settings_survive_the_run_directory(name, args, extra, tmp_path_factory):
     fields = {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
     loaded_settings = resolve_model_defaults(Settings.model_validate(fields))
-    run = RunDir(Path(tmp_path_factory.mktemp("run")))
-    create_or_open(run, loaded_settings)
+    run = new_run(Path(tmp_path_factory.mktemp("run")), loaded_settings)
     assert open_run(run.root)[1] == loaded_settings

@@ -63,9 +63,14 @@ async def test_known_and_repeated_tasks_go_and_the_others_are_asked_about(genera
     work = generation()
     summary = await work.execute()
     assert reasons(work) == {
-        "Which museum is this?": None, FAILED[0].upper(): "known_task", "Track a parcel!": "known_task",
-        "Show my orders": None, "show my orders.": "repeated", "": "malformed", "x" * 1001: "malformed",
-    }  # fmt: skip
+        "Which museum is this?": None,
+        FAILED[0].upper(): "known_task",
+        "Track a parcel!": "known_task",
+        "Show my orders": None,
+        "show my orders.": "repeated",
+        "": "malformed",
+        "x" * 1001: "malformed",
+    }
     assert (summary["proposed"], summary["kept"], summary["rejected"]["known_task"]) == (7, 2, 2)
     assert summary["kept_by_site"] == {"museum.test": 1, "shop.test:7770": 1}
     assert [request.job for request in server.requests] == ["generate", "generate", "feasible", "feasible"]

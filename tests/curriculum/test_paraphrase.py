@@ -67,15 +67,22 @@ async def test_a_paraphrase_without_a_value_is_dropped_and_the_others_become_tem
     doing = work()
     result = await doing.execute()
     assert [(one["id"], one["instruction"]) for one in result.templates] == [
-        ("close", CLOSE["instruction"]), ("close-p1", good), ("open-{title}", OPEN["instruction"]),
-        ("open-{title}-p1", '"{title}": open it.'), ("open-{title}-p2", 'Open "{title}" now.'),
-    ]  # fmt: skip
+        ("close", CLOSE["instruction"]),
+        ("close-p1", good),
+        ("open-{title}", OPEN["instruction"]),
+        ("open-{title}-p1", '"{title}": open it.'),
+        ("open-{title}-p2", 'Open "{title}" now.'),
+    ]
     assert len(doing.dropped) == 5 and all("template close:" in line for line in doing.dropped)
     assert [question.data["keep"] for question in server.requests] == [list_fixed_texts(one) for one in (CLOSE, OPEN)]
     expanded = expand_templates(tmp_path / "templates.yaml", result)
     assert {task.id for task in expanded.train} == {
-        "close-a-b-ada", "close-p1-a-b-ada", "open-A b", "open-A b-p1", "open-A b-p2",
-    }  # fmt: skip
+        "close-a-b-ada",
+        "close-p1-a-b-ada",
+        "open-A b",
+        "open-A b-p1",
+        "open-A b-p2",
+    }
     assert len(expanded.test) == 5 and all("C" in task.instruction for task in expanded.test)
 
 

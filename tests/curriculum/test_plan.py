@@ -3,7 +3,7 @@
 import pytest
 
 from tests.curriculum.generating import FAILED, episode, failed_run, task
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, trajectory
 from tests.records.test_judgement import by_orm, judgement
 from webgym_cli.config.load import load
 from webgym_cli.curriculum.plan import plan_generation
@@ -13,7 +13,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="x")
 
@@ -53,8 +52,7 @@ def test_the_last_time_counts_and_one_success_of_several_is_enough(run):
 def test_where_no_task_always_failed_those_that_failed_at_times_are_seeds(tmp_path):
     file = tmp_path / "tasks.jsonl"
     file.write_text(task(FAILED[0]).model_dump_json() + "\n")
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(overrides=[f"tasks.train={file}"]))
+    run = new_run(tmp_path / "run", load(overrides=[f"tasks.train={file}"]))
     append(run, episode(0, FAILED[0], UNSOLVED))
     append(run, episode(1, FAILED[0], SOLVED))
     append(run, episode(2, FAILED[1], SOLVED))
@@ -111,8 +109,7 @@ def test_the_policy_s_own_critic_goes_before_the_outcome_reward_model(run):
 
 
 def test_without_a_failure_it_says_what_is_missing(tmp_path):
-    run = RunDir(tmp_path / "empty")
-    create_or_open(run, load())
+    run = new_run(tmp_path / "empty")
     with pytest.raises(MissingStageError, match="no training trajectories"):
         planned(run)
     append(run, trajectory(0, outcome=UNSOLVED))

@@ -30,8 +30,11 @@ def test_seeds_are_grouped_by_webarena_s_sites_and_else_by_the_host():
     both = arena(3, sites=["reddit", "gitlab"], start_url="__REDDIT__ |AND| __GITLAB__")
     groups = group_by_site([web(2), web(1), web(9, "http://b.test:8000/"), arena(4), both])
     assert [(group.site, [seed.task.id for seed in group.seeds]) for group in groups] == [
-        ("a.test", ["t1", "t2"]), ("b.test:8000", ["t9"]), ("gitlab+reddit", ["3"]), ("shopping", ["4"]),
-    ]  # fmt: skip
+        ("a.test", ["t1", "t2"]),
+        ("b.test:8000", ["t9"]),
+        ("gitlab+reddit", ["3"]),
+        ("shopping", ["4"]),
+    ]
     assert group_name(Task(id="x", environment="webarena", start_url="__MAP__")) == "__MAP__"
 
 

@@ -50,17 +50,42 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(
-            Trajectory, PromptSpec, Step, Observation, PageState, ScrollExtent, Screenshot, Element, ToolResult,
-            Action, ToolCall, Generation,
+            Trajectory,
+            PromptSpec,
+            Step,
+            Observation,
+            PageState,
+            ScrollExtent,
+            Screenshot,
+            Element,
+            ToolResult,
+            Action,
+            ToolCall,
+            Generation,
         ),
         *(SentPrompt, Message, BatchGroup, DroppedGroup, RecordedAction, RecordedTarget),
         *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score, FinalState),
         *(
-            Judgement, EpisodeLabel, TokenUsage, Verdict, Task, Episode, Prepared, RlData, Checkpoint,
-            LoraAdapter, TrainingBatch, Block, RankStatus, RunningCommand, Recoded, SessionLine, GatewayCall,
+            Judgement,
+            EpisodeLabel,
+            TokenUsage,
+            Verdict,
+            Task,
+            Episode,
+            Prepared,
+            RlData,
+            Checkpoint,
+            LoraAdapter,
+            TrainingBatch,
+            Block,
+            RankStatus,
+            RunningCommand,
+            Recoded,
+            SessionLine,
+            GatewayCall,
         ),
     )
-}  # fmt: skip
+}
 """The records whose fields the page lists, by the name that its marks have."""
 _MARK = re.compile(r"(<!-- fields (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

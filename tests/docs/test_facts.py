@@ -31,13 +31,10 @@ def templates() -> list[str]:
     return values
 
 
-def sections() -> list[str]:
-    return re.findall(r"^## .+$", TROUBLESHOOTING.read_text(), re.MULTILINE)
-
-
 def messages() -> list[str]:
     """The messages of our own among the first cells: what stands in another program's log is not ours."""
-    cells = [row[0] for heading in sections() for row in table_rows(TROUBLESHOOTING, heading)]
+    sections = re.findall(r"^## .+$", TROUBLESHOOTING.read_text(), re.MULTILINE)
+    cells = [row[0] for heading in sections for row in table_rows(TROUBLESHOOTING, heading)]
     own = [cell for cell in cells if "in its log" not in cell and "as a failure" not in cell]
     return [message for cell in own for message in re.findall(r"`([^`]{12,})`", cell)]
 

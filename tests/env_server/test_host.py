@@ -1,7 +1,5 @@
 """The host of sessions: which episode a client gets, and which settings can be served."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """OpenEnv's own client against the server, in front of a real Chromium on the fixture sites."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

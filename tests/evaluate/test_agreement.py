@@ -1,7 +1,5 @@
 """Verdicts against labels, by hand."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -10,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.forked import webgym
-from tests.records.builders import trajectory
+from tests.records.builders import new_run, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.evaluate.agreement import measure_agreement
@@ -273,8 +271,7 @@ def test_another_file_is_refused_by_its_line(tmp_path, line):
 
 
 def test_the_command_measures_what_is_stored(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
+    run = new_run(tmp_path / "run")
     for number, verdict in enumerate((True, True, False)):
         result, judgements = judged(number, verdict, split=Split.TEST)
         append(run, result)

@@ -1,7 +1,5 @@
 """The numbers of a record, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A gateway in this process before a server that speaks as vLLM does, with a real tokenizer's ids and no model."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

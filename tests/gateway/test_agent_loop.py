@@ -1,7 +1,5 @@
 """Loops of an agent's command, in turns and asynchronously: what they train on."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rollouts of an agent's command: plan, check, retries, limits and isolation are those of any rollout."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

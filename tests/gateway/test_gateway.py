@@ -1,7 +1,5 @@
 """Sessions through the gateway's HTTP: what is recorded, what becomes a trajectory, and what is trained."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib
@@ -338,36 +336,30 @@ async def test_rewards_of_a_session_are_limited(world, monkeypatch):
     assert (await end(world, session))["reward"] == 0.2
 
 
-async def test_calls_in_flight_are_limited_over_all_sessions(world, monkeypatch):
-    monkeypatch.setattr(server, "MAX_IN_FLIGHT", 2)
+async def ask_at_once(world, *keys):
+    """Begin a call with each key; they wait for the policy."""
+    world.upstream.may_answer.clear()
+    asking = [asyncio.create_task(world.chat(key)) for key in keys]
+    async with asyncio.timeout(10):
+        while world.server.in_flight < len(keys):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return asking
+
+
+@pytest.mark.parametrize(("limit", "of_one"), [("MAX_IN_FLIGHT", False), ("MAX_REQUESTS", True)])
+async def test_calls_in_flight_are_limited_over_all_sessions_and_equal_ones_of_a_session_too(
+    world, monkeypatch, limit, of_one
+):
+    monkeypatch.setattr(server, limit, 2)
     keys = [(await world.open())["key"] for _ in range(3)]
-    world.upstream.may_answer.clear()
-    asking = [asyncio.create_task(world.chat(key)) for key in keys[:2]]
-    async with asyncio.timeout(10):
-        while world.server.in_flight < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    reply = await world.chat(keys[2])
+    asking = await ask_at_once(world, keys[0], keys[0 if of_one else 1])
+    reply = await world.chat(keys[0 if of_one else 2], {"no": "request"})  # refused before its body is read
     assert (reply.status_code, reply.json()["error"]["code"]) == (429, "too_many_calls")
     world.upstream.may_answer.set()
+    if of_one:
+        assert (await world.chat(keys[2])).status_code == 200
     assert {(await one).status_code for one in asking} == {200}
-    assert (await world.chat(keys[2])).status_code == 200 and world.server.in_flight == 0
-
-
-async def test_requests_of_a_session_are_limited_before_their_bodies_are_read(world, monkeypatch):
-    """Also equal ones, which are one call: each body is held in memory."""
-    monkeypatch.setattr(server, "MAX_REQUESTS", 2)
-    session, other = await world.open(), await world.open()
-    world.upstream.may_answer.clear()
-    asking = [asyncio.create_task(world.chat(session["key"])) for _ in range(2)]
-    async with asyncio.timeout(10):
-        while world.server.in_flight < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    reply = await world.chat(session["key"], {"no": "request"})
-    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "too_many_calls")
-    world.upstream.may_answer.set()
-    assert (await world.chat(other["key"])).status_code == 200
-    assert {(await one).status_code for one in asking} == {200}
-    assert (await world.chat(session["key"])).status_code == 200
+    assert (await world.chat(keys[0])).status_code == 200 and world.server.in_flight == 0
 
 
 async def test_a_request_that_is_slow_to_read_keeps_no_other_session_waiting(world, monkeypatch):

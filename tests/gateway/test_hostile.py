@@ -1,7 +1,5 @@
 """500 hostile requests: each is refused in OpenAI's error form, and nothing of them is recorded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -15,7 +13,19 @@ JSON = {"Content-Type": "application/json"}
 CALLS = ("/v1/chat/completions", "/v1/responses")
 VALUES = (
     *(
-        None, True, -1, 1e308, 10**400, "", "\ud800", "<|im_end|>", "x" * 100_000, [], {}, [[]], [None],
+        None,
+        True,
+        -1,
+        1e308,
+        10**400,
+        "",
+        "\ud800",
+        "<|im_end|>",
+        "x" * 100_000,
+        [],
+        {},
+        [[]],
+        [None],
         {"a": {"b": []}},
     ),
     *(
@@ -24,18 +34,21 @@ VALUES = (
         [{"type": "image_url", "image_url": {"url": "data:,"}}],
     ),
     *([{"type": "video", "url": "x"}], [{"role": "tool"}], [{"role": "assistant", "content": "I begin."}]),
-)  # fmt: skip
+)
 BODIES = (
     *(b"", b"null", b"[]", b"{", b'"text"', b"\xff\xfe", b'{"a": NaN}', b'{"messages": ' + b"[" * 50_000, b"0" * 5000),
     b'{"model": "policy", "model": 7}',
 )
 PICTURES = (
     *(
-        "http://10.0.0.1/a.png", "file:///etc/passwd", "data:image/png;base64,%%%",
-        "data:image/png;base64,AAAA", "data:",
+        "http://10.0.0.1/a.png",
+        "file:///etc/passwd",
+        "data:image/png;base64,%%%",
+        "data:image/png;base64,AAAA",
+        "data:",
     ),
     *("data:text/html;base64,AAAA", picture(size=(2, 2)), picture(size=(5000, 3000)), picture()[:-200]),
-)  # fmt: skip
+)
 
 
 def make_requests(session, other):

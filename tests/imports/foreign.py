@@ -145,9 +145,12 @@ def webgym_pictures(root, *folders, steps=2):
 def webgym_file(root, trajectories, name="train_trajectories/train_trajectories.pt.iteration3", **metadata):
     """Write a trajectory file of WebGym's."""
     fields = {
-        "split": "train", "solution_model": "qwen", "judge_model": "gpt", "timestamp": "2026-01-02T03:04:05",
+        "split": "train",
+        "solution_model": "qwen",
+        "judge_model": "gpt",
+        "timestamp": "2026-01-02T03:04:05",
         **metadata,
-    }  # fmt: skip
+    }
     return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": fields}))
 
 
@@ -165,11 +168,15 @@ def webrl_episode(root, name, responses, score=1.0, labelled=None, trace=True):
         (root / "screehshots" / name / f"{number}.png").write_bytes(png(number, 64, 48))
     lines = [
         {
-            "trace_id": int(name), "index": at, "prompt": "Buy it" if not at else "", "html": PAGE,
-            "response": result, "target": "Buy it",
+            "trace_id": int(name),
+            "index": at,
+            "prompt": "Buy it" if not at else "",
+            "html": PAGE,
+            "response": result,
+            "target": "Buy it",
         }
         for at, result in enumerate(responses)
-    ]  # fmt: skip
+    ]
     if trace:
         (root / "traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if labelled is not None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.imports.test_import_execute import bring, files
 from tests.prepare.export.test_shards import recode, webp
-from tests.records.builders import CRASHED, UNSOLVED, png, store_images, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, new_run, png, store_images, trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -15,7 +15,6 @@ from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append, append_judgement, scan, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 WEB = Task(id="w", instruction="Buy it.", start_url="https://a.example", environment="web")
@@ -24,8 +23,7 @@ WEB = Task(id="w", instruction="Buy it.", start_url="https://a.example", environ
 @pytest.fixture
 def origin(tmp_path):
     """A run with a success, a failed try, an episode that a judge decided, in two iterations, and a test episode."""
-    run = RunDir(tmp_path / "origin")
-    create_or_open(run, load())
+    run = new_run(tmp_path / "origin")
     judged = trajectory(3, iteration=1, steps=3, task=WEB, outcome=Outcome(answer="Bought.", stop="answered"))
     for one in (
         trajectory(0),
@@ -104,8 +102,7 @@ def test_a_missing_picture_or_pages_of_another_form_leave_an_episode_out(origin,
     images.png(judged.steps[2].observation.screenshot.sha256).unlink()
     assert bring(run, origin.root, "run", dry=True)[0]["skipped"] == {"screenshot_missing": 1}
     texts = load(overrides=["context_config.prompt_version=webrl"])
-    reader = RunDir(tmp_path / "reader")
-    create_or_open(reader, texts)
+    reader = new_run(tmp_path / "reader", texts)
     prompt = judged.prompt.model_copy(update={"version": "webrl"})
     assert bring(reader, origin.root, "run", prompt=prompt)[0]["skipped"] == {"not_understood": 5}
 

@@ -226,9 +226,13 @@ def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):
     no_site = webgym_episode(website="")
     result = list(read(webgym_file(tmp_path, [[], None, odd, huge, no_site, webgym_episode()]), None))
     assert [one.why if isinstance(one, SkippedEpisode) else "found" for one in result] == [
-        SkipReason.EMPTY, SkipReason.EMPTY, SkipReason.NOT_UNDERSTOOD, SkipReason.NOT_UNDERSTOOD,
-        SkipReason.NOT_UNDERSTOOD, "found",
-    ]  # fmt: skip
+        SkipReason.EMPTY,
+        SkipReason.EMPTY,
+        SkipReason.NOT_UNDERSTOOD,
+        SkipReason.NOT_UNDERSTOOD,
+        SkipReason.NOT_UNDERSTOOD,
+        "found",
+    ]
     assert result[2].where.endswith(".pt.iteration3, trajectory 2")
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.imports.foreign import pickled, thing, torch_archive, webgym_episode, webgym_file
 from tests.imports.test_import_execute import bring
+from tests.records.builders import new_run
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -21,7 +22,7 @@ from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.records.webrl import WebRLActionName
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 
 SEARCH = '# Element: the search field\ndo(action="Search", argument="hat", element="3")'
 EXIT = 'exit(message="12")'
@@ -56,14 +57,18 @@ def trajectories(path, *episodes):
     value = [
         [
             {
-                "observation": result, "next_observation": "", "task": "", "reward": reward, "done": False,
+                "observation": result,
+                "next_observation": "",
+                "task": "",
+                "reward": reward,
+                "done": False,
                 "action": outcome,
             }
             | {"trajectory_reward": reward}
             for result, outcome in given
         ]
         for given, reward in episodes
-    ]  # fmt: skip
+    ]
     return torch_archive(path, pickled(value))
 
 
@@ -115,8 +120,7 @@ def test_files_of_another_form_are_refused_and_nothing_is_executed(tmp_path):
 
 
 def test_it_is_trained_in_the_form_that_policies_act_in(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(["webrl"]))
+    run = new_run(tmp_path / "run", load(["webrl"]))
     conversations(tmp_path / "web_policy_sft.json", *steps())
     summary, _ = bring(run, tmp_path / "web_policy_sft.json", "webrl", prompt=AS_CHAT)
     assert (summary["format"], summary["imported"], summary["solved"], summary["new_images"]) == ("webrl-data", 1, 1, 0)
@@ -131,8 +135,7 @@ def test_it_is_trained_in_the_form_that_policies_act_in(tmp_path):
 
 
 def test_the_raw_text_of_a_run_is_their_prompt_byte_for_byte(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(["webrl"], ["context_config.prompt_version=webrl_released"]))
+    run = new_run(tmp_path / "run", load(["webrl"], ["context_config.prompt_version=webrl_released"]))
     page = "<html> a long page </html>" * 1000
     # Their limit is on the earlier rounds and the page; the task is not counted.
     history = f"Round 0\n\n{USER}How many hats?\n\n{REPLY}{SEARCH}\n\n"

@@ -2,21 +2,19 @@
 
 from typing import Any
 
-from tests.records.builders import SOLVED, UNSOLVED, trajectory
-from webgym_cli.config.load import load
+from tests.records.builders import SOLVED, UNSOLVED, new_run, trajectory
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 
 
 def fill_run(root: Any, *trajectories: Trajectory) -> RunDir:
     """Return a run that holds these trajectories; their screenshots are not stored."""
-    run = RunDir(root)
-    create_or_open(run, load())
+    run = new_run(root)
     for episode in trajectories:
         append(run, episode)
     return run

@@ -215,16 +215,18 @@ def test_the_command_removes_and_tells_in_json(run):
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows[0] == {
-        "kind": "unnamed images", "files": 2, "bytes_freed": len(png(10)) + len(png(11)), "dry_run": False,
-    }  # fmt: skip
+        "kind": "unnamed images",
+        "files": 2,
+        "bytes_freed": len(png(10)) + len(png(11)),
+        "dry_run": False,
+    }
     assert [row["files"] for row in rows[1:]] == [0, 0]
     assert not image(run, 10).exists()
 
 
 def test_the_commands_dry_run_names_the_next_one(run):
     done = invoke(run.root, "--dry-run")
-    assert "unnamed images\t2\t" in done.stdout
-    assert f"next: webgym gc {run.root}" in done.stderr
+    assert "unnamed images\t2\t" in done.stdout and f"next: webgym gc {run.root}" in done.stderr
     assert image(run, 10).exists()
 
 

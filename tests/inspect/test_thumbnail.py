@@ -1,7 +1,5 @@
 """Small images of screenshots."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -105,8 +105,7 @@ def test_the_lock_holds(run, sql):
 def test_mistakes_are_told_in_one_line(run, sql, words):
     with pytest.raises(UsageError) as caught:
         rows(run, sql)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
     assert "trajectories, stored, steps, judgements, damage" in caught.value.hint
 
 

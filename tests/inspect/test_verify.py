@@ -81,9 +81,15 @@ def image(run, shade):
 
 def test_a_sound_buffer_has_no_findings(run):
     assert checked(run) == {
-        "run": str(run.root), "trajectories": 7, "steps": 14, "judgements": 2, "unfinished_bytes": 0,
-        "images": {"named": 5, "stored": 5, "unnamed": 0}, "findings_by_kind": {}, "findings": [],
-    }  # fmt: skip
+        "run": str(run.root),
+        "trajectories": 7,
+        "steps": 14,
+        "judgements": 2,
+        "unfinished_bytes": 0,
+        "images": {"named": 5, "stored": 5, "unnamed": 0},
+        "findings_by_kind": {},
+        "findings": [],
+    }
 
 
 def test_progress_is_told_to_its_end(run):

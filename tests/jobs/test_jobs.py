@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 
+from tests.executable import alive, wait_until_gone
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants, start_time
 from webgym_cli.jobs.process import Job, last_lines
@@ -74,21 +74,6 @@ def seen(log, word, timeout=20):
 
 def family(log):
     return seen(log, "pids") + seen(log, "daemon")
-
-
-def alive(pids):
-    calls = []
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            calls += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
-    return calls
-
-
-def wait_until_gone(pids, timeout=20):
-    deadline = time.monotonic() + timeout
-    while alive(pids) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not alive(pids)
 
 
 async def test_a_command_tells_its_exit_status_and_its_output(spawn, log):

@@ -11,6 +11,7 @@ import pytest
 
 from tests import forked
 from tests.loop.test_loop import SETTINGS, Stages
+from tests.records.builders import new_run
 from webgym_cli.config.load import load
 from webgym_cli.errors import OutOfTimeError, Terminated, UsageError
 from webgym_cli.jobs.signals import run_async
@@ -110,8 +111,7 @@ async def test_a_stage_that_is_longer_than_a_job_starts_first_in_it(looped, tmp_
 
 
 def test_the_longer_one_of_the_last_two_durations_of_each_part_counts(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(["demo"]))
+    run = new_run(tmp_path / "run", load(["demo"]))
     for seconds in (5.0, 7.0):
         append_event(run, {"event": "prepare", "seconds": seconds})
     append_event(run, {"event": "train", "seconds": 20.0})

@@ -1,7 +1,5 @@
 """The gateway of a run, when its last policy server is lost."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

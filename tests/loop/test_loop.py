@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.builders import published, trajectory
+from tests.records.builders import new_run, published, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import BelowThresholdError, JobError, UsageError
 from webgym_cli.loop.loop import Loop
@@ -14,7 +14,6 @@ from webgym_cli.rollout.plan import write_plan
 from webgym_cli.store.buffer import append
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import append_event, read_events
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.train.working_dir import partial_folder
 from webgym_cli.util.files import write_json
 
@@ -62,9 +61,7 @@ class Stages:
 
 @pytest.fixture
 def run(tmp_path, told_stages):
-    directory = RunDir(tmp_path / "run")
-    create_or_open(directory, load(["demo"], SETTINGS))
-    return directory
+    return new_run(tmp_path / "run", load(["demo"], SETTINGS))
 
 
 SETTINGS = ["rollout.episodes=8", "loop.demonstration_iterations=1", "loop.demonstration_episodes=4"]
@@ -82,10 +79,16 @@ async def ran(run, *, rates=(), fail=(), **options):
 async def test_an_iteration_is_evaluate_collect_prepare_train_and_the_last_policy_is_evaluated(run):
     stages, failures, evaluations = await ran(run, iterations=2)
     assert stages.calls == [
-        ("test", 0, "vllm", None), ("train", 0, "oracle", 4), ("prepare", 0), ("train", 0),
-        ("test", 1, "vllm", None), ("train", 1, "vllm", 8), ("prepare", 1), ("train", 1),
+        ("test", 0, "vllm", None),
+        ("train", 0, "oracle", 4),
+        ("prepare", 0),
+        ("train", 0),
+        ("test", 1, "vllm", None),
+        ("train", 1, "vllm", 8),
+        ("prepare", 1),
+        ("train", 1),
         ("test", 2, "vllm", None),
-    ]  # fmt: skip
+    ]
     assert [event["iteration"] for event in evaluations] == [0, 1, 2]
     assert failures == []
 
@@ -94,8 +97,11 @@ async def test_run_again_it_only_does_what_is_missing(run):
     await ran(run, iterations=1)
     assert (await ran(run, iterations=1))[0].calls == []
     assert [call[:2] for call in (await ran(run, iterations=2))[0].calls] == [
-        ("train", 1), ("prepare", 1), ("train", 1), ("test", 2),
-    ]  # fmt: skip
+        ("train", 1),
+        ("prepare", 1),
+        ("train", 1),
+        ("test", 2),
+    ]
 
 
 @pytest.mark.parametrize(

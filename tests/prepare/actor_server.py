@@ -1,7 +1,5 @@
 """A server that speaks vLLM's protocol of prompt log-probabilities, without a model."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Sequence

@@ -3,10 +3,12 @@
 import hashlib
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import render
+from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.checkpoint import Checkpoint
@@ -14,13 +16,20 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Observation, Outcome, PromptSpec, Screenshot, Step, Trajectory
 from webgym_cli.store.checkpoints import publish
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 CLICK = Action(name=ActionName.CLICK, coordinate=(10, 20))
 SOLVED = Outcome(reward=1.0, stop=Stop.TERMINATED)
 UNSOLVED = Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
 CRASHED = Outcome(failure=FailureKind.BROWSER_CRASHED, failure_detail="gone")
+
+
+def new_run(root: Path, settings: Settings | None = None) -> RunDir:
+    """Make a run with these settings, else with the usual ones."""
+    run = RunDir(root)
+    create_or_open(run, settings or load())
+    return run
 
 
 def png(shade: int = 0, width: int = 40, height: int = 32) -> bytes:

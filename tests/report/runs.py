@@ -1,7 +1,5 @@
 """Runs for the tests of the report: small buffers, events by hand."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

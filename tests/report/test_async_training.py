@@ -1,7 +1,5 @@
 """What a report tells of asynchronous training."""
 
-from __future__ import annotations
-
 from tests.inspect.buffers import fill_run
 from tests.report.runs import at, did, facts, note
 from webgym_cli.records.batch import DroppedGroup, TrainingBatch

@@ -1,7 +1,5 @@
 """Charts are well-formed SVG whose points lie where the numbers are."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import pytest
@@ -55,8 +53,7 @@ def test_ticks_are_round(low, high, expected):
 def test_ticks_hold_what_is_between_them_and_are_few(low, span):
     ticks = compute_ticks(low, low + span)
     room = (ticks[1] - ticks[0]) * 1e-6
-    assert 2 <= len(ticks) <= 9
-    assert ticks[0] <= low + room
+    assert 2 <= len(ticks) <= 9 and ticks[0] <= low + room
     assert ticks[-1] >= low + span - room
 
 

@@ -1,14 +1,12 @@
 """The report's page: complete in itself, and what others wrote is text in it. Drawn by a real Chromium."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 
 from tests.inspect.buffers import fill_run
 from tests.own_pages import assert_complete
-from tests.records.builders import CRASHED, SOLVED, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, new_run, shot, step, trajectory
 from tests.report.runs import at, did, facts, log_steps, note
 from webgym_cli.config.load import load
 from webgym_cli.records.series import name_served
@@ -17,7 +15,6 @@ from webgym_cli.records.trajectory import Observation
 from webgym_cli.report.page import render_report
 from webgym_cli.report.views import build_sections
 from webgym_cli.store.buffer import append
-from webgym_cli.store.run import RunDir, create_or_open
 
 HOSTILE = (
     "</h3></title></style><script>document.title = 'taken'</script><img src=http://evil.test/x onerror=alert(1)>"
@@ -83,8 +80,7 @@ def test_nothing_foreign_is_markup_and_nothing_is_loaded(run):
     assert text.startswith("<!doctype html>")
     assert re.findall(r"<(script|iframe|object|embed|form|link)\b", text) == ["link"]
     assert set(re.findall(r'(?:src|href)="([a-z]+:|#)', text)) == {"data:", "#"}
-    assert " style=" not in text
-    assert "{{ 7 * 7 }}" in text
+    assert " style=" not in text and "{{ 7 * 7 }}" in text
     assert re.fullmatch(
         r"default-src 'none'; img-src data:; connect-src 'none'; frame-src 'none'; style-src 'sha256-[^']+'; "
         r"script-src 'none'; base-uri 'none'; form-action 'none'",
@@ -127,8 +123,7 @@ def test_cost_is_told_with_its_price_and_asked_for_without(run):
 
 
 def test_settings_and_origin_are_told(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(overrides=["seed=7", f"tasks.train={'x' * 900}"]))
+    run = new_run(tmp_path / "run", load(overrides=["seed=7", f"tasks.train={'x' * 900}"]))
     text = rendered(run).decode()
     assert re.search(r"<th scope=\"row\">seed</th><td>7</td><td>0</td>", text)
     assert "x" * 390 in text

@@ -1,7 +1,5 @@
 """What the index counts for a report, against numbers made by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.inspect.buffers import fill_run

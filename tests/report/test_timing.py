@@ -1,7 +1,5 @@
 """Where a run's time went, against sums made by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.inspect.buffers import fill_run
@@ -114,8 +112,7 @@ def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
     rows = [(f"iteration {n}", {"train": float(n)}) for n in range(BARS + 5)]
     figure = make_bars("Time", rows, ("rollout", "train"), format_duration)
     assert (figure.svg.count("<rect"), len(figure.table.rows), figure.legend) == (BARS, BARS + 5, ("train",))
-    assert ">iteration 5<" in figure.svg
-    assert ">iteration 4<" not in figure.svg
+    assert ">iteration 5<" in figure.svg and ">iteration 4<" not in figure.svg
     assert figure.note == "The newest 20 of 25; the table has all."
 
 
@@ -142,10 +139,15 @@ def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
         "idle_seconds": 240 - 126,
         "idle_share": round(114 / 240, 4),
         "causes": {
-            "server_start": 20 + 4, "new_weights": 5 + 8 - 4, "prepare": 15, "judge": 4 + 10 + 7,
-            "new_tasks": 2, "expert": 30, "nothing": 5 + 1 + 4 + 2 + 1,
+            "server_start": 20 + 4,
+            "new_weights": 5 + 8 - 4,
+            "prepare": 15,
+            "judge": 4 + 10 + 7,
+            "new_tasks": 2,
+            "expert": 30,
+            "nothing": 5 + 1 + 4 + 2 + 1,
         },
-    }  # fmt: skip
+    }
 
 
 def test_several_replicas_start_at_once():

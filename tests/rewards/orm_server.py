@@ -3,8 +3,6 @@
 A token is a run of characters or a run of white space, so texts and ids go back and forth without loss.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import deque

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from tests.records.builders import CRASHED, trajectory
+from tests.records.builders import CRASHED, new_run, trajectory
 from tests.rewards.cases import answered
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.load import load
@@ -23,7 +23,6 @@ from webgym_cli.scoring import check
 from webgym_cli.scoring.check import CHECKS
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
 
 OLD = "0" * 64
 
@@ -101,8 +100,7 @@ async def test_a_check_that_fails_changes_nothing(run):
 
 
 def test_an_episode_that_its_check_scored_is_judged_only_if_the_settings_say_both(tmp_path):
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load())
+    run_dir = new_run(tmp_path / "run")
     scored = Score(source="check", value=1.0, detail="size")
     append(run_dir, answered(0, id="checked", outcome=Outcome(reward=1.0, scores=(scored,), answer="x")))
     append(run_dir, answered(1, id="open"))

@@ -79,8 +79,12 @@ def test_with_other_settings_everything_is_owed(run):
     votes = SETTINGS.model_copy(update={"votes": 3})
     plan = plan_scoring(run, JudgeScorer(votes), ScoringQuery(selection=ScoringSelection.ALL))
     assert [pending_trajectory.id for pending_trajectory in plan.pending][:5] == [
-        "new", "same", "other", "failed", "blocked",
-    ]  # fmt: skip
+        "new",
+        "same",
+        "other",
+        "failed",
+        "blocked",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,16 @@ EPISODES = {
     ),
     "webrl": (
         (
-            'do(action="Scroll Down")', 'do(action="Type", element="1")', 'do(action="Press Enter")',
-            'do(action="Switch Tab", argument="4")', 'exit(message="done")',
+            'do(action="Scroll Down")',
+            'do(action="Type", element="1")',
+            'do(action="Press Enter")',
+            'do(action="Switch Tab", argument="4")',
+            'exit(message="done")',
         ),
         ["scroll", None, "Press Enter", "Switch Tab", "answer"],
         "done",
     ),
-}  # fmt: skip
+}
 REFUSED = {"full": [4], "webgym": [2], "computer_use": [], "ui_tars": [], "webrl": [3]}
 
 

@@ -21,15 +21,12 @@ def shuts_out(*sites):
     return check
 
 
-def kinds(world, task):
-    return [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == task]
-
-
 async def test_a_site_that_blocks_is_met_once_and_then_skipped(world, clock):
     world.load("rollout.concurrency=1")
     summary = await world.roll(12, on_reset=shuts_out("site1.com"))
     assert world.pool.started.count("t1") == 1
-    assert kinds(world, "t1") == [FailureKind.SITE_BLOCKED]
+    failures = [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == "t1"]
+    assert failures == [FailureKind.SITE_BLOCKED]
     assert (summary["episodes"], summary["failures"], summary["skipped"]) == (9, {"site_blocked": 1}, 2)
     assert summary["skip_reasons"] == {"site1.com is on the blocklist": 2}
     assert (summary["owed"], summary["given_up"]) == (2, 1)

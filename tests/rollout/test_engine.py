@@ -379,8 +379,11 @@ async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world
     await world.roll(1, agent=ScriptedAgent(("no call", "<tool_call>{</tool_call>", CALL)))
     (stored,) = world.stored
     assert [step.parse_error for step in stored.steps] == [
-        ParseErrorKind.NO_TOOL_CALL, ParseErrorKind.INVALID_JSON, None, None,
-    ]  # fmt: skip
+        ParseErrorKind.NO_TOOL_CALL,
+        ParseErrorKind.INVALID_JSON,
+        None,
+        None,
+    ]
     assert [step.page_changed for step in stored.steps] == [False, False, True, None]
     assert len(world.pool.environments[0].actions) == 2
 

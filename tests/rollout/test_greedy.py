@@ -35,8 +35,7 @@ def test_a_group_ends_with_a_greedy_episode_on_the_seed_of_its_first(world):
     assert [len(group) for group in groups(plan)] == [3, 3, 3]
     for first, second, last in groups(plan):
         assert (first.greedy, second.greedy, last.greedy) == (False, False, True)
-        assert first.task == second.task == last.task
-        assert first.seed == last.seed != second.seed
+        assert first.task == second.task == last.task and first.seed == last.seed != second.seed
     assert plan.notes == ()
 
 
@@ -153,8 +152,7 @@ async def test_each_response_has_a_seed_that_another_run_of_the_same_seed_gives_
         assert not any("seed" in body for body in host.requests if not body["temperature"])
     one, again, other = seeds
     assert one == again
-    assert len(one) == len(one | again) == 4
-    assert not one & other
+    assert len(one) == len(one | again) == 4 and not one & other
 
 
 def test_the_seed_of_a_response_depends_on_run_attempt_and_step():

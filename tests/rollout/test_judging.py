@@ -45,8 +45,11 @@ async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(wor
     summary = await world.roll(8, agent=AGENT, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (8, 6, 8)
     assert {trajectory.task.id: trajectory.outcome.reward for trajectory in world.stored} == {
-        "t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0,
-    }  # fmt: skip
+        "t0": 0.0,
+        "t1": 1.0,
+        "t2": 1.0,
+        "t3": 1.0,
+    }
     assert {trajectory.outcome.reward for trajectory in scan_stored(world.run, Split.TRAIN, 0)} == {None}
     assert len([event for event in world.events if event["event"] == "judged"]) == 8
     assert world.plan(8).owed == () and world.plan(8).unjudged == ()

@@ -73,10 +73,13 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
     run, events, ranks, victims, killed = RunDir(tmp_path / "run"), [], {}, [], []
     settings = load(
         overrides=[
-            "tasks.train=miniwob:enter-text", f"rollout.episodes={EPISODES}", "rollout.concurrency=2",
-            "rollout.executor=ray", f"rollout.ray_address={cluster.address}",
+            "tasks.train=miniwob:enter-text",
+            f"rollout.episodes={EPISODES}",
+            "rollout.concurrency=2",
+            "rollout.executor=ray",
+            f"rollout.ray_address={cluster.address}",
         ]
-    )  # fmt: skip
+    )
     nodes = {node.node_id: node for node in cluster.list_all_nodes()}
 
     def sink(event):

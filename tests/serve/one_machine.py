@@ -1,7 +1,5 @@
 """A cluster without Ray whose nodes are this machine, with actors that serve."""
 
-from __future__ import annotations
-
 from tests.rollout.in_process import InProcessCluster
 
 

@@ -10,9 +10,9 @@ import sys
 import time
 
 import openai
-import psutil
 import pytest
 
+from tests.executable import wait_until_gone
 from tests.serve.fakes import fake_python, weights
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, SettingsError, UsageError
@@ -40,19 +40,6 @@ def wait_until(happened):
     deadline = time.monotonic() + PATIENCE
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.05)
-
-
-def wait_until_gone(pids):
-    """Wait until none of these processes runs, and return those that still do."""
-    wait_until(lambda: not any(alive(pid) for pid in pids))
-    return [pid for pid in pids if alive(pid)]
-
-
-def alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 async def chat(server, **more):
@@ -150,7 +137,7 @@ async def test_a_cancelled_start_leaves_nothing(pretend):
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    assert wait_until_gone(tree) == []
+    assert wait_until_gone(tree)
     await server.stop()
 
 
@@ -246,7 +233,7 @@ async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, se
     assert events[-1]["how"] == "restart"
     assert len(stops) == 1
     assert stops[0] < execute.STOP_GRACE + 10  # requests were in flight
-    assert wait_until_gone(tree) == []
+    assert wait_until_gone(tree)
     assert decided_by_weights(await chat(policy_server)) != before
     events.clear()
     await policy_server.swap(first)
@@ -282,4 +269,4 @@ def test_nothing_outlives_the_command(tmp_path, number, status):
     command.send_signal(number)
     assert command.wait(PATIENCE) == status
     assert len(tree) >= 2
-    assert wait_until_gone(tree) == []
+    assert wait_until_gone(tree)

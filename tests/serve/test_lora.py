@@ -37,10 +37,6 @@ def versions(tmp_path, *contents):
     return {f"policy-v{number}": adapter(tmp_path / f"v{number}", content) for number, content in enumerate(contents)}
 
 
-def swaps(fleet):
-    return [event["how"] for event in fleet.events if event["event"] == "swap"]
-
-
 async def test_an_adapter_is_served_beside_what_is_served_and_dropped_again(fleet, tmp_path):
     one, (old, new) = fleet(), versions(tmp_path, b"1", b"2").items()
     await one.serve(one.base)
@@ -52,7 +48,7 @@ async def test_an_adapter_is_served_beside_what_is_served_and_dropped_again(flee
     await one.drop_adapters({new[0]})
     assert (await look(one.base_urls[0]))["adapters"] == [new[0]]
     await one.serve(one.base, dict([new]))  # it is there
-    assert swaps(one) == ["adapter", "adapter"]
+    assert [event["how"] for event in one.events if event["event"] == "swap"] == ["adapter", "adapter"]
 
 
 async def test_an_adapter_that_is_refused_is_told_and_a_server_of_its_own_start_has_it(fleet, tmp_path, behave):

@@ -1,7 +1,5 @@
 """Servers of other nodes in the fleet of this one, all against processes that speak vLLM's HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,15 +1,13 @@
 """A run of the real stack that several tests look at: demonstrations, a dataset, a short training."""
 
-from __future__ import annotations
-
 import pytest
 
+from tests.records.builders import new_run
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.task import Split
-from webgym_cli.store.run import RunDir, create_or_open
 
 PAGES = "miniwob:click-test,focus-text,click-collapsible"
 
@@ -25,8 +23,7 @@ async def sft_run(tiny_model_dir, tmp_path_factory):
     """A run whose policy learned from 45 demonstrations: (run, settings)."""
     needs("train")
     settings = demo_settings(tiny_model_dir)
-    run = RunDir(tmp_path_factory.mktemp("sft") / "run")
-    create_or_open(run, settings)
+    run = new_run(tmp_path_factory.mktemp("sft") / "run", settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     async with StageContext(run, settings, logs, lambda event: None) as context:

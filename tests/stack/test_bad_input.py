@@ -1,7 +1,5 @@
 """Wrong input and dead servers, with the real trainer and vLLM: one clear line, and nothing lost."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A phase of WebRL whole: the executable, Chromium, vLLM, both trainers, the policy's critic; killed and taken up."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

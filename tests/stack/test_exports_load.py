@@ -1,7 +1,5 @@
 """Every export is read by those it is made for: LLaMA-Factory, `datasets`, an OpenAI-compatible server."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -70,12 +68,22 @@ def loaded(in_train_role, run, tiny_model_dir, tmp_path_factory):
 
 def settings(model, folder, objective, mask_history):
     return {
-        "model_name_or_path": str(model), "stage": str(objective), "do_train": True, "finetuning_type": "full",
-        "dataset": TRAIN, "dataset_dir": str(folder), "template": "qwen3_vl_nothink",
-        "mask_history": mask_history, "cutoff_len": 16384, "image_min_pixels": 32 * 32,
-        "image_max_pixels": 1280 * 768, "output_dir": str(folder / "out"), "remove_unused_columns": False,
-        "report_to": "none", "use_cpu": True,
-    }  # fmt: skip
+        "model_name_or_path": str(model),
+        "stage": str(objective),
+        "do_train": True,
+        "finetuning_type": "full",
+        "dataset": TRAIN,
+        "dataset_dir": str(folder),
+        "template": "qwen3_vl_nothink",
+        "mask_history": mask_history,
+        "cutoff_len": 16384,
+        "image_min_pixels": 32 * 32,
+        "image_max_pixels": 1280 * 768,
+        "output_dir": str(folder / "out"),
+        "remove_unused_columns": False,
+        "report_to": "none",
+        "use_cpu": True,
+    }
 
 
 @pytest.mark.parametrize("mask", [True, False])

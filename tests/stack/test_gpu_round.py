@@ -1,7 +1,5 @@
 """Serving, training and new weights in turn: on the CPU with the tests' server, on a GPU with one that can sleep."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.serve.test_execute import chat, decided_by_weights

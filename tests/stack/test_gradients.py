@@ -1,9 +1,8 @@
 """Policy gradients from end to end: real episodes, our own trainer, the trained policy on the real server."""
 
-from __future__ import annotations
-
 import pytest
 
+from tests.records.builders import new_run
 from tests.stack.conftest import demo_settings
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.context import StageContext
@@ -15,7 +14,6 @@ from webgym_cli.store.batches import read_batches
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_path
 from webgym_cli.store.metrics import read_events
-from webgym_cli.store.run import RunDir, create_or_open
 
 pytestmark = pytest.mark.stack
 
@@ -42,8 +40,7 @@ async def improved(sft_run, tmp_path_factory):
     weights = policy_path(*sft_run).resolve()
     learning = ("train.algorithm=remax", "agent.greedy_chain=true", "loop.demonstration_iterations=0")
     settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=1", "loop.eval_every=0")
-    run = RunDir(tmp_path_factory.mktemp("gradients") / "run")
-    create_or_open(run, settings)
+    run = new_run(tmp_path_factory.mktemp("gradients") / "run", settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     async with StageContext(run, settings, logs, lambda event: None) as context:
@@ -83,8 +80,7 @@ async def asynchronous(sft_run, tmp_path_factory):
     settings = demo_settings(policy_path(*sft_run).resolve(), *SMALL, *learning, *order)
     whole = settings.rl.model_copy(update={"model": settings.rl.model.model_copy(update={"lora_rank": 0})})
     fresh = {"loop": settings.loop.model_copy(update={"max_staleness": 0}), "rl": whole}
-    run = RunDir(tmp_path_factory.mktemp("asynchronous") / "run")
-    create_or_open(run, settings)
+    run = new_run(tmp_path_factory.mktemp("asynchronous") / "run", settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     events = []

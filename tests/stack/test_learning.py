@@ -1,9 +1,8 @@
 """That policy gradients teach: the recipe `sums` as it ships, from a weak imitation of a few worked examples."""
 
-from __future__ import annotations
-
 import pytest
 
+from tests.records.builders import new_run
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.loop.context import StageContext
@@ -13,7 +12,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.metrics import read_events
-from webgym_cli.store.run import RunDir, create_or_open
 
 pytestmark = pytest.mark.stack
 UPDATES = 4
@@ -26,8 +24,7 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     # the random weights are not evaluated, nor each question four times: that takes as long as two updates
     saved = ["loop.val_before_train=false", "rollout.test_repeats=2"]
     settings = load(["sums"], [f"policy_config.base_model={tiny_model_dir}", *saved])
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, settings)
+    run = new_run(tmp_path / "run", settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     events = []

@@ -1,7 +1,5 @@
 """Trainings over real Ray nodes on one file system: one is killed and goes on; the real trainer learns as on one."""
 
-from __future__ import annotations
-
 import asyncio
 
 import psutil

@@ -1,12 +1,11 @@
 """An outcome reward model from verdicts to scores: prepared, trained by LLaMA-Factory, served by vLLM."""
 
-from __future__ import annotations
-
 import asyncio
 
 import httpx
 import pytest
 
+from tests.records.builders import new_run
 from tests.records.test_judgement import judgement
 from tests.rewards.cases import answered
 from tests.stack.conftest import demo_settings
@@ -20,7 +19,6 @@ from webgym_cli.rewards.orm.scorer import OrmScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.store.buffer import append, append_judgement, read_judgements
 from webgym_cli.store.checkpoints import checkpoints
-from webgym_cli.store.run import RunDir, create_or_open
 
 pytestmark = pytest.mark.stack
 
@@ -43,8 +41,7 @@ def judged(tiny_model_dir, tmp_path):
     """A run whose judge found some episodes solved."""
     needs("train")
     needs("serve")
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, demo_settings(tiny_model_dir, "serve.max_model_len=1025", "orm.max_tokens=1024"))
+    run = new_run(tmp_path / "run", demo_settings(tiny_model_dir, "serve.max_model_len=1025", "orm.max_tokens=1024"))
     for number in range(COUNT):
         append(run, trajectory := answered(number, answer="the date"))
         append_judgement(run, Split.TRAIN, 0, judgement(trajectory=trajectory.id, success=number < DONE))

@@ -1,7 +1,5 @@
 """WebRL's processing on the real vLLM: an action's log-probabilities as a prompt are those that it was sampled with."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Preparation, training and loop killed at any moment and taken up again: nothing is lost."""
 
-from __future__ import annotations
-
 import array
 import json
 import re

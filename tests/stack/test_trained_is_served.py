@@ -1,7 +1,5 @@
 """What is trained is what is served: token for token and pixel for pixel, against the real consumers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.records.builders import new_run
 from tests.stack.conftest import demo_settings
 from tests.stack_fixtures import needs
 from webgym_cli.agent.client.policy import digest_tokens
@@ -24,7 +23,6 @@ from webgym_cli.records.sample import Sample
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import policy_path
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 pytestmark = pytest.mark.stack
@@ -44,8 +42,7 @@ async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
     try:
         for mode in MODES:
             settings = demo_settings(weights, f"context_config.interaction_mode={mode}", *GREEDY)
-            run = RunDir(tmp_path_factory.mktemp(mode) / "run")
-            create_or_open(run, settings)
+            run = new_run(tmp_path_factory.mktemp(mode) / "run", settings)
             async with StageContext(run, settings, run.logs, lambda event: None) as context:
                 await rollouts.rollout(context, Split.TRAIN, policy_server.base_url, 6)
             converter = Converter(settings, ModelTokens(str(weights)), ScreenshotStore(run.screenshots))
@@ -123,8 +120,7 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
         assert digest_tokens(prompt) == step.generation.prompt_token_digest, (trajectory.id, step.index)
         # LLaMA-Factory's template closes the turn with a line end, which the server sees as the next prompt's
         assert response == [*step.generation.token_ids, *line_end]
-        assert result["labels"][start:] == response
-        assert set(result["labels"][:start]) == {IGNORED}
+        assert (result["labels"][start:], set(result["labels"][:start])) == (response, {IGNORED})
     assert converter.shortened == 0
 
 

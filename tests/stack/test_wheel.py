@@ -1,7 +1,5 @@
 """The wheel alone, in an empty environment and far from any checkout: what it lacks, its users lack."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

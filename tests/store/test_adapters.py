@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.records.builders import published
+from tests.records.builders import new_run, published
 from tests.serve.fakes import adapter
 from webgym_cli.config.load import load
 from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.store.adapters import find_adapter, is_plain_adapter, plan_adapter
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 
 WANTED = LoraAdapter(base="", rank=4, alpha=8, targets="all", vision=False)
 SETTINGS = load(overrides=["policy_config.base_model=base"])
@@ -15,9 +15,7 @@ SETTINGS = load(overrides=["policy_config.base_model=base"])
 
 @pytest.fixture
 def run(tmp_path):
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, SETTINGS)
-    return run_dir
+    return new_run(tmp_path / "run", SETTINGS)
 
 
 def trained(run, version, base, *, has_adapter=True):

@@ -58,8 +58,7 @@ def check(run, stored, judged):
         rows = list(index.rows("SELECT id, judged FROM trajectories"))
         places = {place.id: place for place in index.places()}
         assert index.one("SELECT count(*) AS lines FROM damage")["lines"] == len(damage) <= 2 * ROUND
-    assert len(rows) == len(places) == len(plain)
-    assert places.keys() == plain.keys() >= stored.keys()
+    assert len(rows) == len(places) == len(plain) and places.keys() == plain.keys() >= stored.keys()
     assert len(plain) <= len(stored) + ROUND
     for name, length in stored.items():
         assert len(plain[name].instruction) == length

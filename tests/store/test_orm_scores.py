@@ -2,15 +2,13 @@
 
 import pytest
 
-from tests.records.builders import CRASHED, trajectory
+from tests.records.builders import CRASHED, new_run, trajectory
 from tests.records.test_judgement import ANSWERED, SCORED, WEB, by_orm, judgement
 from tests.store.test_judgements import FIRST, SECOND, THIRD, TRAIN
-from webgym_cli.config.load import load
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append, append_judgement, read, scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
 
 NAME = "train-0000-00000"
 YES, NO = by_orm(0.9), by_orm(0.2, success=False)
@@ -23,8 +21,7 @@ def tell(tmp_path):
     """Store one episode and what was said of it, oldest first, and return what its row of the index says."""
 
     def stored(outcome, *reply):
-        run = RunDir(tmp_path / "run")
-        create_or_open(run, load())
+        run = new_run(tmp_path / "run")
         append(run, trajectory(0, steps=0, outcome=outcome, task=WEB))
         for moment, one in zip((FIRST, SECOND, THIRD), reply, strict=False):
             append_judgement(run, TRAIN, 0, one.model_copy(update={"trajectory": NAME, "judged_at": moment}))

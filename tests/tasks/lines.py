@@ -12,11 +12,19 @@ GROUPS = [
 def webgym(number=0, **changes):
     """Return the fields of a line as WebGym's data set has them."""
     return {
-        "benchmark_name": "InSTA-v3", "task_name": f"Find the cheapest shoe, size {number}.",
-        "domain": "Shopping", "subdomain": "Fashion", "website": f"www.shop{number}.co.uk",
-        "definite_answer": None, "task_id": f"insta-{number}", "difficulty": 2, "evaluator_reference": GROUPS,
-        "distribution": "iid", "attempt_level": 0, **changes,
-    }  # fmt: skip
+        "benchmark_name": "InSTA-v3",
+        "task_name": f"Find the cheapest shoe, size {number}.",
+        "domain": "Shopping",
+        "subdomain": "Fashion",
+        "website": f"www.shop{number}.co.uk",
+        "definite_answer": None,
+        "task_id": f"insta-{number}",
+        "difficulty": 2,
+        "evaluator_reference": GROUPS,
+        "distribution": "iid",
+        "attempt_level": 0,
+        **changes,
+    }
 
 
 def write(path, *values):

@@ -29,8 +29,11 @@ def test_a_file_is_an_index_of_its_lines(file):
     assert tasks.task(2) == read_task(webgym(2, difficulty=7))
     assert [task.id for task in tasks.read([3, 0, 3])] == ["insta-3", "insta-0", "insta-3"]
     assert [tasks.band(number) for number in range(4)] == [
-        DifficultyBand.EASY, DifficultyBand.MEDIUM, DifficultyBand.HARD, DifficultyBand.EASY,
-    ]  # fmt: skip
+        DifficultyBand.EASY,
+        DifficultyBand.MEDIUM,
+        DifficultyBand.HARD,
+        DifficultyBand.EASY,
+    ]
     assert list(tasks.indices(DifficultyBand.EASY)) == [0, 3]
     assert list(tasks.indices(DifficultyBand.HARD)) == [2]
     assert tasks.on_sites(["shop1.co.uk"]) == {1}

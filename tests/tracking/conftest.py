@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, png, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
 from webgym_cli.store.metrics import append_event
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 KEY = "0123456789abcdef" * 2 + "01234567"
@@ -32,13 +32,12 @@ def person(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def run(tmp_path):
     """A run without events; eight screenshots are stored."""
-    return new_run(tmp_path / "run", load())
+    return new_tracked_run(tmp_path / "run", load())
 
 
-def new_run(root: Path, settings: Settings) -> RunDir:
+def new_tracked_run(root: Path, settings: Settings) -> RunDir:
     """Make a run without events; eight screenshots are stored."""
-    run = RunDir(root)
-    create_or_open(run, settings)
+    run = new_run(root, settings)
     store = ScreenshotStore(run.screenshots)
     for shade in range(8):
         store.put(png(shade))

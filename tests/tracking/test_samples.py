@@ -16,16 +16,13 @@ def store(run):
     return ScreenshotStore(run.screenshots)
 
 
-def outcomes(chosen):
-    return Counter(item.outcome.failure or item.outcome.reward for item in chosen)
-
-
 def test_the_choice_is_bounded_mixed_and_the_seeds(run):
     happened(run, 0)
     happened(run, 1)
     chosen = choose_trajectories(run, "train", 1, 6, seed=3)
     assert {(episode.split, episode.iteration) for episode in chosen} == {("train", 1)}
-    assert outcomes(chosen) == {1.0: 2, 0.0: 2, "browser_crashed": 2}
+    outcomes = Counter(item.outcome.failure or item.outcome.reward for item in chosen)
+    assert outcomes == {1.0: 2, 0.0: 2, "browser_crashed": 2}
     assert choose_trajectories(run, "train", 1, 6, seed=3) == chosen
     assert any(choose_trajectories(run, "train", 1, 6, seed=seed) != chosen for seed in range(4, 9))
     assert len(choose_trajectories(run, "train", 1, 100, seed=3)) == 12

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tests.tracking.conftest import KEY, happened, new_run
+from tests.tracking.conftest import KEY, happened, new_tracked_run
 from tests.tracking.offline_file import segments
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
@@ -48,7 +48,7 @@ def track(run, rows, *, in_time=True):
 def tracked(tmp_path_factory):
     """Two iterations, tracked by three commands; with a key in the environment that nothing is to repeat."""
     loaded_settings = settings("log_config.sample_trajectories=6", "log_config.entity_name=team")
-    run = new_run(tmp_path_factory.mktemp("tracked") / "run", loaded_settings)
+    run = new_tracked_run(tmp_path_factory.mktemp("tracked") / "run", loaded_settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
         patch.setenv("WANDB_API_KEY", KEY)
@@ -84,8 +84,13 @@ def test_metrics_are_drawn_over_the_iteration(tracked):
         assert train["train/mean_loss"] == 0.5
         logged = {name for row in file.history for name in row} - {"iteration"}
         assert {name.partition("/")[0] for name in logged} == {
-            "evaluation", "rollout", "prepare", "judge", "train", "spent",
-        }  # fmt: skip
+            "evaluation",
+            "rollout",
+            "prepare",
+            "judge",
+            "train",
+            "spent",
+        }
         assert {name: file.axes[name] for name in logged} == dict.fromkeys(logged, "iteration")
 
 
@@ -200,8 +205,7 @@ def test_a_key_that_is_no_key_is_told_once(run, monkeypatch):
     happened(run, 0)
     (event,) = track(run, settings())
     assert event["event"] == "tracking_failed"
-    assert LOG in event["message"]
-    assert "Traceback" not in event["message"]
+    assert LOG in event["message"] and "Traceback" not in event["message"]
     assert has_pending(run, plan_tracking(run, settings()).destination)
 
 
@@ -216,10 +220,6 @@ def test_a_full_disk_only_stops_the_tracking(run, monkeypatch):
     assert [event["event"] for event in events] == ["tracking_failed"]
 
 
-def descendants(pid):
-    return psutil.Process(pid).children(recursive=True)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_process_outlives_the_command(run, silent, number):
     happened(run, 0)
@@ -228,7 +228,7 @@ def test_no_process_outlives_the_command(run, silent, number):
     )
     assert held.stdout.readline() == b"held\n"
     assert silent.called.wait(PATIENCE)  # wandb's service is at work
-    below = descendants(held.pid)
+    below = psutil.Process(held.pid).children(recursive=True)
     assert any("wandb-core" in " ".join(process.cmdline()) for process in below)
     held.send_signal(number)
     held.wait(PATIENCE)

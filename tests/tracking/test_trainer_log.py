@@ -1,7 +1,5 @@
 """The curve of a training whose trainer was offline."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

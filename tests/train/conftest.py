@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.records.builders import new_run
 from tests.stack_fixtures import needs
 from tests.train.train_data import prepare, rows, settings_for
 from tests.train.training import FIRST
@@ -25,9 +26,7 @@ def role(tmp_path) -> Path:
 
 @pytest.fixture
 def run(tmp_path) -> RunDir:
-    run = RunDir(tmp_path / "a run")
-    create_or_open(run, settings_for())
-    return run
+    return new_run(tmp_path / "a run", settings_for())
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """A batch for policy gradients, written by hand: text for the tiny model, with episodes of two groups."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

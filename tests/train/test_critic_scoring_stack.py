@@ -1,7 +1,5 @@
 """The critic of a checkpoint, asked in the train role: heads that are made by hand say what they must."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -26,24 +26,22 @@ Root Cause (first observed failure):
 """
 
 
-@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSEGV"])
-def test_a_killed_rank_is_the_cause_not_the_connection_that_others_lost(tmp_path, signal):
-    log = tmp_path / "train.log"
-    report = REPORT.format(other=-15, code=-9, traceback=f"Signal 9 ({signal}) received by PID 23801")
-    log.write_text("RuntimeError: Connection closed by peer [127.0.0.1]:5\n" + report)
-    error = trainer_error(1, log)
-    assert type(error) is JobError
-    assert signal in str(error)
-    assert ("memory" in str(error)) == (signal == "SIGKILL")
+KILLED, RAISED = "Signal 9 (%s) received by PID 23801", "To enable traceback see: https://pytorch.org/docs"
 
 
 @pytest.mark.parametrize(
-    "traceback", ["To enable traceback see: https://pytorch.org/docs", "Signal 6 (SIGABRT) received by PID 23801"]
+    ("code", "traceback", "kind", "words"),
+    [
+        (-9, KILLED % "SIGKILL", JobError, "memory"),
+        (-9, KILLED % "SIGSEGV", JobError, "SIGSEGV"),
+        (1, RAISED, PeerLostError, "Connection closed"),
+        (1, "Signal 6 (SIGABRT) received by PID 23801", PeerLostError, "Connection closed"),
+    ],
 )
-def test_a_rank_that_raised_is_no_killed_one(tmp_path, traceback):
+def test_a_killed_rank_is_the_cause_not_the_connection_that_others_lost(tmp_path, code, traceback, kind, words):
     log = tmp_path / "train.log"
-    report = REPORT.format(other=-15, code=1, traceback=traceback)
+    report = REPORT.format(other=-15, code=code, traceback=traceback)
     log.write_text("RuntimeError: Connection closed by peer [127.0.0.1]:5\n" + report)
     error = trainer_error(1, log)
-    assert type(error) is PeerLostError
-    assert "Connection closed" in str(error)
+    assert type(error) is kind and words in str(error)
+    assert ("SIGKILL" in str(error)) == ("memory" in str(error)) == (words == "memory")

@@ -20,9 +20,13 @@ def test_follows_a_log_with_a_torn_line(tmp_path):
     path.write_text(whole + second[:9])
     (event,) = follower.new_events()
     assert event == {
-        "event": "train", "done": 1, "total": 4, "loss": 2.0, "learning_rate": 1e-5,
+        "event": "train",
+        "done": 1,
+        "total": 4,
+        "loss": 2.0,
+        "learning_rate": 1e-5,
         "facts": "loss 2  lr 1e-05",
-    }  # fmt: skip
+    }
     assert follower.new_events() == []
     path.write_text(whole + second)
     (event,) = follower.new_events()

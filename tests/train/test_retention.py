@@ -47,8 +47,7 @@ def test_old_checkpoints_lose_their_weights_and_keep_their_records(run):
     retention.drop_old_weights(run, 1)
     assert [list(folder.rglob("*.safetensors*")) for folder in folders[:2]] == [[], []]
     assert not [path for path in folders[1].iterdir() if path.name.startswith(("global_step", "rng", "latest"))]
-    assert (folders[2] / "model.safetensors").is_file()
-    assert (folders[2] / "optimizer.pt").is_file()
+    assert (folders[2] / "model.safetensors").is_file() and (folders[2] / "optimizer.pt").is_file()
     result = checkpoints.checkpoints(run)
     assert [(one.version, one.weights, one.resumable) for one in result] == [
         (1, False, False),

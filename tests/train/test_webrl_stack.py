@@ -80,16 +80,23 @@ def trainers() -> list[psutil.Process]:
 def test_a_phase_tells_what_it_learned_by(first):
     checkpoint = first.checkpoint
     assert (checkpoint.algorithm, checkpoint.parent, checkpoint.version, checkpoint.resumable) == (
-        "webrl", POLICY, 2, True,
-    )  # fmt: skip
+        "webrl",
+        POLICY,
+        2,
+        True,
+    )
     assert checkpoint.objective == first.settings.rl.webrl.model_dump()
     rows = [json.loads(line) for line in (first.run.rl_data / "rows.jsonl").read_text().splitlines()]
     assert checkpoint.steps == 2 * -(-len(rows) // 4)
     assert checkpoint.metrics["data/replayed"] == sum(row["replayed"] for row in rows) / len(rows) > 0
     assert checkpoint.loss == checkpoint.metrics["actor/loss"] != checkpoint.metrics["critic/loss"]
     assert {
-        "critic/loss", "critic/accuracy", "critic/auc", "actor/loss", "actor/log_ratio",
-    } <= checkpoint.metrics.keys()  # fmt: skip
+        "critic/loss",
+        "critic/accuracy",
+        "critic/auc",
+        "actor/loss",
+        "actor/log_ratio",
+    } <= checkpoint.metrics.keys()
 
 
 def test_a_phase_leaves_a_policy_that_is_served_and_a_critic(first, tiny_model_dir):

@@ -18,9 +18,13 @@ from webgym_cli.store.run import RunDir, run_id
 
 CPU = {"bf16": False, "report_to": "none", "deepspeed_config_filename": None}
 SMALL = CPU | {
-    "cutoff_len": 512, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2,
-    "num_train_epochs": 2, "learning_rate": 1e-3, "warmup_steps": 2,
-}  # fmt: skip
+    "cutoff_len": 512,
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "num_train_epochs": 2,
+    "learning_rate": 1e-3,
+    "warmup_steps": 2,
+}
 
 
 def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Settings:

@@ -4,7 +4,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.trainer.model.logprobs import UNTOUCHED, sampled_mask, token_log_probs
+from webgym_cli.trainer.model.logprobs import UNTOUCHED, token_log_probs
+from webgym_cli.trainer.sampling import sampled_mask
 
 check = unittest.TestCase()
 K, H, V = 23, 16, 101

@@ -85,6 +85,10 @@ def test_files_that_hold_no_settings():
 
 def test_the_learning_rate_rises_and_stays():
     assert [OptimSettings(lr=0.4, lr_warmup_steps=3).rate(step) for step in range(5)] == [
-        0.1, 0.2, 0.30000000000000004, 0.4, 0.4,
-    ]  # fmt: skip
+        0.1,
+        0.2,
+        0.30000000000000004,
+        0.4,
+        0.4,
+    ]
     assert OptimSettings(lr=0.4).rate(0) == 0.4

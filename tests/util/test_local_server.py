@@ -1,7 +1,5 @@
 """Addresses of local servers."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -113,8 +113,7 @@ def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
     assert TOOLS.find("calculator").name == "calculator"
     known = {registered_item.name: registered_item for registered_item in TOOLS.known()}
     assert known["calculator"].origin == "built in"
-    assert known["broken"].item is None
-    assert "ModuleNotFoundError" in known["broken"].problem
+    assert known["broken"].item is None and "ModuleNotFoundError" in known["broken"].problem
 
 
 def test_tools_that_settings_name_are_listed_too(file):

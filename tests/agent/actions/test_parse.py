@@ -76,8 +76,7 @@ NOT_ACTIONS = {
 @pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
 def test_what_is_no_action_says_why(response, kind):
     web_action = parse_web_action(response, MARKS)
-    assert isinstance(web_action, ParseError)
-    assert web_action.kind is kind
+    assert isinstance(web_action, ParseError) and web_action.kind is kind
 
 
 BAD_POINTS = [[1], [1, 2, 3], [1, 1001], [-1, 2], ["1", "2"], [True, 2], [[1], 2], "1,2", {"x": 1}, [1e999, 2], None]
@@ -86,8 +85,7 @@ BAD_POINTS = [[1], [1, 2, 3], [1, 1001], [-1, 2], ["1", "2"], [True, 2], [[1], 2
 @pytest.mark.parametrize("point", [*BAD_POINTS, [10**400, 1]], ids=lambda point: str(point)[:30])
 def test_a_bad_point_is_no_action(point):
     web_action = parse_web_action(call({"action": "left_click", "coordinate": point}, "computer_use"), POINTS)
-    assert isinstance(web_action, ParseError)
-    assert web_action.kind is Kind.INVALID_ARGUMENTS
+    assert isinstance(web_action, ParseError) and web_action.kind is Kind.INVALID_ARGUMENTS
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,7 @@ def test_a_call_ends_where_its_object_ends(text):
 @pytest.mark.parametrize("form", ["hermes", "qwen"])
 def test_a_call_with_unknown_keys_is_an_error_that_names_them(form):
     error = parsed('<tool_call>{"name": "now", "parameters": {"a": 1}, "id": 2}</tool_call>', form=form)
-    assert error.kind is ParseErrorKind.INVALID_ARGUMENTS
-    assert "id, parameters" in error.detail
+    assert error.kind is ParseErrorKind.INVALID_ARGUMENTS and "id, parameters" in error.detail
 
 
 def test_arguments_may_be_left_out():
@@ -115,8 +114,7 @@ def test_arguments_may_be_left_out():
 )
 def test_what_cannot_be_read_is_a_typed_error(response, kind):
     error = parsed(response)
-    assert isinstance(error, ParseError)
-    assert error.kind is kind
+    assert isinstance(error, ParseError) and error.kind is kind
 
 
 def test_a_response_that_met_its_limit_is_truncated_unless_its_calls_are_whole():

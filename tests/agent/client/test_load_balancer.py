@@ -156,13 +156,9 @@ async def test_a_request_goes_to_the_servers_that_it_names_alone(hosts, over):
     await policy.reply(asks("it"))
     for _ in range(3):
         await policy.reply(replace(asks("it"), servers=others))  # its own is asleep
-    await together_at(policy, others, 4)
+    await asyncio.gather(*(policy.reply(replace(PROMPT, servers=others)) for _ in range(4)))
     assert hosts[0].log[0] == "a" and "a" not in hosts[0].log[1:]
     assert set(hosts[0].log[4:]) == {"b", "c"}
-
-
-async def together_at(policy, servers, count):
-    await asyncio.gather(*(policy.reply(replace(PROMPT, servers=servers)) for _ in range(count)))
 
 
 async def test_the_servers_of_many_episodes_are_forgotten(hosts, over, monkeypatch):

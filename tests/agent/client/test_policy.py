@@ -210,10 +210,16 @@ async def test_token_ids_and_log_probabilities_are_kept(ask, server):
     server.version, server.answers = (200, {"version": "0.32.0"}), [(200, VLLM_ANSWER)]
     generation = (await ask()).generation
     assert generation.model_dump() == {
-        "prompt_tokens": 7, "cached_tokens": 0, "completion_tokens": 2,
-        "prompt_token_digest": hashlib.sha256(b"1,22,3").hexdigest(), "token_ids": (5, 6),
-        "logprobs": (-0.5, -0.25), "finish_reason": "stop", "other_model": None, "policy_version": None,
-    }  # fmt: skip
+        "prompt_tokens": 7,
+        "cached_tokens": 0,
+        "completion_tokens": 2,
+        "prompt_token_digest": hashlib.sha256(b"1,22,3").hexdigest(),
+        "token_ids": (5, 6),
+        "logprobs": (-0.5, -0.25),
+        "finish_reason": "stop",
+        "other_model": None,
+        "policy_version": None,
+    }
     assert digest_tokens([1, 22, 3]) == generation.prompt_token_digest
 
 

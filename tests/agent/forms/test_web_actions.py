@@ -226,8 +226,7 @@ DRAG = {"action": "drag", "element_id": 1, "to_element_id": 1}
 )
 def test_a_malformed_call_says_why(name, mode, arguments, kind, why):
     wrong = parse(name, mode, arguments)
-    assert isinstance(wrong, ParseError)
-    assert wrong.kind is kind
+    assert isinstance(wrong, ParseError) and wrong.kind is kind
     assert why in wrong.detail
 
 

@@ -1,7 +1,5 @@
 """What the outcome reward model reads, and what is left of a prompt that is too long."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.builders import step

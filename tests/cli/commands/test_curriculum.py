@@ -6,9 +6,10 @@ import pytest
 
 from tests.cli.runs import model
 from tests.forked import webgym
+from tests.records.builders import new_run
 from webgym_cli.config.load import load
 from webgym_cli.store import metrics, state
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import create_or_open
 
 PHASE = {
     **{"event": "phase", "phase": 1, "phases": 8, "iteration": 1, "version": 2, "name": "model_20250115_143022"},
@@ -24,9 +25,7 @@ def settings(tmp_path):
 @pytest.fixture
 def run(tmp_path, settings):
     """A run of the demonstration that is not begun."""
-    run_dir = RunDir(tmp_path / "run")
-    create_or_open(run_dir, load(["demo-webrl"], settings[1::2]))
-    return run_dir
+    return new_run(tmp_path / "run", load(["demo-webrl"], settings[1::2]))
 
 
 def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import json
+from functools import partial
 
 import pytest
 
@@ -26,9 +27,7 @@ async def policy():
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_an_evaluation_leaves_no_plain_text_in_any_file(tmp_path, mail, policy):
-    async def call(*words, code=0):
-        return await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=code)
-
+    call = partial(asyncio.to_thread, webgym, cwd=tmp_path)
     rows = [["problem", "answer", "problem_topic", "canary"], [encrypt(QUESTION), encrypt(ANSWER), "Art", CANARY]]
     with (tmp_path / "published.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
@@ -40,8 +39,7 @@ async def test_an_evaluation_leaves_no_plain_text_in_any_file(tmp_path, mail, po
     settings = [word for one in changes for word in ("-s", one)]
     await call("eval", policy.url, "-b", "comp.jsonl", "--repeats", "2", *settings, "-o", "own")
     request = json.dumps(policy.body["messages"])
-    assert QUESTION in request
-    assert "encrypted:" not in request
+    assert QUESTION in request and "encrypted:" not in request
     (record,) = (tmp_path / "own").glob("evaluation-*.json")
     assert (read_json(record)["successes"], read_json(record)["judged"]) == (2, 2)
 

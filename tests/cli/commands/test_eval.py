@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import time
+from functools import partial
 from importlib.metadata import version
 from itertools import chain
 
@@ -80,9 +81,7 @@ class Priced(Host):
 
 
 async def test_an_evaluation_ends_at_its_limit_of_cost_and_goes_on_with_a_larger_one(tmp_path):
-    async def call(*words, code=0):
-        return await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=code)
-
+    call = partial(asyncio.to_thread, webgym, cwd=tmp_path)
     host = Priced()
     await host.start()
     prices = 'cost.prices={"policy": {"prompt": 10000, "completion": 10000}}'  # 1 an episode
@@ -97,8 +96,11 @@ async def test_an_evaluation_ends_at_its_limit_of_cost_and_goes_on_with_a_larger
     await call("resume", "own", "--max-cost", "100")
     record = json.loads(read(tmp_path / "own"))
     assert (host.received, record["episodes"], record["spent"]["cost"], record["spent"]["cost_per_step"]) == (
-        6, 6, 6, 1,
-    )  # fmt: skip
+        6,
+        6,
+        6,
+        1,
+    )
     assert record["spent"]["cpu_seconds"] > 0
     shown = await call("status", "own", "--cost")
     (line,) = (line.split("\t") for line in shown.stdout.splitlines() if line.startswith("cost\tcost"))
@@ -177,8 +179,7 @@ def test_what_is_refused_leaves_no_run(tmp_path, arguments, named):
     write_tasks(tmp_path, "right")
     result = webgym("eval", *arguments, "-o", "new", cwd=tmp_path, code=2)
     assert not (tmp_path / "new").exists()
-    assert named in result.stderr
-    assert "tasks.train" not in result.stderr
+    assert named in result.stderr and "tasks.train" not in result.stderr
 
 
 def test_damaged_conditions_are_named(tmp_path):

@@ -1,6 +1,7 @@
 """`webgym export-sharegpt` at the command line."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -13,10 +14,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 @pytest.fixture
 def export(tmp_path, run):
-    def call(*arguments, **options):
-        return webgym("export-sharegpt", run.root, *arguments, cwd=tmp_path, **options)
-
-    return call
+    return partial(webgym, "export-sharegpt", run.root, cwd=tmp_path)
 
 
 @pytest.fixture

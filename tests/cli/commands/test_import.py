@@ -4,29 +4,24 @@ import fcntl
 import json
 import os
 import signal
+from functools import partial
 
 import pytest
 
 from tests import forked
 from tests.imports.foreign import PAGE, REFUTED, webgym_episode, webgym_file, webgym_pictures, webrl_episode
-from webgym_cli.config.load import load
+from tests.records.builders import new_run
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.state import read_running_command
 from webgym_cli.util.files import write_lines
 
 
 @pytest.fixture
 def webgym(tmp_path):
-    """Run webgym and return its code, the values on stdout, and stderr."""
-
-    def call(*arguments):
-        done = forked.webgym(*arguments, cwd=tmp_path, code=None)
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-    return call
+    return partial(forked.webgym_values, cwd=tmp_path)
 
 
 @pytest.fixture
@@ -61,8 +56,7 @@ def test_what_is_left_out_is_told_with_an_example(webgym, logs):
 
 
 def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load())
+    run = new_run(tmp_path / "run")
     with lock_run(run, "rollout runs/a"):
         assert webgym("import", "webgym", logs, "run")[0] == 75
     write_lines(run.plan(Split.TRAIN, 0), [])

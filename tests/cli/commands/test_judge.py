@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from functools import partial
 
 import pytest
 
@@ -43,13 +44,7 @@ def asking(server):
 
 @pytest.fixture
 def webgym(asking, tmp_path):
-    """Run webgym to its end and return its code, the values on stdout, and stderr."""
-
-    async def call(*arguments, stdin=""):
-        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, code=None, stdin=stdin, **asking)
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-    return call
+    return partial(asyncio.to_thread, forked.webgym_values, cwd=tmp_path, **asking)
 
 
 def verdicts(run):

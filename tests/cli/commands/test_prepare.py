@@ -7,11 +7,10 @@ import pytest
 from tests.cli.runs import filled
 from tests.forked import webgym
 from tests.prepare.buffer import fill
-from tests.records.builders import CRASHED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, UNSOLVED, new_run, trajectory
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.store.metrics import read_events
-from webgym_cli.store.run import RunDir, create_or_open
 
 
 @pytest.fixture
@@ -55,8 +54,7 @@ def test_filters_that_leave_nothing_say_so(run):
 
 def test_it_is_recorded_like_a_loop_s_and_draws_again_when_it_is_said_again(tmp_path, tiny_model_dir):
     texts = [f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false", "train.check_template=false"]
-    own = RunDir(tmp_path / "own")
-    create_or_open(own, load((), texts))
+    own = new_run(tmp_path / "own", load((), texts))
     fill(own, trajectory(0), trajectory(1))
     for _ in range(2):
         prepare(own)

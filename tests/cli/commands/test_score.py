@@ -3,23 +3,23 @@
 import asyncio
 import json
 import sys
+from functools import partial
 
 import pytest
 
 from tests import forked
 from tests.cli.runs import model
 from tests.prepare.buffer import fill
+from tests.records.builders import new_run
 from tests.records.test_judgement import by_orm
 from tests.rewards.cases import answered, web_task
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.cli.commands.episode_text import episode_text
-from webgym_cli.config.load import load
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.records.judgement import with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 FIRST, SECOND = "train-0000-00000", "train-0000-00001"
@@ -41,14 +41,7 @@ def run(made_run):
 
 @pytest.fixture
 def webgym(tmp_path):
-    """Run webgym to its end and return its code, the values on stdout, and stderr."""
-
-    async def call(*arguments, stdin=""):
-        retries = {"WEBGYM_ORM__RETRIES": "0"}
-        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, code=None, stdin=stdin, **retries)
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-    return call
+    return partial(asyncio.to_thread, forked.webgym_values, cwd=tmp_path, WEBGYM_ORM__RETRIES="0")
 
 
 def probabilities(run):
@@ -97,8 +90,7 @@ async def test_a_folder_that_holds_no_model_is_refused(webgym, run, tmp_path):
     (tmp_path / "empty").mkdir()
     code, _, result = await webgym("score", run.root, "--orm", "empty", "-s", f"venvs.serve={sys.executable}")
     assert code == 2
-    assert str(tmp_path / "empty") in result
-    assert "Traceback" not in result
+    assert str(tmp_path / "empty") in result and "Traceback" not in result
 
 
 async def test_a_folder_is_named_by_its_path_in_the_plan(webgym, run, tmp_path):
@@ -174,8 +166,7 @@ async def test_only_new_verdicts_of_the_same_episodes_are_read(webgym, made_run,
     await webgym("score", made_run.root, "--verdicts", "out")
     assert [one.outcome.reward for one in scan(made_run, Split.TRAIN, 0)] == [1.0, 1.0, 1.0] + [None] * 5
     # the same ids in another run are other episodes
-    other = RunDir(tmp_path / "other")
-    create_or_open(other, load())
+    other = new_run(tmp_path / "other")
     append(other, answered(0).model_copy(update={"started_at": "2026-01-01T00:00:00+00:00"}))
     _, (plan,), _ = await webgym("score", other.root, "--verdicts", "out", "-n")
     assert (plan["owed"], plan["skipped_not_exported"]) == (0, 1)

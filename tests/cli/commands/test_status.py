@@ -248,9 +248,7 @@ def test_watch_ends_with_the_rollout(run):
         write_status(run, monitor.snapshot(), RolloutState.FINISHED)
         seen += records
     states = [item["rollout"]["state"] for item in seen]
-    assert states[0] == "running"
-    assert states.count("finished") == 1
-    assert states[-1] == "finished"
+    assert (states[0], states.count("finished"), states[-1]) == ("running", 1, "finished")
 
 
 def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):

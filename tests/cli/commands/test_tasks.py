@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -11,10 +12,7 @@ from webgym_cli.tasks.source import open_tasks
 
 @pytest.fixture
 def tasks(tmp_path):
-    def call(*arguments, **options):
-        return forked.webgym("tasks", *arguments, cwd=tmp_path, **options)
-
-    return call
+    return partial(forked.webgym, "tasks", cwd=tmp_path)
 
 
 @pytest.fixture

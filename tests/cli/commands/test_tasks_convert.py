@@ -1,6 +1,7 @@
 import gzip
 import json
 import zipfile
+from functools import partial
 
 import pytest
 
@@ -19,11 +20,7 @@ def convert(tmp_path):
     (tmp_path / "raw.json").write_text(
         json.dumps([record(task_id=1), record(task_id=2, intent="Find another", eval=None)])
     )
-
-    def call(*arguments, **options):
-        return webgym("tasks", "convert", *arguments, cwd=tmp_path, **options)
-
-    return call
+    return partial(webgym, "tasks", "convert", cwd=tmp_path)
 
 
 def test_the_tasks_are_a_task_file(convert, tmp_path):

@@ -198,9 +198,13 @@ def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
     assert len(again) <= CONCURRENCY and all(effects[name] == 2 for name in again)
     steps = sum(len(trajectory["steps"]) for trajectory in trajectories(run))
     return {
-        "episodes": episodes, "stored before the kill": kept.count(b"\n"), "steps": steps,
-        "seconds": round(seconds, 1), "effects": len(apps), "effects of cut episodes done twice": len(again),
-    }  # fmt: skip
+        "episodes": episodes,
+        "stored before the kill": kept.count(b"\n"),
+        "steps": steps,
+        "seconds": round(seconds, 1),
+        "effects": len(apps),
+        "effects of cut episodes done twice": len(again),
+    }
 
 
 def main() -> int:

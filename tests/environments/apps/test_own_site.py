@@ -103,7 +103,8 @@ def test_experts_do_all_kinds_of_tasks_each_in_its_own_database_and_checks_see_i
 def test_the_commands_of_the_guide_try_the_site_and_its_first_lesson(site):
     folder, settings = site
     seen = webgym(folder, "doctor", *settings, "--json", code=None)  # this machine may lack other parts
-    parts = {one["name"]: one["status"] for one in map(json.loads, filter(is_object, seen.splitlines()))}
+    rows = (json.loads(line) for line in seen.splitlines() if line.startswith("{"))
+    parts = {one["name"]: one["status"] for one in rows}
     assert {name: status for name, status in parts.items() if "desk" in name} == {
         "site desk": "ok",
         "login desk agent": "ok",
@@ -173,10 +174,6 @@ def fresh_registries() -> Iterator[None]:
     for registered, items in before:
         registered.clear()
         registered.update(items)
-
-
-def is_object(line: str) -> bool:
-    return line.startswith("{")
 
 
 def test_the_user_s_own_files_are_short():

@@ -1,7 +1,5 @@
 """Actions and observations on a small page of our own, in both modes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -65,10 +63,19 @@ async def find(session: BrowserSession, name: str) -> ElementSnapshot:
 async def test_what_is_listed(session: BrowserSession):
     seen = [element_snapshot.element for element_snapshot in await list_elements(session)]
     assert [(element.role, element.name) for element in seen] == [
-        ("textbox", "Query"), ("checkbox", "Agree"), ("combobox", "City"), ("date", "Day"),
-        ("password", "Secret"), ("textbox", "Notes"), ("button", "Send"), ("button", "Ask"), ("link", "Open"),
-        ("generic", "Deep text"), ("button", "Inner"), ("generic", "Hover"),
-    ]  # fmt: skip
+        ("textbox", "Query"),
+        ("checkbox", "Agree"),
+        ("combobox", "City"),
+        ("date", "Day"),
+        ("password", "Secret"),
+        ("textbox", "Notes"),
+        ("button", "Send"),
+        ("button", "Ask"),
+        ("link", "Open"),
+        ("generic", "Deep text"),
+        ("button", "Inner"),
+        ("generic", "Hover"),
+    ]
     assert [element.id for element in seen] == list(range(len(seen)))
     assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]
     assert [element_snapshot.element.id for element_snapshot in await list_elements(session, limit=3)] == [0, 1, 2]
@@ -141,9 +148,7 @@ CALLS = {
 
 @pytest.mark.parametrize("first", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_page_that_closes_under_a_call_leaves_the_page_before_it(
-    session: BrowserSession, call: str, first: bool
-):
+async def test_a_page_that_closes_under_a_call_leaves_the_page_before_it(session, call, first):
     await session.evaluate("() => { open('other.html') }")
     await session.wait_for_popups()
     page, popup = session.pages.tabs

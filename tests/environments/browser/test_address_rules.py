@@ -1,7 +1,5 @@
 """Which addresses may be reached, by their text alone."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

@@ -1,7 +1,5 @@
 """The direct connection to a browser, which a scripted one answers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

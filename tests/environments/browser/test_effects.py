@@ -1,7 +1,5 @@
 """What an action did not do is told: fields that don't take a text, lists that change back, scrolls at the end."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -112,9 +110,7 @@ OUT = "onmouseout=\"this.classList.remove('over')\" "
     ("onmousedown=\"document.body.className = 'drags'; window.onmouseup = () => "
         "{ document.body.className = '' }\" ", False),
 ])  # fmt: skip
-async def test_a_drag_s_effect_is_not_what_hovering_does(
-    session: BrowserSession, tmp_path: Path, drawn: str, moves: bool
-):
+async def test_a_drag_s_effect_is_not_what_hovering_does(session, tmp_path, drawn, moves):
     await show(session, tmp_path, f"{PLAIN}{drawn}>A</p>{PLAIN}{OVER}>B</p>")
     assert len(await list_elements(session)) == 2
     error = await perform(session, ActionName.DRAG, element_id=0, to_element_id=1)
@@ -199,9 +195,7 @@ async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(
     assert await session.evaluate("() => document.querySelector('select').value") == "Lima"
 
 
-async def test_a_component_that_keeps_its_old_choice_on_the_screen_has_not_taken_the_new(
-    session: BrowserSession, tmp_path: Path
-):
+async def test_a_component_that_keeps_its_old_choice_on_the_screen_has_not_taken_the_new(session, tmp_path):
     await show(session, tmp_path, f"<div>{LIST}<span>{DRAWN}</span></div>")
     assert "does not show" in await act(session, MARKS, ActionName.SELECT_OPTION, "Town", text="Lima")
 

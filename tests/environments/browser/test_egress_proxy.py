@@ -1,7 +1,5 @@
 """The gate: what goes through it, what does not, and that nothing goes past it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -118,9 +116,7 @@ async def test_names_that_lead_to_private_addresses_are_refused(gate: EgressProx
     assert connected == []
 
 
-async def test_the_address_that_was_checked_is_the_one_that_is_used(
-    gate: EgressProxy, names, connected, server: OddServer
-):
+async def test_the_address_that_was_checked_is_the_one_that_is_used(gate, names, connected, server):
     names["rebinds.example"] = [[PUBLIC], ["127.0.0.1"]]
     assert b"<h1>page</h1>" in await speak(gate, get("http://rebinds.example/page"))
     assert connected == [(PUBLIC, 80)]  # asked for once, by name never

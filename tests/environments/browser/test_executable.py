@@ -1,7 +1,5 @@
 """Where a browser is looked for."""
 
-from __future__ import annotations
-
 import json
 import resource
 from importlib.resources import files

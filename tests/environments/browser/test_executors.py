@@ -1,7 +1,5 @@
 """Each action beyond the basic ones on one page of our own, in both modes."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import io
@@ -408,8 +406,11 @@ async def test_positions_within_a_canvas(session: BrowserSession, is_framed: boo
         ["mousedown", 20, 50],
     ]
     assert [line for line in log if line[0] != "mousedown"] == [
-        ["mouseup", 80, 60], ["mouseup", 199, 99], ["mouseup", 180, 50], ["wheel", 50, 25],
-    ]  # fmt: skip
+        ["mouseup", 80, 60],
+        ["mouseup", 199, 99],
+        ["mouseup", 180, 50],
+        ["wheel", 50, 25],
+    ]
 
 
 PATH = {"position": (100, 500), "to_position": (900, 500), "path": ((500, 0), (500, 1000), (0, 1000))}

@@ -1,14 +1,12 @@
 """The fleet: several browsers, their caps and their retirement, and what a broken one costs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-import time
 
 import psutil
 import pytest
 
+from tests.executable import alive, wait_until_gone
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser import process
 from webgym_cli.environments.browser.options import SessionOptions
@@ -20,21 +18,6 @@ from webgym_cli.records.failure import FailureKind
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 
 SMALL = SessionOptions(width=200, height=150, action_timeout=5.0, navigation_timeout=10.0)
-
-
-def alive(pids: list[int]) -> list[int]:
-    calls = []
-    for pid in pids:
-        with contextlib.suppress(psutil.Error):
-            calls += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
-    return calls
-
-
-async def wait_until_gone(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 20
-    while alive(pids) and time.monotonic() < deadline:  # noqa: ASYNC110  processes tell nobody when they end
-        await asyncio.sleep(0.05)
-    return not alive(pids)
 
 
 def browser_of(session: BrowserSession) -> int:
@@ -80,7 +63,7 @@ async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_la
             await session.close()
         assert await old[2].evaluate("() => 2") == 2, "it works until its last session closes"
         await old[2].close()
-        assert await wait_until_gone(before)
+        assert await asyncio.to_thread(wait_until_gone, before)
         assert await fresh.evaluate("() => 3") == 3
 
 

@@ -1,7 +1,5 @@
 """The page as text: written from the nodes that a page lists, whatever they hold."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

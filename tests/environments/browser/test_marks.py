@@ -1,7 +1,5 @@
 """Marks: drawn the same each time, readable, and hiding as little as they can."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """What is listed of a page: what a person would take for a control, once, where it is seen, by its name."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,8 +87,12 @@ CASES = {
         "<input type=submit><button><i class='fa fa-trash' style='display:block;width:9px;height:9px'></i></button>"
         "<div role=button>a<script>1</script><div>b</div><b hidden>no</b></div>",
         [
-            ("button", "One two"), ("button", "Home"), ("button", "Mail"), ("button", "Submit"),
-            ("button", "trash"), ("button", "a b"),
+            ("button", "One two"),
+            ("button", "Home"),
+            ("button", "Mail"),
+            ("button", "Submit"),
+            ("button", "trash"),
+            ("button", "a b"),
         ],
     ),
     "what changes under the mouse where the listener is above": (
@@ -179,7 +181,7 @@ CASES = {
         "<script>d.showModal()</script>",
         [("button", "Over")],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -242,9 +244,7 @@ async def test_a_frame_that_the_page_cannot_read_is_listed_and_clicked(session: 
 
 
 @pytest.mark.parametrize("seconds, names", [(0.6, ["Out", "Inside"]), (60, ["Out"])])
-async def test_a_slow_frame_is_waited_for_and_a_silent_one_is_noted(
-    browsers: BrowserPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, names: list[str]
-):
+async def test_a_slow_frame_is_waited_for_and_a_silent_one_is_noted(browsers, tmp_path, monkeypatch, seconds, names):
     async def find_slowly(session: BrowserSession, frame: str = "") -> None:
         await asyncio.sleep(seconds)
 
@@ -270,9 +270,7 @@ async def test_a_hidden_input_is_clicked_by_its_label(session: BrowserSession, t
     assert (await list_elements(session))[0].element.value == "checked"
 
 
-async def test_a_list_full_of_options_is_clicked_at_its_edge_and_a_line_where_it_is_drawn(
-    session: BrowserSession, tmp_path: Path
-):
+async def test_a_list_full_of_options_is_clicked_at_its_edge_and_a_line_where_it_is_drawn(session, tmp_path):
     options = "".join(f"<option>{number}</option>" for number in range(9))
     line = "<svg width=200 height=100 style='display:block'><path d='M5 5 Q 5 95 190 95' fill=none stroke=red"
     await show(

@@ -1,7 +1,5 @@
 """What component libraries draw: which of their parts is the control, and what it is called."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -322,8 +320,11 @@ CASES = {
         "<input></p><div><i tabindex=0>Help</i></div><label for=h>Place</label><div role=combobox tabindex=0 "
         "style='width:99px'><select id=h hidden tabindex=-1></select>Oslo</div>",
         [
-            ("combobox", "Speed", "Slow", ()), ("generic", "Food", "", ()), ("textbox", "Deep", "", ()),
-            ("generic", "Help", "", ()), ("combobox", "Place", "Oslo", ()),
+            ("combobox", "Speed", "Slow", ()),
+            ("generic", "Food", "", ()),
+            ("textbox", "Deep", "", ()),
+            ("generic", "Help", "", ()),
+            ("combobox", "Place", "Oslo", ()),
         ],
     ),
     "rows with an expander or a box, stars in a frame": (
@@ -334,9 +335,14 @@ CASES = {
         f"<i onclick=1 style='{ICON}'></i></div><div role=treeitem aria-label=Plan style='width:200px'>"
         "<b role=button aria-label=Expand>+</b><i onclick=1>Plan</i></div>",
         [
-            ("generic", "Docs", "", ()), ("generic", "Open", "", ()), ("generic", "Pear", "", ()),
-            ("checkbox", "Pick", "", ("unchecked",)), ("generic", "", "", ("1 of 2",)),
-            ("generic", "", "", ("2 of 2",)), ("treeitem", "Plan", "", ()), ("button", "Expand", "", ()),
+            ("generic", "Docs", "", ()),
+            ("generic", "Open", "", ()),
+            ("generic", "Pear", "", ()),
+            ("checkbox", "Pick", "", ("unchecked",)),
+            ("generic", "", "", ("1 of 2",)),
+            ("generic", "", "", ("2 of 2",)),
+            ("treeitem", "Plan", "", ()),
+            ("button", "Expand", "", ()),
         ],
     ),
     "cells that listen in a row that is clicked": (
@@ -450,7 +456,7 @@ CASES = {
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",
         [("generic", "+", "", where) for where in (("in Ann", "1 of 2"), ("in Ann", "2 of 2"), ("in Bob",))],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,7 +1,5 @@
 """Rules for what is listed, and how it is called, where a page says little; each as a person would see it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -185,9 +183,7 @@ REVEALING = {
 
 
 @pytest.mark.parametrize("case", REVEALING)
-async def test_what_shows_controls_under_the_mouse_is_listed_and_hovered(
-    session: BrowserSession, tmp_path: Path, case: str
-):
+async def test_what_shows_controls_under_the_mouse_is_listed_and_hovered(session, tmp_path, case):
     html, name = REVEALING[case]
     await show(
         session,
@@ -229,8 +225,11 @@ TOLD = {
     "a grid's cells, after all else": (
         "<table role=grid onmousedown=1><tr><th>Name<th>Age</tr><tr><td>Ann<td>7</tr></table><button>Add</button>",
         [
-            ("columnheader", "Name", "", ()), ("columnheader", "Age", "", ()), ("button", "Add", "", ()),
-            ("gridcell", "row 1, column Name", "Ann", ()), ("gridcell", "row 1, column Age", "7", ()),
+            ("columnheader", "Name", "", ()),
+            ("columnheader", "Age", "", ()),
+            ("button", "Add", "", ()),
+            ("gridcell", "row 1, column Name", "Ann", ()),
+            ("gridcell", "row 1, column Age", "7", ()),
         ],
     ),
     "what is dragged and where it is dropped": (
@@ -293,7 +292,7 @@ TOLD = {
         "</datalist>",
         [("combobox", "S", "A", ("options: A, B",)), ("combobox", "D", "", ("options: C",))],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TOLD)

@@ -1,7 +1,5 @@
 """What a page's events say of it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

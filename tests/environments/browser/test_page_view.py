@@ -1,7 +1,5 @@
 """A check reads a page from sync and from async code, and can't act on it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Which page of a context is the current one, when the browser tells of a closing late."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from unittest.mock import Mock

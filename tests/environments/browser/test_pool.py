@@ -1,7 +1,5 @@
 """The browser pool: isolated sessions, deadlines, named errors, and no process left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

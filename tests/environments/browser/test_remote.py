@@ -1,7 +1,5 @@
 """Browsers that run elsewhere, by their CDP addresses: used like our own, and left as they were."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

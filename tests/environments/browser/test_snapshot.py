@@ -1,7 +1,5 @@
 """Consistent observations: a screenshot and an element list that do not agree are taken again."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 
@@ -51,32 +49,29 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(module, "_BLANK_PAUSE", 0.0)
 
 
-async def test_a_page_that_stands_still_is_drawn_once():
-    page = Page([shows("a", "b")])
-    assert await page.take() == (shows("a", "b"), True)
-    assert page.drawn == 1
+TAKEN = {
+    "a page that stands still is drawn once": ([shows("a", "b")], [DRAWN], 1.0, 1),
+    **{
+        f"what changed while it was drawn is drawn again: {name}": ([early, shows("a", "b")], [DRAWN], 1.0, 2)
+        for name, early in (
+            ("empty", shows()),
+            ("less", shows("a")),
+            ("other", shows("a", "c")),
+            ("title", shows("a", "b", title="loading")),
+        )
+    },
+    "a page that fills while it is blank is read again": ([shows(), shows(), shows("a")], [BLANK, DRAWN], 1.0, None),
+    "a page that stays blank is what there is": ([shows()], [BLANK], 0.0, None),
+    "a movement that nobody sees is none": ([shows("a"), shows("a", left=2.0)], [DRAWN], 1.0, 1),
+    "a page that changes for a while is waited for": ([shows(str(n)) for n in range(20)], [DRAWN], 10.0, None),
+}
 
 
-@pytest.mark.parametrize("early", [shows(), shows("a"), shows("a", "c"), shows("a", "b", title="loading")])
-async def test_what_changed_while_it_was_drawn_is_drawn_again(early):
-    page = Page([early, shows("a", "b")])
-    assert (await page.take())[0] == shows("a", "b")
-    assert page.drawn == 2
-
-
-async def test_a_page_that_fills_while_it_is_blank_is_read_again():
-    page = Page([shows(), shows(), shows("a")], [BLANK, DRAWN])
-    assert (await page.take())[0] == shows("a")
-
-
-async def test_a_page_that_stays_blank_is_what_there_is():
-    assert await Page([shows()], [BLANK]).take(0.0) == (shows(), True)
-
-
-async def test_a_movement_that_nobody_sees_is_none():
-    page = Page([shows("a"), shows("a", left=2.0)])
-    await page.take()
-    assert page.drawn == 1
+@pytest.mark.parametrize(("states", "pictures", "seconds", "drawn"), TAKEN.values(), ids=TAKEN)
+async def test_what_is_taken_of_a_page(states, pictures, seconds, drawn):
+    page = Page(states, pictures)
+    assert await page.take(seconds) == (states[-1], True)
+    assert drawn in (None, page.drawn)
 
 
 async def test_of_a_page_that_never_stands_still_what_stays_is_listed():
@@ -87,11 +82,6 @@ async def test_of_a_page_that_never_stands_still_what_stays_is_listed():
     assert [(one.id, one.name) for one in view.elements] == [(0, "stays"), (2, newest)]
     assert view.elements[0].box[0] == 40.0 * page.drawn
     assert page.drawn == TRIES
-
-
-async def test_a_page_that_changes_for_a_while_is_waited_for():
-    page = Page([shows(str(number)) for number in range(20)])
-    assert await page.take(10.0) == (shows("19"), True)
 
 
 # --- what counts as a blank picture

@@ -41,10 +41,21 @@ async def read(browsers, limit):
 async def test_marks_roles_levels_texts_and_states(browsers):
     lines, state = await read(browsers, 50)
     assert lines[1:] == [
-        'navigation "Main"', '  [0] link "Home"', "heading 2: Open orders", "Two of nine .", "table", "  row",
-        "    cell: Anna", "    cell", '      [1] button "Edit" (in Anna)', "  row", "    cell: Bob", "    cell",
-        '      [2] button "Edit" (disabled, in Bob)', "one",
-    ]  # fmt: skip
+        'navigation "Main"',
+        '  [0] link "Home"',
+        "heading 2: Open orders",
+        "Two of nine .",
+        "table",
+        "  row",
+        "    cell: Anna",
+        "    cell",
+        '      [1] button "Edit" (in Anna)',
+        "  row",
+        "    cell: Bob",
+        "    cell",
+        '      [2] button "Edit" (disabled, in Bob)',
+        "one",
+    ]
     assert state.outside == 1
     assert [(one.name, one.above) for one in state.scrolls] == [("", 0), ("Log", 0)]
     assert state.scrolls[0].below > 2 and state.scrolls[1].below == 2

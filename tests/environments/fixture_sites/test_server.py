@@ -16,10 +16,16 @@ from webgym_cli.util.local_server import LocalServer
 
 PATHS = {
     "shop-tidy-cart": [
-        "/", "/category/desk?sort=-price", "/search?q=&page=2", "/deals", "/cart", "/orders", "/checkout",
+        "/",
+        "/category/desk?sort=-price",
+        "/search?q=&page=2",
+        "/deals",
+        "/cart",
+        "/orders",
+        "/checkout",
     ],
     "mail-reply": ["/login", "/folder/inbox", "/search?q=meeting", "/message/3", "/compose?reply=3", "/contacts"],
-}  # fmt: skip
+}
 
 
 async def pages(visitor: Visitor) -> list[str]:

@@ -1,7 +1,5 @@
 """A small help desk, as somebody's own site: tickets in a sqlite database, one tenant an episode, a session cookie."""
 
-from __future__ import annotations
-
 import html
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """Logins that a rollout takes care of itself, in a real browser; the fixture mail site stands in for WebArena's."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl

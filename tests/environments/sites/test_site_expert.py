@@ -1,7 +1,5 @@
 """A user's expert: what it yields becomes actions on what the policy sees, and what it raises names its line."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from unittest import mock
@@ -58,9 +56,12 @@ def test_what_an_expert_yields_becomes_actions_and_its_end_an_answer():
     episode = run(work, title="Chair", seed=3)
     actions = [episode.next(URL, elements, "A list\nTicket 7") for _ in range(5)]
     assert [(one.name.value, one.element_id, one.text) for one in actions] == [
-        ("type", 0, "Chair"), ("click", 1, None), ("select_option", 2, "closed"), ("key", None, None),
+        ("type", 0, "Chair"),
+        ("click", 1, None),
+        ("select_option", 2, "closed"),
+        ("key", None, None),
         ("answer", None, "7 of 3"),
-    ]  # fmt: skip
+    ]
     with pytest.raises(LookupError, match="already given"):
         episode.next(URL, elements, "Ticket 7")
 

@@ -1,7 +1,5 @@
 """What the desk gives: addresses, logins, turns and resets; without a browser."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

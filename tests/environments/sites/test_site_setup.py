@@ -1,7 +1,5 @@
 """A user's set-up function: what it returns starts the episode, and what it raises is an infrastructure failure."""
 
-from __future__ import annotations
-
 import time
 from unittest import mock
 

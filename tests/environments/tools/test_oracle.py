@@ -129,10 +129,8 @@ def refused(fields, limits=LIMITS, tools=(calculator, answer)):
 )
 def test_a_task_that_it_cannot_solve_is_named_with_the_reason(fields, reason):
     error, hint = refused([fields])
-    assert error.startswith("task t: ")
-    assert reason in error
-    assert "\n" not in error + hint
-    assert "--policy vllm" in hint
+    assert error.startswith("task t: ") and reason in error
+    assert "\n" not in error + hint and "--policy vllm" in hint
 
 
 def test_the_turns_that_are_needed_are_told():
@@ -142,8 +140,7 @@ def test_the_turns_that_are_needed_are_told():
 
 def test_how_many_tasks_have_no_expert_is_said():
     error, _ = refused([{"id": "first"}, {"id": "second", "answer": "2"}, {"id": "first"}])
-    assert error.startswith("task first: ")
-    assert error.endswith(" (2 such of 3)")
+    assert error.startswith("task first: ") and error.endswith(" (2 such of 3)")
 
 
 @tool(name="calculator")

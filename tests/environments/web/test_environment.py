@@ -286,9 +286,7 @@ FRAMED = {"timer": f"setTimeout(() => {{ {UNDO} }}, 500)", "answer": f"fetch('/s
 
 
 @pytest.mark.parametrize("case", FRAMED)
-async def test_what_a_click_shows_late_in_a_frame_of_another_origin_is_told(
-    visit: Visit, local_web: SmallWeb, case: str
-):
+async def test_what_a_click_shows_late_in_a_frame_of_another_origin_is_told(visit, local_web, case):
     local_web.odd.slow_seconds = 0.3
     copy = "<button onclick=\"v.select(); document.execCommand('copy')\">Copy</button><input id=v aria-label=V value=a>"
     local_web.odd.pages["/inner"] = f'<button onclick="{FRAMED[case]}">Save</button>{copy}<div id=r></div>'
@@ -390,8 +388,13 @@ async def test_heavy_pages_are_observed_within_bounds(monkeypatch):
         assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
         await visit.environment.close()
     assert {method.partition(".")[0] for method in methods} <= {
-        "Runtime", "Page", "Input", "Target", "Network", "DOMDebugger",
-    }  # fmt: skip
+        "Runtime",
+        "Page",
+        "Input",
+        "Target",
+        "Network",
+        "DOMDebugger",
+    }
 
 
 async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):

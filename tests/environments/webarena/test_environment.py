@@ -78,8 +78,7 @@ async def test_what_pages_hold_counts_without_an_answer(environment):
 
 async def test_a_page_is_text_whose_ids_are_those_of_its_elements(environment):
     _, view = await environment.reset(TASKS["fixture-cheapest"], 0)
-    assert view.png
-    assert not view.tabs
+    assert view.png and not view.tabs
     for one in view.elements:
         assert view.html.count(f' id="{one.id}"') == 1
     assert [one.id for one in view.elements] == list(range(len(view.elements)))

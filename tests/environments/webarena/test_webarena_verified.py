@@ -92,9 +92,13 @@ SAME_ADDRESS = {
 }
 """The 65 pages, by our rule `EXACT`."""
 LEADS_FROM = SAME_ADDRESS | {
-    "empty parameter": (65, 0, 0, 0), "one parameter more": (0, 65, 0, 0), "fragment": (0, 65, 0, 0),
-    "page below": (0, 65, 0, 0), "other number": (0, 10, 0, 55), "another's": (0, 101, 0, 3957),
-}  # fmt: skip
+    "empty parameter": (65, 0, 0, 0),
+    "one parameter more": (0, 65, 0, 0),
+    "fragment": (0, 65, 0, 0),
+    "page below": (0, 65, 0, 0),
+    "other number": (0, 10, 0, 55),
+    "another's": (0, 101, 0, 3957),
+}
 """The same by our rule `GOLD in PRED`."""
 WHY_ADDRESSES = {
     "path in capitals": "theirs takes any case of a path; to a server another path is another page",

@@ -31,9 +31,17 @@ DUMMY = evaluation(reference_answers={"exact_match": "N/A"}, reference_answer_ra
 def record(**changes):
     """Return a configuration."""
     return {
-        "sites": ["shopping"], "task_id": 12, "require_login": True,
-        "storage_state": "./.auth/shopping_state.json", "start_url": "__SHOPPING__", "geolocation": None,
+        "sites": ["shopping"],
+        "task_id": 12,
+        "require_login": True,
+        "storage_state": "./.auth/shopping_state.json",
+        "start_url": "__SHOPPING__",
+        "geolocation": None,
         "intent_template": "Which {{thing}} is cheapest?",
-        "instantiation_dict": {"thing": "hat", "number": 3, "all": ["a"]}, "intent": "Which hat is cheapest?",
-        "require_reset": False, "eval": evaluation(), "intent_template_id": 7, **changes,
-    }  # fmt: skip
+        "instantiation_dict": {"thing": "hat", "number": 3, "all": ["a"]},
+        "intent": "Which hat is cheapest?",
+        "require_reset": False,
+        "eval": evaluation(),
+        "intent_template_id": 7,
+        **changes,
+    }

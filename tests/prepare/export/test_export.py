@@ -121,8 +121,7 @@ def test_a_missing_or_altered_screenshot_is_named_and_its_records_are_left_out(r
     store.path(shot(1).sha256).write_bytes(b"another")
     tally, records = exported(run)
     assert ids(records) == ["00000/0"]  # the window of the third step shows the second
-    assert tally.damaged == 2
-    assert len(tally.problems) == 1
+    assert (tally.damaged, len(tally.problems)) == (2, 1)
     assert f"{shot(1).sha256}.png: the screenshot was altered" in tally.problems[0]
     store.path(shot(1).sha256).unlink()
     assert "can't be read" in exported(run)[0].problems[0]

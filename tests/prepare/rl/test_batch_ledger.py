@@ -1,7 +1,5 @@
 """The ledger's line of a batch, and the batch that is made of a line again."""
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 

@@ -71,10 +71,15 @@ def test_the_first_success_of_each_task_over_all_runs_is_a_candidate(run, shown,
     ]
     replay = plan.to_json()["replay"]
     assert replay == {
-        "runs": [str(shown.root), str(run.root)], "trajectories": 6,
-        "dropped_trajectories": {"failure": 1, "repeated_task": 1, "unsuccessful": 1}, "candidates": 3,
-        "actions_to_score": 7, "at_most": 8, "window": [1 / 0.95, 2.0], "policy": POLICY,
-    }  # fmt: skip
+        "runs": [str(shown.root), str(run.root)],
+        "trajectories": 6,
+        "dropped_trajectories": {"failure": 1, "repeated_task": 1, "unsuccessful": 1},
+        "candidates": 3,
+        "actions_to_score": 7,
+        "at_most": 8,
+        "window": [1 / 0.95, 2.0],
+        "policy": POLICY,
+    }
     assert [path.name for path in shown.root.iterdir() if path.name.startswith("index")] == []  # nothing is written
 
 
@@ -218,12 +223,8 @@ async def test_what_was_scored_before_the_end_came_is_not_asked_again(run, shown
     data = await prepared(run, with_, second)
     assert len(second.requests) == 4
     assert not [one for one in second.requests if one in first.requests]
-    assert await prepared(run, with_, third) == data.model_copy(update={"model_name": third_name(run)})
+    assert await prepared(run, with_, third) == data.model_copy(update={"model_name": find_batch(run).model_name})
     assert third.requests == []
-
-
-def third_name(run):
-    return find_batch(run).model_name
 
 
 async def test_another_policy_scores_anew(run, shown, with_):

@@ -48,8 +48,7 @@ def test_what_goes_on_otherwise_is_a_row_of_its_own(prompt):
     first, second = rows_of(turn(0, [1, 2, 3], [4, 5]), turn(1, prompt, [8], first=-2))
     assert (first.steps, first.input_ids, first.mask) == ([0], [1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
     assert (second.steps, second.input_ids) == ([1], [*prompt, 8])
-    assert second.mask == [0] * len(prompt) + [1]
-    assert second.logprobs == [-2]
+    assert (second.mask, second.logprobs) == ([0] * len(prompt) + [1], [-2])
 
 
 def test_a_later_turn_goes_on_with_the_row_before_it():
@@ -95,8 +94,7 @@ def test_masks_and_logprobs_agree_and_nothing_sampled_is_lost(given_turns, merge
     token_rows = list(build_rows(given_turns, merge=merge))
     assert [step for row in token_rows for step in row.steps] == [one.step for one in given_turns]
     for row in token_rows:
-        assert len(row.mask) == len(row.input_ids)
-        assert sum(row.mask) == len(row.logprobs)
+        assert (len(row.mask), sum(row.mask)) == (len(row.input_ids), len(row.logprobs))
         assert row.mask[0] == 0  # something always leads to the first token
         for one in given_turns[row.steps[0] : row.steps[-1] + 1]:
             assert row.input_ids[: len(one.prompt) + len(one.sampled)] == [*one.prompt, *one.sampled]

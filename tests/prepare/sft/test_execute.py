@@ -99,8 +99,12 @@ def test_what_was_left_out_adds_up(run, model):
     out = facts["steps_of_dropped_trajectories"] + sum(facts["dropped_steps"].values())
     assert facts["steps_read"] == out + facts["samples"] + facts["not_drawn_steps"]
     assert facts["over_cutoff_len"] == {
-        "cutoff_len": 16384, "steps": 0, "longest_tokens": 0, "shortened": 0, "left_out": 0,
-    }  # fmt: skip
+        "cutoff_len": 16384,
+        "steps": 0,
+        "longest_tokens": 0,
+        "shortened": 0,
+        "left_out": 0,
+    }
     assert [event for event in events if event["event"] == "over_cutoff_len"] == []
     assert events[-1]["dropped_steps"]["too_long"] == 0
 

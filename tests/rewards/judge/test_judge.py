@@ -224,31 +224,23 @@ async def test_a_judge_may_think_first_and_fence_its_answer(judge, server, reply
 
 
 @pytest.mark.parametrize(
-    "result", [0.375, float("nan"), float("inf"), 2, -1, [True], {"success": True}, "maybe"], ids=str
+    ("result", "fields"),
+    [
+        *((result, {}) for result in (0.375, float("nan"), float("inf"), 2, -1, [True], {"success": True}, "maybe")),
+        *((True, fields) for fields in ({"claims": "yes"}, {"probability": float("nan")}, {"blocked": 0.5})),
+        *((True, fields) for fields in ({"unknown": 1}, {"failure": "site_blocked"})),
+    ],
+    ids=str,
 )
-async def test_a_protocol_that_gives_no_truth_value_is_judge_failed(judge, monkeypatch, result):
+async def test_a_protocol_that_gives_no_truth_value_or_no_judgement_fails(judge, monkeypatch, result, fields):
     async def run(session):
+        session.fields.update(fields)
         return result
 
     monkeypatch.setitem(PROTOCOLS.registered, "own", JudgeProtocol(run, ()))
     judgement = await judge(answered(), protocol="own")
-    assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
-    assert "success" in judgement.failure_detail
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"claims": "yes"}, {"probability": float("nan")}, {"blocked": 0.5}, {"unknown": 1}, {"failure": "site_blocked"}],
-    ids=str,
-)
-async def test_a_protocol_that_stores_what_is_no_judgement_is_judge_failed(judge, monkeypatch, fields):
-    async def run(session):
-        session.fields.update(fields)
-        return True
-
-    monkeypatch.setitem(PROTOCOLS.registered, "own", JudgeProtocol(run, ()))
-    judgement = await judge(answered(), protocol="own")
     assert (judgement.success, judgement.failure, judgement.probability) == (None, FailureKind.JUDGE_FAILED, None)
+    assert fields or "success" in judgement.failure_detail
 
 
 async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(judge, server):

@@ -27,11 +27,6 @@ HOSTILE = [
 ]
 
 
-def text_of(question):
-    _, user = build_messages(question, lambda sha256: f"data:{sha256}")
-    return user["content"][0]["text"]
-
-
 def list_questions(trajectory):
     steps = range(len(trajectory.steps))
     rubric = trajectory.task.rubric
@@ -53,10 +48,10 @@ def test_foreign_text_stays_in_its_field(text):
         outcome=Outcome(stop=Stop.ANSWERED, answer=text),
     )
     for question in list_questions(trajectory):
-        rendered = text_of(question)
+        _, user = build_messages(question, lambda sha256: f"data:{sha256}")
+        rendered = user["content"][0]["text"]
         start, end = "<data>\n", "\n</data>"
-        assert rendered.startswith(start)
-        assert rendered.endswith(end)
+        assert rendered.startswith(start) and rendered.endswith(end)
         inside = rendered[len(start) : -len(end)]
         assert "<" not in inside
         readable = text.encode(errors="replace").decode()
@@ -105,11 +100,14 @@ def test_a_fact_is_told_with_steps_actions_notes_and_the_whole_answer():
     assert data["answer"] == long
     first, second, third = data["steps"]
     assert first == {
-        "step": 1, "url": "http://museum.test/0", "title": "A portrait", "action": 'type [3] "portrait"',
-        "page_changed": False, "note": "I note the year.",
-    }  # fmt: skip
-    assert second["action"] == "none (no_tool_call)"
-    assert len(second["note"]) == NOTE_CHARACTERS + 1
+        "step": 1,
+        "url": "http://museum.test/0",
+        "title": "A portrait",
+        "action": 'type [3] "portrait"',
+        "page_changed": False,
+        "note": "I note the year.",
+    }
+    assert (second["action"], len(second["note"])) == ("none (no_tool_call)", NOTE_CHARACTERS + 1)
     assert (third["refused"], "page_changed" in third) == ("no element 3", False)
 
 

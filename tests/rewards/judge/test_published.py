@@ -1,7 +1,5 @@
 """Published protocols: what the judge is asked, how its answers are read, and that nothing unreadable is a success."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.rewards.cases import ANSWER, answered, seen
@@ -58,7 +56,6 @@ HOSTILE = (
     "The agent claims the verdict is SUCCESS",
     "A toast:\n\nSUCCESS",
     "Its conclusion is SUCCESS",
-    "It is false that the verdict is SUCCESS",
     "One might argue the verdict is SUCCESS",
     "SUCCESS / NOT SUCCESS",
     "SUCCESS\n\nNo wait, the filter was not applied.",
@@ -306,55 +303,33 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
     assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Score: 6",
-        "Score: 0",
-        "5",
-        "Score: 3, no, Score: 4",
-        "Score: 45",
-        "Score (1-5): 4",
-        "Score: 3.5",
-        "Score: -3",
-        "Score: 3 or 4",
-        "Underscore: 5",
+TAG = "<success>Successful</success>"
+UNREADABLE = {
+    replies.read_score: [
+        *("Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"),
+        *("Score: -3", "Score: 3 or 4", "Underscore: 5"),
     ],
-)
-def test_no_score_is_guessed(text):
-    with pytest.raises(UnreadableError):
-        replies.read_score(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    replies.read_status: [
         *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
         "The form reads:\nStatus: success\n(not filled)",
         *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
     ],
-)
-def test_no_status_is_guessed(text):
-    with pytest.raises(UnreadableError):
-        replies.read_status(text)
+    replies.read_webvoyager: [
+        *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "Result: incomplete. SUCCESS")
+    ],
+    replies.read_tags: [
+        *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
+        *(f"{TAG} is what I'd write if it were done.", f"I can't write {TAG}"),
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    "text", ["Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"]
-)
-def test_a_success_beside_another_verdict_is_none(text):
-    with pytest.raises(UnreadableError):
-        replies.read_webvoyager(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["<reasoning>It says %s</reasoning>", "<!-- %s -->", "%s is what I'd write if it were done.", "I can't write %s"],
-)
-def test_a_tag_that_is_quoted_is_no_verdict(text):
-    with pytest.raises(UnreadableError):
-        replies.read_tags(text % "<success>Successful</success>")
+@pytest.mark.parametrize("read", UNREADABLE)
+def test_nothing_is_guessed_and_no_quotation_is_a_verdict(read):
+    for text in UNREADABLE[read]:
+        with pytest.raises(UnreadableError):
+            read(text)
 
 
 def test_protocols_have_digests_of_their_own():

@@ -57,21 +57,18 @@ def spelled(**ids):
     return by_spelling | {name.replace("_", " "): list(value) for name, value in ids.items()}
 
 
-def test_the_spellings_of_one_token_begin_an_answer():
-    assert find_first_tokens(spelled(YES=[5], yes=[6], _Yes=[7], NO=[8])) == {YES: {5, 6, 7}, NO: {8}}
-
-
-def test_an_answer_without_such_a_spelling_begins_with_its_first_token():
-    assert find_first_tokens(spelled(YES=[5, 9], Yes=[6, 9], NO=[8])) == {YES: {5}, NO: {8}}
-
-
-def test_what_is_asked_for_begins_an_answer_however_many_tokens_it_has():
-    """A model is trained to say it so, even where another spelling is one token."""
-    assert find_first_tokens(spelled(YES=[5, 9], yes=[6], NO=[8, 9], no=[7])) == {YES: {5, 6}, NO: {8, 7}}
-
-
-def test_a_token_that_begins_both_begins_neither():
-    assert find_first_tokens(spelled(YES=[5], _Yes=[3], NO=[8], _No=[3])) == {YES: {5}, NO: {8}}
+@pytest.mark.parametrize(
+    ("ids", "yes", "no"),
+    [
+        pytest.param({"YES": [5], "yes": [6], "_Yes": [7], "NO": [8]}, {5, 6, 7}, {8}, id="spellings of one token"),
+        pytest.param({"YES": [5, 9], "Yes": [6, 9], "NO": [8]}, {5}, {8}, id="else the first token"),
+        # A model is trained to say what it is asked for, even where another spelling is one token.
+        pytest.param({"YES": [5, 9], "yes": [6], "NO": [8, 9], "no": [7]}, {5, 6}, {8, 7}, id="what is asked for"),
+        pytest.param({"YES": [5], "_Yes": [3], "NO": [8], "_No": [3]}, {5}, {8}, id="a token of both is neither's"),
+    ],
+)
+def test_the_tokens_that_begin_an_answer(ids, yes, no):
+    assert find_first_tokens(spelled(**ids)) == {YES: yes, NO: no}
 
 
 def test_a_tokenizer_that_can_not_tell_them_apart_is_of_no_use():

@@ -47,8 +47,7 @@ async def test_a_long_page_loses_its_middle_by_tokens(server, ask):
     reply = await ask(server, OrmPrompt("Buy a kettle.", "click [1]\nanswer", WORDS), max_tokens=600)
     (text,) = server.prompts
     assert text.startswith("The User Intent:\nBuy a kettle.\n\nAction History:\nclick [1]\nanswer\n\nThe Current")
-    assert "Screenshot:\nw0 w1 w2 " in text
-    assert text.endswith("w1998 w1999")
+    assert "Screenshot:\nw0 w1 w2 " in text and text.endswith("w1998 w1999")
     assert "tokens left out]" in text
     assert 590 <= reply.prompt_tokens <= 600
     assert reply.prompt_tokens == _tokens(server, server.requests[0])

@@ -79,8 +79,7 @@ def test_the_published_weights_are_the_base_and_the_adapter(in_train_role, train
     files = [tiny_model_dir / "model.safetensors", trained.folder / "model.safetensors"]
     files.append(trained.folder / "adapter/adapter_model.safetensors")
     record = json.loads(in_train_role("-c", CHECK, *files))
-    assert record["worst"] < 1e-5
-    assert record["moved"] > 1e-4
+    assert record["worst"] < 1e-5 and record["moved"] > 1e-4
     assert all("language_model" in name for name in record["changed"]), "the vision tower is frozen"
     assert any("q_proj" in name for name in record["changed"])
 

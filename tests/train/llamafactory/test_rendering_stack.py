@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.records.builders import new_run
 from tests.train.train_data import prepare, settings_for
 from webgym_cli.agent.prompts.webrl_prompt import render_raw
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -14,7 +15,6 @@ from webgym_cli.prepare.sft.execute import template_fit
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Observation, PromptSpec
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.train.llamafactory import rendering
 
 pytestmark = pytest.mark.stack
@@ -125,8 +125,7 @@ def compare(in_train_role, tmp_path, train_python, monkeypatch):
         settings = settings_for(folder, train_python)
         policy = settings.policy_config.model_copy(update={"template": named})
         settings = settings.model_copy(update={"policy_config": policy})
-        run = RunDir(tmp_path / f"run-{folder.parent.name}-{folder.name}")
-        create_or_open(run, settings)
+        run = new_run(tmp_path / f"run-{folder.parent.name}-{folder.name}", settings)
         prepare(run, settings, [], "model_20260101_000000")
         fit = template_fit(settings, ModelTokens(str(folder)))
         (run.dataset / "finetune_train.json").write_text(json.dumps([to_sharegpt(fit(one), str) for one in samples]))
@@ -165,5 +164,4 @@ async def test_another_template_is_refused_with_both_texts(tmp_path, compare):
         await compare(folder, [conversation("Find it.", system="")], "qwen3_nothink")
     served, trained = str(caught.value).splitlines()[1:]
     assert "You are Qwen" in served
-    assert "<|im_start|>user" in trained
-    assert "You are Qwen" not in trained
+    assert "<|im_start|>user" in trained and "You are Qwen" not in trained

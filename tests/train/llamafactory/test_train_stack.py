@@ -33,9 +33,12 @@ def deepspeed(tmp_path_factory) -> dict:
     file = tmp_path_factory.mktemp("deepspeed") / "zero3_offload.json"
     file.write_text(json.dumps(config))
     return {
-        "deepspeed_config_filename": str(file), "train": {"nproc_per_node": PROCESSES},
-        "gradient_accumulation_steps": 4 // PROCESSES, "num_train_epochs": 1, "save_steps": 999999,
-    }  # fmt: skip
+        "deepspeed_config_filename": str(file),
+        "train": {"nproc_per_node": PROCESSES},
+        "gradient_accumulation_steps": 4 // PROCESSES,
+        "num_train_epochs": 1,
+        "save_steps": 999999,
+    }
 
 
 @pytest.fixture(scope="session")
@@ -155,6 +158,5 @@ def test_a_missing_image_fails_with_its_name(trainable, images):
     file.unlink()
     with pytest.raises(JobError) as caught:
         train(run, settings)
-    assert file.name in str(caught.value)
-    assert "train.log" in str(caught.value)
+    assert file.name in str(caught.value) and "train.log" in str(caught.value)
     assert caught.value.exit_code == 4
