@@ -16,7 +16,7 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.remote import error_reason, redact_keys
+from webgym_cli.environments.browser.remote import error_reason, redact_keys, require_address
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, SettingsError, VenvError
@@ -179,7 +179,18 @@ async def test_what_is_no_address_is_refused_before_anything_starts(url: str):
             raise AssertionError("it connected")
 
 
-def test_keys_in_addresses_are_not_shown():
-    assert redact_keys(f"to wss://u:{SECRET}@host:1/a?token={SECRET} now") == "to wss://host:1 now"
+@pytest.mark.parametrize("scheme", ["wss", "WSS", "https", "ftp"])
+@pytest.mark.parametrize(
+    "rest", ["u:SECRET@host:1/a?token=SECRET", "u:p@SECRET@host:1", "host:1#SECRET", "host:1/SECRET"]
+)
+def test_keys_in_addresses_are_not_shown(scheme, rest):
+    assert redact_keys(f"to {scheme}://{rest.replace('SECRET', SECRET)} now") == f"to {scheme}://host:1 now"
+
+
+def test_keys_in_messages_are_not_shown():
+    for url in (f"host:1?token={SECRET}", f"ftp://u:{SECRET}@host:1"):
+        with pytest.raises(SettingsError, match="is no address of a browser") as refused:
+            require_address(url)
+        assert SECRET not in str(refused.value)
     long = f"BrowserType.connect_over_cdp: no\nanswer from ws://h/{SECRET}\nCall log:\n  - <ws> {SECRET}"
     assert error_reason(RuntimeError(long)) == "no answer from ws://h"

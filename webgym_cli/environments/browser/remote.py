@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from webgym_cli.errors import SettingsError
 
 _SCHEMES = ("http", "https", "ws", "wss")
-_ADDRESS = re.compile(rf"\b({'|'.join(_SCHEMES)})://(?:[^\s/@]*@)?([^\s/?#]+)\S*")
+# A password may contain `@`.
+_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{0,30})://(?:[^\s/?#]*@)?([^\s/?#]*)\S*", re.IGNORECASE)
 _LONGEST = 300
 
 
@@ -21,7 +22,7 @@ def require_address(url: str) -> None:
         fine = False
     if not fine:
         raise SettingsError(
-            f"browser.cdp_urls: {redact_keys(url)!r} is no address of a browser",
+            f"browser.cdp_urls: {redact_keys(url).partition('?')[0]!r} is no address of a browser",
             hint="http://HOST:PORT, or the ws:// address that the browser tells",
         )
 
