@@ -28,3 +28,34 @@ def test_a_later_start_keeps_what_it_does_not_set():
     first = EpisodeStart(start_url="/a", cookies=(COOKIE,), state=1)
     assert first.updated_by(EpisodeStart(cookies=(COOKIE,))) == first.model_copy(update={"cookies": (COOKIE, COOKIE)})
     assert first.updated_by(EpisodeStart(start_url="/b", state=2)).state == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "domain", "path", "secure"),
+    [
+        ("https://s.test", "s.test", "/", True),
+        ("http://s.test:8080/app", "s.test", "/", False),
+        ("https://s.test/app/", "s.test", "/app/", True),
+        ("http://s.test/a/b?c=/d/", "s.test", "/a/", False),
+    ],
+)
+def test_a_cookie_of_an_address_is_stored_as_playwright_sets_it(url, domain, path, secure):
+    (cookie,) = EpisodeStart(start_url="http://t.test/", cookies=({**COOKIE, "url": url},)).to_storage_state()[
+        "cookies"
+    ]
+    assert cookie == {
+        **COOKIE, "domain": domain, "path": path, "secure": secure, "expires": -1, "httpOnly": False, "sameSite": "Lax"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        ({}, {"url": "https://s.test/x"}),
+        ({"path": "/app"}, {"domain": "s.test", "path": "/app"}),
+        ({"domain": "t.test"}, {"domain": "t.test", "path": "/"}),
+        ({"url": "http://t.test"}, {"url": "http://t.test"}),
+    ],
+)
+def test_a_cookie_without_a_place_is_for_the_site(own, place):
+    assert EpisodeStart(cookies=({**COOKIE, **own},)).cookies_for("https://s.test/x") == ({**COOKIE, **place},)

@@ -47,16 +47,19 @@ class EpisodeStart(Record):
         cookies = []
         for cookie in self.cookies:
             own = {name: value for name, value in cookie.items() if name != "url"}
-            given = {"domain": urlsplit(str(cookie["url"])).hostname} if "url" in cookie else {}
-            cookies.append({**defaults, **given, **own})
+            if "url" in cookie:  # as Playwright reads it
+                url = urlsplit(str(cookie["url"]))
+                path, secure = f"{url.path.rpartition('/')[0]}/", url.scheme == "https"
+                own |= {"domain": url.hostname, "path": path, "secure": secure}
+            cookies.append({**defaults, **own})
         return {"origins": [], **state, "cookies": [*state.get("cookies", ()), *cookies]}
 
     def cookies_for(self, url: str) -> tuple[dict[str, Any], ...]:
         """Return the cookies in Playwright's form, those without a place for the site of a URL."""
         cookies: list[dict[str, Any]] = []
         for cookie in self.cookies:
-            if "domain" in cookie:
-                cookies.append({"path": "/", **cookie})
+            if "domain" in cookie or ("path" in cookie and "url" not in cookie):
+                cookies.append({"domain": urlsplit(url).hostname, "path": "/", **cookie})
             else:
                 cookies.append({"url": url, **cookie})
         return tuple(cookies)
