@@ -9,12 +9,7 @@ from webgym_cli.errors import SettingsError
 # Values of a setting that is derived from the model, and of one that is disabled.
 AUTO, NONE = "auto", "none"
 # The settings that can be derived from the model.
-MODEL_DEPENDENT = (
-    "policy_config.template",
-    "policy_config.thinking",
-    "serve.reasoning_parser",
-    "agent.call_format",
-)
+MODEL_DEPENDENT = ("policy_config.template", "policy_config.thinking", "serve.reasoning_parser", "agent.call_format")
 
 
 def resolve_model_defaults(settings: Settings) -> Settings:

@@ -161,10 +161,7 @@ def _rollouts(events: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSp
 
 def _stage(stage: str, events: Sequence[TimedEvent], spans: Sequence[TimeSpan]) -> dict[str, float | None]:
     mine = [span.seconds for span in spans if span.stage == stage]
-    return {
-        "times": sum(event.event == stage for event in events),
-        "seconds": round(sum(mine), 2) if mine else None,
-    }
+    return {"times": sum(event.event == stage for event in events), "seconds": round(sum(mine), 2) if mine else None}
 
 
 def _by_iteration(spans: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:

@@ -22,10 +22,7 @@ _SERVER = "https://api.wandb.ai"
 
 def wandb_mode(settings: Settings, environ: Mapping[str, str]) -> tuple[Mode, str]:
     """Return the mode and why: the stricter of `log_config.tracking` and `WANDB_MODE`; else what a key allows."""
-    words = {
-        "log_config.tracking": settings.log_config.tracking,
-        "WANDB_MODE": environ.get("WANDB_MODE", "").lower(),
-    }
+    words = {"log_config.tracking": settings.log_config.tracking, "WANDB_MODE": environ.get("WANDB_MODE", "").lower()}
     modes = {name: _NAMED[word] for name, word in words.items() if word in _NAMED}
     if modes:
         name = min(modes, key=lambda name: _STRICT.index(modes[name]))

@@ -25,8 +25,7 @@ SidesArg = Annotated[
     run_argument("RUN...", "Runs, each followed by the versions to compare, if not all; or records of webgym eval."),
 ]
 SplitOpt = Annotated[
-    Split | None,
-    typer.Option("--split", help="Split of versions (default: test, whose episodes are the same in all)."),
+    Split | None, typer.Option("--split", help="Split of versions (default: test, whose episodes are the same in all).")
 ]
 TasksOpt = Annotated[bool, typer.Option("--tasks", help="Show which tasks and episodes changed.")]
 TopOpt = Annotated[int, typer.Option("--top", min=0, help="Maximum number of rows of --tasks; 0: all.")]

@@ -18,10 +18,7 @@ from webgym_cli.util.optional import when
 
 app = make_group("Show the settings and their schema.")
 
-RunOpt = Annotated[
-    Path | None,
-    typer.Option("--run", metavar="RUN", help="Start from the settings of this run."),
-]
+RunOpt = Annotated[Path | None, typer.Option("--run", metavar="RUN", help="Start from the settings of this run.")]
 
 
 @command(app)

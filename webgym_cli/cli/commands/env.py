@@ -60,10 +60,7 @@ def serve(
     limit = sessions or default_concurrency(settings.rollout)
 
     async def run() -> None:
-        async with (
-            SessionHost(settings) as opened,
-            serve_host(opened, host, port, limit, session_timeout) as address,
-        ):
+        async with SessionHost(settings) as opened, serve_host(opened, host, port, limit, session_timeout) as address:
             output.text(address)
             output.flush()
             counts = ", ".join(f"{len(tasks)} {split} tasks" for split, tasks in opened.tasks.items())

@@ -50,10 +50,7 @@ def gc(
     output = Output(as_json=json)
     if recode:
         output.note("note: --recode has no effect: screenshots stay PNGs, and re-encoded ones are read as before")
-    with (
-        nullcontext() if dry_run else lock_run(directory, f"gc {directory.root}"),
-        output.progress() as board,
-    ):
+    with nullcontext() if dry_run else lock_run(directory, f"gc {directory.root}"), output.progress() as board:
         grace = older_than * _HOUR
         pieces = find_waste(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
         freed = remove_waste(pieces, dry_run=dry_run)

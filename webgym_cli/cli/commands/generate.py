@@ -6,11 +6,7 @@ from webgym_cli.cli.commands.expand import OutOpt
 from webgym_cli.cli.options import RunArg, StageOptions
 
 
-def generate(
-    run: RunArg,
-    options: StageOptions,
-    out: OutOpt,
-) -> None:
+def generate(run: RunArg, options: StageOptions, out: OutOpt) -> None:
     """Generate new tasks from the failed tasks of a run.
 
     A model gets failed tasks of a site and generates similar ones, which are filtered (generate.critic,

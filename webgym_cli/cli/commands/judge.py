@@ -10,14 +10,7 @@ import typer
 
 from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import (
-    FieldOpt,
-    PaidOptions,
-    RunArg,
-    parse_fields,
-    refuse_both,
-    refuse_without_effect,
-)
+from webgym_cli.cli.options import FieldOpt, PaidOptions, RunArg, parse_fields, refuse_both, refuse_without_effect
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
@@ -98,10 +91,7 @@ def judge(
 
 
 def build_query(
-    ids: Sequence[str] | None,
-    split: Split | None,
-    iteration: str,
-    selections: Mapping[str, bool],
+    ids: Sequence[str] | None, split: Split | None, iteration: str, selections: Mapping[str, bool]
 ) -> ScoringQuery:
     """Return what the options select; `selections`: whether each of the options that exclude each other is given.
 

@@ -15,11 +15,7 @@ TargetOpt = Annotated[
 ]
 
 
-def prepare(
-    run: RunArg,
-    options: StageOptions,
-    target: TargetOpt = "policy",
-) -> None:
+def prepare(run: RunArg, options: StageOptions, target: TargetOpt = "policy") -> None:
     """Build the training data from the replay buffer.
 
     Writes a dataset (train.algorithm=sft, RUN/llamafactory_data), or else the iteration's batch (RUN/rl_data). --target

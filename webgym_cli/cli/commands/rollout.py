@@ -26,12 +26,7 @@ PolicyOpt = Annotated[
     ),
 ]
 AgentOpt = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="COMMAND",
-        help="Agent that acts in place of webgym's (rollout.agent).",
-    ),
+    str | None, typer.Option("--agent", metavar="COMMAND", help="Agent that acts in place of webgym's (rollout.agent).")
 ]
 VersionOpt = Annotated[
     int | None, typer.Option("--version", min=0, help="Older policy version to evaluate, with --split test.")

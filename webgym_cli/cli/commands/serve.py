@@ -20,11 +20,7 @@ ModelOpt = Annotated[
 ]
 
 
-def serve(
-    run: RunArg,
-    options: StageOptions,
-    model: ModelOpt = None,
-) -> None:
+def serve(run: RunArg, options: StageOptions, model: ModelOpt = None) -> None:
     """Serve the run's current policy with vLLM until Ctrl-C.
 
     The run is not changed. The server provides the OpenAI API at the printed URL; vLLM's log is

@@ -117,8 +117,7 @@ def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
             _show(output, report)
     if bad_lines := sum(report.bad_lines for report in reports):
         raise UsageError(
-            format_count(bad_lines, "bad line"),
-            hint=f"fix them, then: webgym tasks check {' '.join(files)}",
+            format_count(bad_lines, "bad line"), hint=f"fix them, then: webgym tasks check {' '.join(files)}"
         )
     if empty := next((report.file for report in reports if not report.tasks), None):
         raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
@@ -158,12 +157,7 @@ def sample(
     sites = [_site(text) for text in exclude_site or ()]
     tasks = open_tasks(source or settings.tasks.train, encrypted=True)
     drawn = sample_tasks(
-        tasks,
-        count,
-        seed=known_or(seed, settings.seed),
-        ratio=weights,
-        bands=band or (),
-        without_sites=sites,
+        tasks, count, seed=known_or(seed, settings.seed), ratio=weights, bands=band or (), without_sites=sites
     )
     for task in drawn:
         output.text(task.model_dump_json())
