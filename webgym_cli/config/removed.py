@@ -1,4 +1,7 @@
-"""Settings of earlier versions that are constants now: the value that holds, and what to use instead. Pure."""
+"""Settings without effect: the value that holds, and what to use instead. Pure.
+
+Those of earlier versions are constants now, or gone; others are of WebGym's `update_online.yaml` and `default.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import json
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+# No value of a setting that has no former default is another one.
+_ANY = object()
+
 
 class Removed(NamedTuple):
-    """A setting that is a constant now."""
+    """A setting, or section, without effect."""
 
     value: Any
-    """The former default, which is what holds now."""
+    """The former default, which is what holds now; `_ANY`: nothing holds."""
     instead: str
     refused: bool = False
     """Whether another value is an error, because other data or other weights would result."""
@@ -27,10 +33,27 @@ def _pass_to_llamafactory(**values: Any) -> dict[str, Removed]:
     return {f"algorithm_config.{name}": one for name, one in removed.items()}
 
 
+def _drop(instead: str, *names: str) -> dict[str, Removed]:
+    return dict.fromkeys(names, Removed(_ANY, instead))
+
+
+_PROBED = "a policy server that failed is used again once it answers a request for one token (rollout.policy_wait)"
 _SLEEP = "a sleeping server drops its weights within 120 s and holds at most 10 GiB (serve.during_training)"
 _REPLACED = "a browser is replaced after 400 contexts or two hours, and a context is closed after one"
-# Dotted key -> the constant.
+# Dotted key or section -> what holds.
 REMOVED = {
+    **_drop("tasks.train and tasks.test name the task files", "data_path"),
+    **_drop("each file is named by a -c of its own", "defaults"),
+    **_drop("there is no Hydra here", "hydra"),
+    **_drop("the model's folder tells its type", "model_config.model_type"),
+    **_drop("a run knows its newest checkpoint", "policy_config.checkpoint_path"),
+    **_drop("HF_TOKEN is the variable that is read", "policy_config.huggingface_token_env_var"),
+    **_drop(_PROBED, *(f"rollout.policy_{name}" for name in ("cooldown", "cooldown_max", "failures"))),
+    **_drop(_PROBED, *(f"rollout.policy_{name}" for name in ("pause", "pause_max"))),
+    **_drop("the run is an argument of the command", "save_path"),
+    **_drop("the nodes share the run's folder", "train.file_systems", "train.node_storage"),
+    **_drop("Ray notices when a node is lost", "train.node_timeout"),
+    **_drop("a server is started where one is needed; rollout.policy names another", "vllm_server_url"),
     "agent.max_tool_calls": Removed(16, "a response has at most 16 calls", refused=True),
     "agent.tool_max_length": Removed(2048, "a tool has a limit of its own: @tool(max_length=N)", refused=True),
     **_pass_to_llamafactory(dataloader_num_workers=2, dataloader_pin_memory=True, preprocessing_num_workers=16),
@@ -68,7 +91,7 @@ REMOVED = {
 
 
 def list_notes(given: dict[str, Any], *, stored: bool) -> tuple[list[str], list[str]]:
-    """Return the notes on removed settings, and the errors.
+    """Return the notes on settings without effect, and the errors.
 
     `stored`: they are those of a run, which has every setting of its version: only other values are worth a note.
     """
@@ -78,7 +101,7 @@ def list_notes(given: dict[str, Any], *, stored: bool) -> tuple[list[str], list[
         if isinstance(value, str):  # possibly a text of the environment
             with suppress(ValueError):
                 value = json.loads(value)
-        usual = value == removed.value
+        usual = value == removed.value or removed.value is _ANY
         if removed.refused and not usual and not stored:
             errors.append(f"{key} is no setting any more: {removed.instead}")
         elif not (usual and stored):

@@ -55,29 +55,6 @@ _DEAD = (
     f"{RENAMED[OPPOSITE]}=true turns it off"
 )
 
-_PROBED = "a policy server that failed is used again once it answers a request for one token (rollout.policy_wait)"
-# Settings, or sections, that have no effect, and why: of earlier versions, and of WebGym's `update_online.yaml` and
-# `default.yaml`.
-WITHOUT_EFFECT = {
-    "data_path": "tasks.train and tasks.test name the task files",
-    "defaults": "each file is named by a -c of its own",
-    "hydra": "there is no Hydra here",
-    "model_config.model_type": "the model's folder tells its type",
-    "policy_config.checkpoint_path": "a run knows its newest checkpoint",
-    "policy_config.huggingface_token_env_var": "HF_TOKEN is the variable that is read",
-    "rollout.policy_cooldown": _PROBED,
-    "rollout.policy_cooldown_max": _PROBED,
-    "rollout.policy_failures": _PROBED,
-    "rollout.policy_pause": _PROBED,
-    "rollout.policy_pause_max": _PROBED,
-    "save_path": "the run is an argument of the command",
-    "train.file_systems": "the nodes share the run's folder",
-    "train.node_timeout": "Ray notices when a node is lost",
-    "train.node_storage": "the nodes share the run's folder",
-    "vllm_server_url": "a server is started where one is needed; rollout.policy names another",
-}
-
-
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -106,12 +83,11 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
     defaults, about which a run's settings get no note. Raises `SettingsError` for a removed setting that would have
     other results.
     """
-    notes, flat = _give_to_sites(flat, only_used=source.startswith("run ") or not source)
-    removed = {key: value for key, value in flat.items() if key in REMOVED}
+    is_stored = source.startswith("run ")
+    notes, flat = _give_to_sites(flat, only_used=is_stored or not source)
+    removed = {key: name for key in flat if (name := find_section(key, REMOVED))}
     renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
-    unused = {key: name for key in renamed if (name := find_section(key, WITHOUT_EFFECT))}
-    notes += [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
-    ignored, refused = list_notes(removed, stored=source.startswith("run "))
+    ignored, refused = list_notes({name: flat[key] for key, name in removed.items()}, stored=is_stored)
     if refused and source:
         raise SettingsError(f"{source}: {refused[0]}", hint="leave it out")
     notes += ignored
@@ -120,10 +96,9 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
         if old == OPPOSITE:
             value = _NEGATED.get(str(value).lower(), value)
             # In WebGym's file nothing reads a false; in the settings of a run it did turn checkpointing off.
-            if value is True and source and not source.startswith("run "):
+            if value is True and source and not is_stored:
                 notes.append(_DEAD)
                 continue
-        is_stored = source.startswith("run ")
         if new.startswith("judge.jobs.") and value == "":  # it meant the judge's own
             continue
         if new.startswith("sites.") and (is_stored or not source):
@@ -137,7 +112,7 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
         notes.append(f"{old} is called {new} now (the old name still works)")
     for note in notes if source else ():
         warnings.warn(f"{source}: {note}", RenamedSettingWarning, stacklevel=2)
-    return {key: value for key, value in renamed.items() if key not in unused}
+    return renamed
 
 
 def _give_to_sites(flat: Mapping[str, Any], *, only_used: bool) -> tuple[list[str], dict[str, Any]]:
