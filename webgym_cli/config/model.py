@@ -94,16 +94,6 @@ class Settings(ConfigSection):
 
 # Keys that may not change within a run: its data would no longer be comparable.
 FROZEN_FOR_A_RUN = (
-    "seed",
-    "tasks",
-    "context_config",
-    "agent.tools",
-    "agent.reward_name",
-    "agent.system_prompt",
-    "agent.max_turns",
-    "agent.num_chains",
-    "agent.greedy_chain",
-    "policy_config.base_model",
-    "policy_config.template",
-    "image",
+    *("seed", "tasks", "context_config", "agent.tools", "agent.reward_name", "agent.system_prompt", "agent.max_turns"),
+    *("agent.num_chains", "agent.greedy_chain", "policy_config.base_model", "policy_config.template", "image"),
 )

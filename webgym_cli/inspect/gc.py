@@ -103,8 +103,9 @@ def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterat
             hint=f"webgym inspect-buffer {run.root} --verify names them; --even-with-damage removes what no other "
             "line names",
         )
-    # The calls of open sessions and of helpers are in no trajectory.
-    for sha256 in (*read_dataset_images(run), *read_call_images(run)):
+    # A training may still use the prepared dataset, whatever its age. The calls of open sessions and of helpers are in
+    # no trajectory.
+    for sha256 in (*_find_digests(run.dataset, _IN_DATASET), *read_call_images(run)):
         named.add(sha256)
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
@@ -136,12 +137,6 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path}: can't be removed: {error.strerror}") from error
-
-
-def read_dataset_images(run: RunDir) -> Iterator[str]:
-    """Yield the digests of the images that the prepared dataset references."""
-    # A training may still use it, regardless of its age.
-    return _find_digests(run.dataset, _IN_DATASET)
 
 
 def read_call_images(run: RunDir) -> Iterator[str]:

@@ -19,16 +19,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 # The steps whose screenshots are columns.
 PICTURES = ("first", "middle", "last")
 COLUMNS = (
-    "iteration",
-    "id",
-    "task",
-    "instruction",
-    "outcome",
-    "reward",
-    "steps",
-    "stop",
-    "answer",
-    "failure",
+    *("iteration", "id", "task", "instruction", "outcome", "reward", "steps", "stop", "answer", "failure"),
     *PICTURES,
 )
 # Maximum characters of a text.
