@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from webgym_cli.config.sources import flatten
 from webgym_cli.errors import StoreError, UsageError
@@ -43,18 +43,6 @@ _LEVEL = 0.05
 RATES = ("overall", "valid_only")
 
 
-class _Rate(BaseModel):
-    rate: float | None = Field(ge=0, le=1)
-
-
-class _Policy(BaseModel):
-    name: str
-
-
-class _Conditions(BaseModel):
-    policy: _Policy
-
-
 class _ComparedTask(BaseModel):
     key: str
     seed: int
@@ -66,13 +54,13 @@ class _ComparedTask(BaseModel):
 class _ComparedRecord(BaseModel):
     """What a comparison reads of a record, which people edit and copy."""
 
-    conditions: _Conditions
+    policy: str = Field(validation_alias=AliasPath("conditions", "policy", "name"))
     episodes: int
     valid: int
     blocked: int
     failed: int
-    overall: _Rate
-    valid_only: _Rate
+    overall: float | None = Field(ge=0, le=1, validation_alias=AliasPath("overall", "rate"))
+    valid_only: float | None = Field(ge=0, le=1, validation_alias=AliasPath("valid_only", "rate"))
     tasks: list[_ComparedTask]
 
 
