@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasPath, BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field
 
 from webgym_cli.config.sources import flatten
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.evaluate.record import SCHEMA, VALID
 from webgym_cli.evaluate.results import EpisodeEnd
-from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.base import refuse_invalid
 from webgym_cli.records.statistics import holm, ratio
 from webgym_cli.store.index.paired import (
     Change,
@@ -87,10 +87,8 @@ def read_record(path: Path) -> dict[str, Any]:
     hint = "webgym eval RUN -b NAME writes one"
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise StoreError(f"{path}: no record of an evaluation", hint=hint)
-    try:
+    with refuse_invalid(f"{path}: no record of an evaluation", hint):
         tasks = _ComparedRecord.model_validate(record).tasks
-    except ValidationError as error:
-        raise StoreError(f"{path}: no record of an evaluation: {describe_invalid(error)}", hint=hint) from None
     if len({(task.key, task.seed) for task in tasks}) < len(tasks):
         raise StoreError(f"{path}: no record of an evaluation: a task and seed occur twice", hint=hint)
     return record

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.base import refuse_invalid
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.groups import Split
 from webgym_cli.store.run import RunDir
@@ -65,13 +64,8 @@ def _scan(run: RunDir) -> tuple[list[Checkpoint], dict[Path, StoreError]]:
 
 
 def _read(file: Path) -> Checkpoint:
-    try:
+    with refuse_invalid(f"{file}: not a checkpoint of this version", "restore it from a copy of the run"):
         return Checkpoint.model_validate(read_json(file))
-    except ValidationError as error:
-        raise StoreError(
-            f"{file}: not a checkpoint of this version: {error.errors()[0]['msg']}",
-            hint="restore it from a copy of the run",
-        ) from error
 
 
 def current(run: RunDir) -> Checkpoint | None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import ValidationError
-
-from webgym_cli.errors import StoreError
-from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.base import refuse_invalid
 from webgym_cli.records.label import EpisodeLabel
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
@@ -26,8 +23,7 @@ def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
     for split in Split:
         for file in sorted(run.trajectories(split).glob(f"iteration_*/{_FILE}")):
             for number, line in read_lines(file):
-                try:
-                    yield EpisodeLabel.model_validate_json(line)
-                except ValidationError as error:
-                    hint = "mend or remove that line; webgym label writes one a label"
-                    raise StoreError(f"{file}:{number}: no label: {describe_invalid(error)}", hint=hint) from None
+                hint = "mend or remove that line; webgym label writes one a label"
+                with refuse_invalid(f"{file}:{number}: no label", hint):
+                    label = EpisodeLabel.model_validate_json(line)
+                yield label

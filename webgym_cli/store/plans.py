@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
-from webgym_cli.errors import StoreError
+from webgym_cli.records.base import refuse_invalid
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
@@ -19,10 +17,6 @@ def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = 
     path = run.plan(split, iteration, of_sessions=of_sessions)
     if not path.is_file():
         return ()
-    try:
+    hint = "restore it from a copy of the run, or start another run"
+    with refuse_invalid(f"{path}: not a plan of this version", hint):
         return tuple(Episode.model_validate(value) for value in read_jsonl(path))
-    except ValidationError as error:
-        raise StoreError(
-            f"{path}: not a plan of this version: {error.errors()[0]['msg']}",
-            hint="restore it from a copy of the run, or start another run",
-        ) from error

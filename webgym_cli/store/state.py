@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
-from webgym_cli.errors import StoreError, Terminated
-from webgym_cli.records.base import Record
+from webgym_cli.errors import Terminated
+from webgym_cli.records.base import Record, refuse_invalid
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import read_json, write_json
 
@@ -57,10 +55,6 @@ def read_running_command(run: RunDir) -> RunningCommand | None:
     """Return the interrupted command, or None. Raises `StoreError` if the file is damaged."""
     if not run.state.is_file():
         return None
-    try:
+    hint = f"remove it and repeat the command itself, e.g. webgym loop {run.root}: it goes on where it stopped"
+    with refuse_invalid(f"{run.state}: the note of the interrupted command is damaged", hint):
         return RunningCommand.model_validate(read_json(run.state))
-    except ValidationError as error:
-        raise StoreError(
-            f"{run.state}: the note of the interrupted command is damaged: {error.errors()[0]['msg']}",
-            hint=f"remove it and repeat the command itself, e.g. webgym loop {run.root}: it goes on where it stopped",
-        ) from error
