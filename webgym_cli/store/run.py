@@ -14,7 +14,7 @@ from urllib.parse import quote
 import webgym_cli
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.groups import Split
-from webgym_cli.util.files import read_json, replace_link, write_json
+from webgym_cli.util.files import disk_errors, read_json, replace_link, write_json
 
 # What reads a run's settings imports their models itself: building them takes longer than all else that `status` does.
 if TYPE_CHECKING:
@@ -245,9 +245,7 @@ def new_attempt(run: RunDir) -> Path:
     """Create the log folder of this attempt and point `logs/latest` to it. Raises `StoreError`."""
     names = (path.name.removeprefix("attempt_") for path in run.logs.glob("attempt_*"))
     folder = run.logs / f"attempt_{max((int(name) for name in names if name.isdecimal()), default=0) + 1:04d}"
-    try:
+    with disk_errors(folder):
         folder.mkdir(parents=True)
         replace_link(run.logs / "latest", folder)
-    except OSError as error:
-        raise StoreError(f"{folder}: can't be made: {error.strerror}") from error
     return folder
