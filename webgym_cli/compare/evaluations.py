@@ -12,7 +12,6 @@ from webgym_cli.config.sources import flatten
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.evaluate.record import SCHEMA, VALID
 from webgym_cli.evaluate.results import EpisodeEnd
-from webgym_cli.records.base import refuse_invalid
 from webgym_cli.records.statistics import holm, ratio
 from webgym_cli.store.index.paired import (
     Change,
@@ -24,6 +23,7 @@ from webgym_cli.store.index.paired import (
     join_cases,
 )
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.validation import refuse_invalid
 from webgym_cli.util.files import read_json
 from webgym_cli.util.optional import when
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
-from webgym_cli.errors import StoreError
 from webgym_cli.util.documented import DocumentedModel
 from webgym_cli.util.text import map_texts, replace_surrogates
 
@@ -62,15 +61,6 @@ def describe_invalid(error: Exception) -> str:
         return str(error)
     first = error.errors(include_input=False, include_url=False)[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), describe_problem(first))))
-
-
-@contextmanager
-def refuse_invalid(what: str, hint: str) -> Iterator[None]:
-    """Convert a `ValidationError` in the block to a `StoreError`: `what`, and the first problem."""
-    try:
-        yield
-    except ValidationError as error:
-        raise StoreError(f"{what}: {describe_invalid(error)}", hint=hint) from error
 
 
 class Record(DocumentedModel):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webgym_cli.records.base import refuse_invalid
 from webgym_cli.records.label import EpisodeLabel
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.validation import refuse_invalid
 from webgym_cli.util.files import append_lines, read_lines
 
 _FILE = "labels.jsonl"

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from webgym_cli.errors import Terminated
-from webgym_cli.records.base import Record, refuse_invalid
+from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.validation import refuse_invalid
 from webgym_cli.util.files import read_json, write_json
 
 
