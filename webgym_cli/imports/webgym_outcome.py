@@ -104,7 +104,8 @@ def _judgement(
 
 
 def _verdict(question: str, reason: str) -> Verdict:
-    """Parse one answer of the judge: SUCCESS or NOT SUCCESS, after `Verdict:` if it has that."""
+    """Parse one answer of the judge: SUCCESS or NOT SUCCESS, after `Verdict:` if it has that; neither is no success."""
     decided = re.search(r"Verdict:\s*(.*)", reason)
-    passed = "NOT SUCCESS" not in (decided[1] if decided else reason)
+    words = decided[1] if decided else reason
+    passed = "NOT SUCCESS" not in words and re.search(r"\bSUCCESS", words) is not None
     return Verdict(question=question, passed=passed, reason=reason, votes=(passed,))

@@ -20,7 +20,6 @@ from webgym_cli.rewards.selection import (
     ScoringSkip,
 )
 from webgym_cli.scoring.check import CheckContext, NeedsPageError, find_check
-from webgym_cli.store.run import now
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.text import name_first
 
@@ -85,7 +84,8 @@ class CheckScorer(Scorer[CheckSummary]):
     ) -> ScoreResult:
         """Return the result of a trajectory with a score."""
         success = score.value >= trajectory.outcome.success_threshold
-        judgement = _build_judgement(trajectory, score, success=success, seconds=seconds)
+        verdict = {"settings_digest": score.digest, "reward": score.value, "extras": score.extras, "success": success}
+        judgement = self.build_judgement(trajectory.id, score.detail, seconds, **verdict)
         outcome = {"check": score.detail, "reward": score.value, "previous": pending.previous}
         return ScoreResult(judgement, success, facts=outcome, counts={"reward": score.value})
 
@@ -104,20 +104,6 @@ class CheckScorer(Scorer[CheckSummary]):
             "agreement_with_previous": counts.with_previous.to_json(),
             "seconds": seconds,
         }
-
-
-def _build_judgement(trajectory: Trajectory, score: Score, *, success: bool, seconds: float) -> Judgement:
-    return Judgement(
-        trajectory=trajectory.id,
-        source="check",
-        models={"verdict": score.detail},
-        settings_digest=score.digest,
-        reward=score.value,
-        extras=score.extras,
-        success=success,
-        seconds=round(seconds, 3),
-        judged_at=now(),
-    )
 
 
 def format_check_summary(summary: CheckSummary) -> str:

@@ -15,7 +15,7 @@ from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, refuse_unknown, scan_stored
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.optional import map_known, when
 
 SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
@@ -185,6 +185,11 @@ class Scorer(Protocol[SummaryT_co]):
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
         """Return the reason to skip a trajectory, or None. `last`: the newest judgement of this source."""
+
+    def build_judgement(self, id_: str, model: str, seconds: float, **verdict: Any) -> Judgement:
+        """Return the judgement of a trajectory by this source."""
+        facts = {"source": self.source, "models": {"verdict": model}, "seconds": round(seconds, 3)}
+        return Judgement.model_validate({"trajectory": id_, "judged_at": now(), **facts, **verdict})
 
     def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
         """Return the scorer-specific fields of a plan."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -45,7 +44,8 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
         for number, record in read_records(file):
             place = f"{file}:{number}"
             try:
-                given = {name: value for name, value in record().items() if not _is_nan(value)}
+                # NaN is what pandas has where there is no value.
+                given = {name: value for name, value in record().items() if value == value}
                 task = place_files(require_type(read(given, place), Task, "the format's function"), file.parent)
                 first, other = named.setdefault(task.id, (task, place))
                 if first is not task and first != task:
@@ -60,11 +60,6 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
     if not result.tasks and not result.bad:
         raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
     return result
-
-
-def _is_nan(value: Any) -> bool:
-    """Whether a value is the one that pandas has where there is none."""
-    return isinstance(value, float) and math.isnan(value)
 
 
 def convert_fields(path: Path, names: Mapping[str, str], start: str) -> ConversionResult:

@@ -50,11 +50,11 @@ _WORD = re.compile(r"\w{4,}")
 class ScriptedJudgeServer(LocalServer):
     """The server, on the loopback interface."""
 
-    def __init__(self, *, port: int = 0) -> None:
+    def __init__(self) -> None:
         app = web.Application(client_max_size=LARGEST_REQUEST)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._complete)
-        super().__init__(app, port)
+        super().__init__(app, 0)
 
     @property
     def base_url(self) -> str:

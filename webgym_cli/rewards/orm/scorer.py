@@ -15,7 +15,7 @@ from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.statistics import ratio
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.orm.client import OrmClient, OrmReply
+from webgym_cli.rewards.orm.client import OrmClient
 from webgym_cli.rewards.selection import (
     PendingTrajectory,
     Scorer,
@@ -24,7 +24,6 @@ from webgym_cli.rewards.selection import (
     ScoringSelection,
     ScoringSkip,
 )
-from webgym_cli.store.run import now
 from webgym_cli.tasks.encryption import is_encrypted
 
 
@@ -95,7 +94,9 @@ class OrmScorer(Scorer[ScoreSummary]):
         if probability is None:
             return ScoreResult(None, None, problem=problem, facts=facts)
         success = self._is_success(probability)
-        judgement = self._build_judgement(pending.id, probability, reply, seconds=time.monotonic() - began)
+        verdict = {"settings_digest": self.settings_digest, "probability": probability, "success": success}
+        seconds, calls = time.monotonic() - began, int(reply is not None)
+        judgement = self.build_judgement(pending.id, self._settings.model, seconds, calls=calls, **verdict)
         counts = {"asked": reply is not None, "cut": bool(reply and reply.cut), "probability": probability}
         return ScoreResult(judgement, success, facts=facts, counts=counts)
 
@@ -124,19 +125,6 @@ class OrmScorer(Scorer[ScoreSummary]):
 
     def _is_success(self, probability: float) -> bool:
         return probability >= self._settings.threshold
-
-    def _build_judgement(self, id_: str, probability: float, reply: OrmReply | None, *, seconds: float) -> Judgement:
-        return Judgement(
-            trajectory=id_,
-            source="orm",
-            models={"verdict": self._settings.model},
-            settings_digest=self.settings_digest,
-            probability=probability,
-            success=self._is_success(probability),
-            calls=int(reply is not None),
-            seconds=round(seconds, 3),
-            judged_at=now(),
-        )
 
 
 def require_orm(settings: OrmSettings) -> None:
