@@ -80,7 +80,7 @@ _LAST_AND = re.compile(r"^([^,]+,.*?),? and (?=[^,]+$)")
 _FINE = re.compile(r"\.\d{6}")
 _CONJUNCTION = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*")
 # The name of a value: `Total = `.
-_NAME = re.compile(r"^(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*")
+_NAME = re.compile(r"^(?!(?:not|no|never)\b)(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no)(?![A-Za-z])|^[A-Z]{2,}$")
 # What is no product of its letters and numbers: `2h 30m`, `0x1F`, `a == b`, `2 to 3`.
 _NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s+\d|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
