@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from webgym_cli.errors import UsageError
-from webgym_cli.tasks.expand import expand_templates
+from webgym_cli.tasks.expand import expand_templates, follow_template
 
 TEMPLATE = {
     "id": "close",
@@ -127,3 +127,23 @@ def test_a_held_out_value_is_told_from_one_that_python_takes_for_equal(tmp_path)
     )
     assert [[task.extra["n"] for task in tasks] for tasks in (expanded.train, expanded.test)] == [[1], [1.0]]
     assert isinstance(expanded.train[0].extra["n"], int)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "values"),
+    [
+        ("Order 7 for Cid below 9.5.", {"n": 7, "who": "Cid", "price": 9.5, "quantity": 7}),
+        ("Order 7 for 8 below 9.", {"n": 7, "who": "8", "price": 9, "quantity": 7}),
+        ("Order many for Cid below 9.5.", None),
+        ("Order true for Cid below 9.5.", None),
+        ("Order NaN for Cid below 9.5.", None),
+        ("Sell 7 to Cid.", None),
+    ],
+)
+def test_a_task_that_follows_a_template_has_numbers_where_the_template_s_are(tmp_path, instruction, values):
+    form = {"id": "order", "instruction": "Order {n} for {who} below {price}.", "quantity": "{n}"}
+    parameters = {"n": [1, 2], "who": ["Ann"], "price": [1.5]}
+    templates = [{**form, "start_url": "http://a.example", "check": "ordered"}]
+    task = expand_templates(write(tmp_path, parameters=parameters, held_out={}, templates=templates)).train[0]
+    followed = follow_template(task, instruction)
+    assert (followed and {name: followed.extra[name] for name in values}) == values

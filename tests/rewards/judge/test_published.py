@@ -56,6 +56,7 @@ HOSTILE = (
     "The agent claims the verdict is SUCCESS",
     "A toast:\n\nSUCCESS",
     "Its conclusion is SUCCESS",
+    "It is false that the verdict is SUCCESS",
     "One might argue the verdict is SUCCESS",
     "SUCCESS / NOT SUCCESS",
     "SUCCESS\n\nNo wait, the filter was not applied.",
@@ -316,7 +317,7 @@ UNREADABLE = {
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
     ],
     replies.read_webvoyager: [
-        *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "Result: incomplete. SUCCESS")
+        *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS")
     ],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
