@@ -104,13 +104,12 @@ def inspect_buffer(
     See also: webgym show, webgym compare, webgym prepare, webgym gc.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.store.index.selection import TrajectoryQuery
 
     directory, settings = resolve(runs[0], options, required=True, executes=False)
     query, where = selection.to_query(reward=reward, failure=failure), selection.where
     more = _open_more(runs[1:], only=sql is not None and not reindex)
     for other, given in {
-        "a choice of trajectories": query != TrajectoryQuery() or where is not None,
+        "a choice of trajectories": (selection, reward, failure) != (SelectionOptions(), None, None),
         "--top": top is not None,
         "--quiet": quiet,
     }.items():
