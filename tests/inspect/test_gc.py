@@ -5,9 +5,8 @@ import os
 import time
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.app import app
+from tests.app import invoke
 from tests.prepare.buffer import fill
 from tests.records.builders import png, shot, store_images, trajectory
 from webgym_cli.errors import RunLockedError, StoreError
@@ -206,12 +205,8 @@ def test_replaced_index_files_go(run, monkeypatch):
     assert verify(run, lambda event: None)["trajectories"] == 4
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(app, ["gc", *map(str, arguments)])
-
-
 def test_the_command_removes_and_tells_in_json(run):
-    done = invoke(run.root, "--json")
+    done = invoke("gc", run.root, "--json")
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows[0] == {
@@ -225,25 +220,25 @@ def test_the_command_removes_and_tells_in_json(run):
 
 
 def test_the_commands_dry_run_names_the_next_one(run):
-    done = invoke(run.root, "--dry-run")
+    done = invoke("gc", run.root, "--dry-run")
     assert "unnamed images\t2\t" in done.stdout and f"next: webgym gc {run.root}" in done.stderr
     assert image(run, 10).exists()
 
 
 def test_a_run_that_is_worked_on_is_left_alone(run):
     with lock_run(run, "rollout"):
-        assert isinstance(invoke(run.root).exception, RunLockedError)
-        assert invoke(run.root, "--dry-run").exit_code == 0
+        assert isinstance(invoke("gc", run.root).exception, RunLockedError)
+        assert invoke("gc", run.root, "--dry-run").exit_code == 0
     assert image(run, 10).exists()
 
 
 def test_the_age_is_an_option(run):
     os.utime(image(run, 10), (time.time() - 7200,) * 2)
-    assert "unnamed images\t1\t" in invoke(run.root, "-n", "--older-than", "3").stdout
-    assert "unnamed images\t2\t" in invoke(run.root, "-n").stdout
-    assert invoke(run.root, "--older-than", "-1").exit_code == 2
+    assert "unnamed images\t1\t" in invoke("gc", run.root, "-n", "--older-than", "3").stdout
+    assert "unnamed images\t2\t" in invoke("gc", run.root, "-n").stdout
+    assert invoke("gc", run.root, "--older-than", "-1").exit_code == 2
 
 
 def test_the_removed_option_is_answered_with_a_note(run):
-    result = invoke(run.root, "--recode", "webp")
+    result = invoke("gc", run.root, "--recode", "webp")
     assert (result.exit_code, "--recode has no effect" in result.stderr) == (0, True)

@@ -13,12 +13,6 @@ from webgym_cli.cli.commands import setup as command
 from webgym_cli.venvs.locate import interpreter
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 def typed(*words):
     return CliRunner().invoke(app, list(words))
 

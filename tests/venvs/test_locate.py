@@ -19,12 +19,6 @@ from webgym_cli.venvs.locate import (
 )
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 def make_environment(path):
     python = interpreter(path)
     python.parent.mkdir(parents=True)

@@ -13,12 +13,6 @@ from webgym_cli.venvs.locate import interpreter
 from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 class Runner:
     """Stands in for the processes: makes a folder like a virtual environment, and fails where told to."""
 

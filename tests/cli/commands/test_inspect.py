@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.app import app
+from tests import app
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
@@ -36,15 +35,7 @@ def run(tmp_path):
 @pytest.fixture
 def invoke(run):
     """Calls a command on the run; gives what stands on stdout and on stderr. Raises the command's own errors."""
-
-    def call(command, *arguments, **options):
-        result = CliRunner().invoke(app, [command, str(run.root), *map(str, arguments)], **options)
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.stdout, result.stderr
-
-    return call
+    return lambda command, *arguments, **options: app.call(command, run.root, *arguments, **options)
 
 
 def test_a_sparkline_has_a_block_a_rate():
@@ -227,7 +218,7 @@ def test_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path
     for name in ("diff", "compare"):
         words = (1, 5, "--with", other.root) if name == "diff" else (1, other.root, 5)
         assert json.loads(invoke(name, *words, "--json")[0])["counts"]["lost"] == 1
-    assert "diff" not in CliRunner().invoke(app, ["--help"]).output.split()
+    assert "diff" not in app.invoke("--help").output.split()
 
 
 @pytest.mark.parametrize(

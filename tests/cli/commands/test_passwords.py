@@ -6,16 +6,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.app import app
+from tests.app import invoke
 
 SECRET = "PASS-word"
 BASIC = base64.b64encode(f"user:{SECRET}".encode()).decode()
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 class Echo(BaseHTTPRequestHandler):

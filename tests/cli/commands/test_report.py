@@ -5,21 +5,11 @@ import json
 
 import aiohttp
 import pytest
-from typer.testing import CliRunner
 
-from tests.app import app
+from tests.app import call, invoke
 from tests.inspect.buffers import fill_run
 from tests.report.runs import at, did, note
 from webgym_cli.errors import MissingStageError, StoreError, UsageError
-
-
-def call(*arguments):
-    """Call a command; gives what stands on stdout and on stderr. Raises the command's own errors."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout, result.stderr
 
 
 @pytest.fixture
@@ -148,6 +138,6 @@ def test_a_page_that_cannot_be_written_is_named_and_a_damaged_note_stops_nothing
 
 @pytest.mark.parametrize("price", ["nan", "inf", "-1", "much"])
 def test_a_price_is_a_number(run, price):
-    result = CliRunner().invoke(app, ["report", str(run.root), "--gpu-hour-price", price])
+    result = invoke("report", run.root, "--gpu-hour-price", price)
     assert (result.exit_code, (run.root / "report.html").exists()) == (2, False)
     assert "--gpu-hour-price" in result.stderr

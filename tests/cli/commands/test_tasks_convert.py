@@ -147,10 +147,8 @@ def test_a_conversion_makes_the_same_tasks_as_ever(convert, tmp_path):
 @pytest.mark.parametrize("name", TASK_FORMATS.names())
 def test_the_name_of_a_benchmark_leads_to_its_conversion(tmp_path, name):
     called = webgym("eval", "oracle", "-b", name.upper(), cwd=tmp_path, code=2)
-    assert called.stderr == (
-        f"webgym: {name.upper()}: webgym lacks this benchmark's tasks: convert the file of its authors, and name the "
-        f"result here\n  next: webgym tasks convert FILE --format {name} -o {name}.jsonl\n"
-    )
+    assert called.stderr.startswith(f"webgym: {name.upper()}: ")
+    assert called.stderr.endswith(f"  next: webgym tasks convert FILE --format {name} -o {name}.jsonl\n")
 
 
 @pytest.mark.parametrize("name", ["miniwob", "sites", "arithmetic"])

@@ -1,9 +1,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.app import app
+from tests.app import invoke
 
 MINE = '''
 from webgym_cli.tools import tool
@@ -20,7 +19,7 @@ def look_up(word: str) -> str:
 
 
 def run(*args):
-    return CliRunner().invoke(app, ["tools", "list", *args])
+    return invoke("tools", "list", *args)
 
 
 def test_the_list_names_tools_and_rewards():

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.app import app
+from tests.app import call
 from tests.tracking.conftest import KEY, happened, new_run
 from tests.tracking.fake_server import FakeServer
 from webgym_cli.config.load import load
@@ -19,16 +18,9 @@ def run(tmp_path):
     return run_dir
 
 
-def track(*arguments):
-    result = CliRunner().invoke(app, ["track", *map(str, arguments)])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def test_a_dry_run_tells_what_would_be_sent_where(run, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    record = json.loads(track(run.root, "--dry-run", "--json", "-s", "log_config.entity_name=team").stdout)
+    record = json.loads(call("track", run.root, "--dry-run", "--json", "-s", "log_config.entity_name=team")[0])
     assert {key: record[key] for key in ("event", "mode", "reason", "entity", "project", "events")} == {
         "event": "track",
         "mode": "offline",
@@ -46,9 +38,9 @@ def test_what_is_sent_is_not_sent_again(run, monkeypatch):
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
         monkeypatch.setenv("WANDB_API_KEY", KEY)
         monkeypatch.setenv("WANDB_MODE", "online")
-        first, second = (track(run.root, "--json", "-s", "log_config.sample_trajectories=0") for _ in range(2))
-    assert [json.loads(item.stdout)["events"] for item in (first, second)] == [5, 0]
-    assert "sent before" in second.stderr
+        first, second = (call("track", run.root, "--json", "-s", "log_config.sample_trajectories=0") for _ in range(2))
+    assert [json.loads(out)["events"] for out, _ in (first, second)] == [5, 0]
+    assert "sent before" in second[1]
 
 
 @pytest.mark.parametrize("mode", ["offline", ""])
@@ -56,7 +48,7 @@ def test_nothing_sent_is_no_success(run, monkeypatch, mode):
     """Without a key wandb writes files only."""
     monkeypatch.setenv("WANDB_MODE", mode)
     with pytest.raises(UsageError, match="nothing can be sent") as caught:
-        track(run.root)
+        call("track", run.root)
     assert "WANDB_API_KEY" in caught.value.hint and not run.logs.exists()
 
 
@@ -64,13 +56,13 @@ def test_a_run_without_metrics_has_nothing_to_send(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(MissingStageError, match="no metrics"):
-        track(new_run(tmp_path / "empty", load()).root)
+        call("track", new_run(tmp_path / "empty", load()).root)
 
 
 def test_refusals_name_the_reason(run, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="WANDB_MODE=disabled"):
-        track(run.root)
+        call("track", run.root)
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_API_KEY", "short")
     with pytest.raises(JobError, match=r"Weights & Biases: .*tracking\.log"):
-        track(run.root)
+        call("track", run.root)

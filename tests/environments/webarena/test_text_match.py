@@ -198,11 +198,16 @@ async def test_a_judge_is_asked_once_for_the_whole_list(says):
     assert judge.requests == [("same", "What is it?", "red, bird", "a red bird")]
 
 
-async def test_a_judge_is_not_asked_where_another_rule_fails():
+@pytest.mark.parametrize(
+    ("answer", "expected", "intent"),
+    [
+        pytest.param("red", {"exact_match": "blue", "fuzzy_match": ["x"]}, ("", ""), id="another rule fails"),
+        pytest.param("I found nothing", {"fuzzy_match": "N/A"}, ("Find it", " "), id="not achievable without a reason"),
+    ],
+)
+async def test_a_judge_is_not_asked_where_the_answer_fails_without_it(answer, expected, intent):
     judge = FakeJudge(True)
-    assert not await matches_expected(
-        "red", Expected(exact_match="blue", fuzzy_match=["x"]), FuzzyContext("", "", judge)
-    )
+    assert not await matches_expected(answer, Expected(**expected), FuzzyContext(*intent, judge))
     assert judge.requests == []
 
 
@@ -214,14 +219,6 @@ async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds(
     assert judge.requests == []
     assert await matches_expected("No shop has that name", expected, asker)
     assert judge.requests == [("unachievable", "Find it", "there is no such shop", "No shop has that name")]
-
-
-async def test_not_achievable_without_a_reason_needs_the_answer():
-    judge = FakeJudge(True)
-    assert not await matches_expected(
-        "I found nothing", Expected(fuzzy_match="N/A"), FuzzyContext("Find it", " ", judge)
-    )
-    assert judge.requests == []
 
 
 async def test_without_a_judge_nothing_is_fuzzy():
