@@ -129,14 +129,11 @@ GRADIO = App(
     "gradio",
     ("{python}", "{folder}/gradio_app.py", "{port}"),
     (
-        AppState("/"),
-        AppState("/", scroll=500),
-        AppState("/", ("button[role=tab] >> nth=1",)),
-        AppState("/", ("button[role=tab] >> nth=1",), scroll=500),
-        AppState("/", ("footer button >> nth=0",)),
+        AppState("/"), AppState("/", scroll=500), AppState("/", ("button[role=tab] >> nth=1",)),
+        AppState("/", ("button[role=tab] >> nth=1",), scroll=500), AppState("/", ("footer button >> nth=0",)),
     ),
     is_aside=True,
-)
+)  # fmt: skip
 NICEGUI = App(
     "nicegui",
     ("{python}", "{folder}/nicegui_app.py", "{port}"),
@@ -155,15 +152,10 @@ WAGTAIL = App(
     "wagtail",
     ("{python}", "{folder}/cms/manage.py", "runserver", "--noreload", "{port}"),
     (
-        AppState("/admin/"),
-        AppState("/admin/pages/"),
-        AppState("/admin/pages/3/edit/"),
-        AppState("/admin/pages/3/add_subpage/"),
-        AppState("/admin/images/"),
-        AppState("/admin/images/add/"),
-        AppState("/admin/users/"),
-        AppState("/admin/reports/locked/"),
+        AppState("/admin/"), AppState("/admin/pages/"), AppState("/admin/pages/3/edit/"),
+        AppState("/admin/pages/3/add_subpage/"), AppState("/admin/images/"), AppState("/admin/images/add/"),
+        AppState("/admin/users/"), AppState("/admin/reports/locked/"),
     ),
     is_aside=True,
-)
+)  # fmt: skip
 ASIDE = (STREAMLIT, GRADIO, NICEGUI, WAGTAIL)

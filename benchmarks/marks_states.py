@@ -25,32 +25,17 @@ DJANGO = App(
     "django-admin",
     ("{python}", "{folder}/admin.py", "runserver", "--noreload", "{port}"),
     (
-        AppState("/admin/"),
-        AppState(_USERS),
-        AppState(f"{_USERS}?q=user1&is_staff__exact=1"),
-        AppState(f"{_USERS}add/"),
-        AppState(f"{_USERS}1/change/"),
-        AppState(f"{_USERS}1/change/", scroll=700),
-        AppState(f"{_USERS}1/password/"),
-        AppState(f"{_USERS}2/delete/"),
-        AppState(f"{_USERS}1/history/"),
-        AppState("/admin/auth/group/"),
-        AppState("/admin/auth/group/add/"),
-        AppState("/admin/password_change/"),
+        AppState("/admin/"), AppState(_USERS), AppState(f"{_USERS}?q=user1&is_staff__exact=1"),
+        AppState(f"{_USERS}add/"), AppState(f"{_USERS}1/change/"), AppState(f"{_USERS}1/change/", scroll=700),
+        AppState(f"{_USERS}1/password/"), AppState(f"{_USERS}2/delete/"), AppState(f"{_USERS}1/history/"),
+        AppState("/admin/auth/group/"), AppState("/admin/auth/group/add/"), AppState("/admin/password_change/"),
     ),
-)
+)  # fmt: skip
 JUPYTERLAB = App(
     "jupyterlab",
     (
-        "{python}",
-        "-m",
-        "jupyterlab",
-        "--allow-root",
-        "--no-browser",
-        "--port={port}",
-        "--IdentityProvider.token=",
-        "--ServerApp.root_dir={folder}",
-        "--LabApp.news_url=",
+        "{python}", "-m", "jupyterlab", "--allow-root", "--no-browser", "--port={port}",
+        "--IdentityProvider.token=", "--ServerApp.root_dir={folder}", "--LabApp.news_url=",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ),
     (
@@ -67,25 +52,17 @@ JUPYTERLAB = App(
     ),
     extra=".jp-DirListing-item,.jp-DirListing-headerItem,.lm-Menu-item:not([data-type=separator]),.jp-Collapser-child,"
     ".lm-CommandPalette-item",
-)
+)  # fmt: skip
 SQLITE_WEB = App(
     "sqlite-web",
     ("{folder}/venv/bin/sqlite_web", "-x", "-p", "{port}", "{folder}/data.db"),
     (
-        AppState("/"),
-        AppState("/query/"),
-        AppState("/people/"),
-        AppState("/people/content/"),
-        AppState("/people/content/", scroll=900),
-        AppState("/people/insert/"),
-        AppState("/people/query/"),
-        AppState("/people/add-column/"),
-        AppState("/people/drop-column/"),
-        AppState("/people/add-index/"),
-        AppState("/people/export/"),
-        AppState("/people/import/"),
+        AppState("/"), AppState("/query/"), AppState("/people/"), AppState("/people/content/"),
+        AppState("/people/content/", scroll=900), AppState("/people/insert/"), AppState("/people/query/"),
+        AppState("/people/add-column/"), AppState("/people/drop-column/"), AppState("/people/add-index/"),
+        AppState("/people/export/"), AppState("/people/import/"),
     ),
-)
+)  # fmt: skip
 SWAGGER = App(
     "swagger-ui",
     SERVE,
@@ -159,11 +136,7 @@ CALENDAR = App(
 TIDDLYWIKI = App(
     "tiddlywiki",
     (
-        "node",
-        "{folder}/node_modules/tiddlywiki/tiddlywiki.js",
-        "{folder}/wiki",
-        "--listen",
-        "port={port}",
+        "node", "{folder}/node_modules/tiddlywiki/tiddlywiki.js", "{folder}/wiki", "--listen", "port={port}",
         "host=127.0.0.1",
     ),
     (
@@ -174,7 +147,7 @@ TIDDLYWIKI = App(
         AppState("/", ("button:text-is('Tools')",)),
         AppState("/", ("[aria-label='advanced search']",)),
     ),
-)
+)  # fmt: skip
 NODE_RED = App(
     "node-red",
     ("node", "{folder}/node_modules/node-red/red.js", "--port", "{port}", "--userDir", "{folder}/red"),

@@ -1,6 +1,6 @@
 import pytest
 
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.jobs import devices
 
 
@@ -22,17 +22,27 @@ def test_the_variable_is_read_as_cuda_reads_it(value, wanted):
     assert devices.list_visible({"CUDA_VISIBLE_DEVICES": value}) == wanted
 
 
-def test_without_the_variable_every_gpu_counts():
+@pytest.fixture
+def usable(monkeypatch):
+    """Counts the GPUs that can be used with a value of the variable, where so many are present."""
+
+    def count(value, present):
+        monkeypatch.setattr(devices, "present", lambda: present)
+        return devices.usable({} if value is None else {"CUDA_VISIBLE_DEVICES": value})
+
+    return count
+
+
+def test_without_the_variable_every_gpu_counts(usable):
     assert devices.list_visible({}) is None
-    assert devices.usable({}, 8) == 8
-    assert devices.usable({}, 0) is None
+    assert (usable(None, 8), usable(None, 0)) == (8, None)
 
 
 @pytest.mark.parametrize(
     ("value", "wanted"), [("", 0), ("-1", 0), ("3,1", 2), ("GPU-1a,GPU-2b", 2), ("MIG-1a", 1), ("MIG-1a,MIG-2b", 1)]
 )
-def test_how_many_can_be_used(value, wanted):
-    assert devices.usable({"CUDA_VISIBLE_DEVICES": value}, 4) == wanted
+def test_how_many_can_be_used(usable, value, wanted):
+    assert usable(value, 4) == wanted
 
 
 @pytest.mark.parametrize(
@@ -44,14 +54,25 @@ def test_how_many_can_be_used(value, wanted):
         ("0,4", "no GPU 4, they are numbered from 0 to 3"),
     ],
 )
-def test_what_names_no_gpu_is_refused(value, words):
+def test_what_names_no_gpu_is_refused(usable, value, words):
     with pytest.raises(UsageError, match=words) as caught:
-        devices.usable({"CUDA_VISIBLE_DEVICES": value}, 4)
-    assert value in str(caught.value) and "CUDA_VISIBLE_DEVICES" in caught.value.hint
+        usable(value, 4)
+    assert value in str(caught.value)
+    assert "CUDA_VISIBLE_DEVICES" in caught.value.hint
 
 
-def test_a_number_is_taken_on_trust_where_no_gpu_can_be_counted():
-    assert devices.usable({"CUDA_VISIBLE_DEVICES": "7"}, 0) == 1
+def test_a_setting_that_names_no_gpu_is_named_itself(usable):
+    usable(None, 2)
+    for chosen, why in ((("9",), "there is no GPU 9, they are numbered from 0 to 1"), (("0", "0"), "twice")):
+        with pytest.raises(SettingsError, match=rf"^serve\.gpus: .*{why}") as caught:
+            devices.usable_gpus({}, chosen)
+        assert caught.value.hint == '-s serve.gpus=["0"]'
+    with pytest.raises(UsageError, match=r"^CUDA_VISIBLE_DEVICES=2: there is no GPU 2"):
+        devices.usable_gpus({"CUDA_VISIBLE_DEVICES": "2"})
+
+
+def test_a_number_is_taken_on_trust_where_no_gpu_can_be_counted(usable):
+    assert usable("7", 0) == 1
 
 
 def test_counts_the_devices_of_a_container_before_those_of_the_driver(tmp_path, monkeypatch):

@@ -4,8 +4,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.trainer.model.logprobs import UNTOUCHED, token_log_probs
-from webgym_cli.trainer.sampling import sampled_mask
+from webgym_cli.trainer.model.logprobs import UNTOUCHED, sampled_mask, token_log_probs
 
 check = unittest.TestCase()
 K, H, V = 23, 16, 101

@@ -1,7 +1,7 @@
 import torch
 
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.trainer.sampling import sampled_mask
+from webgym_cli.trainer.model.logprobs import sampled_mask
 
 LOGITS = torch.log(torch.tensor([[0.25, 0.5, 0.1, 0.15]]))
 

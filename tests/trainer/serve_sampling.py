@@ -5,7 +5,7 @@ from vllm.v1.sample.logits_processor.builtin import MinPLogitsProcessor
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p_pytorch
 
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.trainer.sampling import sampled_mask
+from webgym_cli.trainer.model.logprobs import sampled_mask
 
 
 def by_vllm(logits, top_k=None, top_p=None, min_p=None):

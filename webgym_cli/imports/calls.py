@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from webgym_cli.records.action import NORMALISED, Action, ActionName
+from webgym_cli.records.action import Action, ActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
 # Leading empty lines and comments.
 _COMMENTS = re.compile(r"\A(?:[^\S\n]*(?:#[^\n]*)?\n)*")
-# A point on the screenshot, each axis 0-1000.
-Point = tuple[float, float]
 
 
 def read_single_call(text: str) -> Call | None:
@@ -38,22 +36,3 @@ def build_action(name: ActionName, **fields: Any) -> Action | None:
         return Action.model_validate({"name": name, **fields}, strict=True)
     except ValueError:
         return None
-
-
-def box_centre(box: Any, width: int, height: int) -> Point | None:
-    """Return the centre of a box (left, top, width, height in pixels of the screenshot), each axis 0-1000.
-
-    None if it is no box or its centre is outside of the screenshot.
-    """
-    if not isinstance(box, list | tuple) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
-        return None
-    return normalise_point(box[0] + box[2] / 2, box[1] + box[3] / 2, width, height)
-
-
-def normalise_point(x: Any, y: Any, width: int, height: int) -> Point | None:
-    """Normalise a point in pixels of the screenshot, each axis to 0-1000; None outside of the screenshot."""
-    if not all(isinstance(axis, int | float) and not isinstance(axis, bool) for axis in (x, y)):
-        return None
-    if not (0 <= x <= width and 0 <= y <= height) or not width or not height:
-        return None
-    return round(x * NORMALISED / width, 1), round(y * NORMALISED / height, 1)

@@ -104,7 +104,6 @@ class ImportedStep:
     """The prompt as the other system stored it."""
     sent: Conversation[Picture] | None = None
     """The prompt as messages, with which the response is trained; None: it is trained with webgym's own prompt."""
-    action_error: str | None = None
     page_changed: bool | None = None
     """None: derived from the screenshots."""
     policy_seconds: float = 0.0

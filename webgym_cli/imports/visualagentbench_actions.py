@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from webgym_cli.imports.calls import Point, box_centre, build_action, read_single_call
+from webgym_cli.imports.calls import build_action, read_single_call
 from webgym_cli.imports.source import to_text
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.util.literal_calls import Call
 
+# A point on the screenshot, each axis 0-1000.
+Point = tuple[float, float]
 _LINE = re.compile(
     r"(?P<name>click|hover|type|scroll|goto|go_back|stop)"
     r"(?: \[(?P<first>.*?)\](?: \[(?P<text>.*?)\])?(?: where \[(?P=first)\].*)?)?",
@@ -34,16 +36,19 @@ def convert_call(response: str, page: str, width: int, height: int) -> Action | 
 
 
 def _locate(page: str, element: object, width: int, height: int) -> Point | None:
-    """Return the centre of the element with this number, each axis 0-1000; None if it has no box in the page."""
+    """Return the centre of the element with this number, each axis 0-1000; None if it has no box in the screenshot."""
     # The number becomes part of a regular expression, so only digits are accepted.
     if not str(element).isdecimal():
         return None
-    match = re.search(rf'<[\w-]+ id="{element}"[^>]*?\bdata-bbox="([^"]*)"', page)
+    box = re.search(rf'<[\w-]+ id="{element}"[^>]*?\bdata-bbox="([^"]*)"', page)
     try:
-        box = [float(side) for side in match[1].split(",")] if match else []
+        left, top, wide, high = map(float, box[1].split(",") if box else ())
     except ValueError:
         return None
-    return box_centre(box, width, height)
+    x, y = left + wide / 2, top + high / 2
+    if not (0 <= x <= width and 0 <= y <= height) or not width or not height:
+        return None
+    return round(x * NORMALISED / width, 1), round(y * NORMALISED / height, 1)
 
 
 # Converters of `do` by action. Search (which also presses Enter) and hover have no counterpart.

@@ -23,13 +23,13 @@ def present() -> int:
 def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the GPUs of `CUDA_VISIBLE_DEVICES`, parsed as CUDA does; None if it is not set.
 
-    An empty entry, a negative number and `NoDevFiles` end the list. Raises `UsageError` for an invalid GPU name, and
-    for a repeated one, with which CUDA would see no GPU.
+    An empty entry, a negative number and `NoDevFiles` end the list. Raises `UsageError` for an invalid GPU name or a
+    number that is out of range, and for a repeated one, with which CUDA would see no GPU.
     """
     value = environ.get(VARIABLE)
     if value is None:
         return None
-    names: list[str] = []
+    names, count = list[str](), present()
     for entry in (part.strip() for part in value.split(",")):
         if not entry or re.fullmatch(r"-\d+", entry) or entry == "NoDevFiles":
             break
@@ -37,6 +37,9 @@ def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
             raise UsageError(f"{VARIABLE}={value}: {entry!r} is no GPU", hint=ASK)
         if entry in names:
             raise UsageError(f"{VARIABLE}={value}: {entry} is named twice", hint=ASK)
+        if entry.isdigit() and count and int(entry) >= count:
+            why = f"there is no GPU {entry}, they are numbered from 0 to {count - 1}"
+            raise UsageError(f"{VARIABLE}={value}: {why}", hint=ASK)
         names.append(entry)
     return tuple(names)
 
@@ -44,7 +47,7 @@ def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
 def restrict(environ: Mapping[str, str], gpus: Sequence[str], setting: str) -> dict[str, str]:
     """Return the environment variables that restrict a child process to `gpus`; empty if `gpus` is empty.
 
-    Raises `SettingsError`, naming the setting, for an invalid GPU name and for a hidden GPU.
+    Raises `SettingsError`, naming the setting, for a GPU that is hidden or that there is not.
     """
     if not gpus:
         return {}
@@ -61,26 +64,15 @@ def restrict(environ: Mapping[str, str], gpus: Sequence[str], setting: str) -> d
     return chosen
 
 
-def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:
-    """Return the number of GPUs that a process can use, None if unknown. `count`: the number present.
+def usable(environ: Mapping[str, str]) -> int | None:
+    """Return the number of GPUs that a process can use, None if unknown.
 
-    With several MIG instances CUDA uses the first. Raises `UsageError` as `list_visible`, and for a GPU number that
-    is out of range.
+    With several MIG instances CUDA uses the first. Raises `UsageError` as `list_visible`.
     """
-    if count is None:
-        count = present()
     names = list_visible(environ)
     if names is None:
-        return count or None
-    if any(name.startswith("MIG-") for name in names):
-        return 1
-    too_high = [name for name in names if name.isdigit() and count and int(name) >= count]
-    if too_high:
-        raise UsageError(
-            f"{VARIABLE}={environ[VARIABLE]}: there is no GPU {too_high[0]}, they are numbered from 0 to {count - 1}",
-            hint=ASK,
-        )
-    return len(names)
+        return present() or None
+    return 1 if any(name.startswith("MIG-") for name in names) else len(names)
 
 
 def usable_gpus(environ: Mapping[str, str], chosen: tuple[str, ...] = ()) -> tuple[str, ...]:

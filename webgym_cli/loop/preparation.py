@@ -70,7 +70,8 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
-            _record_batch(data, plan, run, settings, index)
+            data.require_content(plan, run)
+            append_batch(run, describe_batch(data, plan, run, settings, index))  # before the data is written
             if not again and (prepared := _find_made(data, plan, run)):
                 return prepared
         scores = await _score(data, plan, context) if data.needs_scores(plan) else None
@@ -103,23 +104,11 @@ def _prepare_selection(
     data = current_data(run, settings)
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = data.plan(run, settings, index, selection)
-        _record_batch(data, plan, run, settings, index, selection)
+        data.require_content(plan, run)
+        append_batch(run, describe_batch(data, plan, run, settings, index, selection))
         if prepared := _find_made(data, plan, run):
             return prepared, False
         return data.write(plan, run, settings, sink), True
-
-
-def _record_batch(
-    data: PreparedData[Plan],
-    plan: Plan,
-    run: RunDir,
-    settings: Settings,
-    index: Index,
-    selection: BatchSelection | None = None,
-) -> None:
-    """Append a planned batch to the ledger, before its data is written. Raises `WebGymError` if it has no content."""
-    data.require_content(plan, run)
-    append_batch(run, describe_batch(data, plan, run, settings, index, selection))
 
 
 async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
@@ -26,10 +27,13 @@ from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue
 from webgym_cli.rollout.resources import apply_test_sampling
-from webgym_cli.rollout.runner import EpisodeRunner, open_runner
+from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.rollout.slots import SharedRollouts
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.index.query import refresh_index
+
+if TYPE_CHECKING:
+    from webgym_cli.rollout.ray_driver import RayRunner
 
 
 async def rollout(context: StageContext, split: Split, policy: str, episodes: int | None = None) -> RolloutSummary:
@@ -124,7 +128,7 @@ def read_unjudged(context: StageContext, plan: RolloutPlan) -> Iterator[Trajecto
 @asynccontextmanager
 async def _open_runner(
     context: StageContext, plan: RolloutPlan, policy: str, shared: SharedRollouts | None
-) -> AsyncIterator[EpisodeRunner]:
+) -> AsyncIterator[LocalRunner | RayRunner]:
     """Yield the runner of the episodes: local, or on the nodes of a Ray cluster."""
     environment, settings = require_one_environment(plan), apply_test_sampling(context.settings, plan.split)
     if not plan.owed or shared or context.settings.rollout.executor != "ray":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
-from webgym_cli.config.judge import JudgeSettings, OrmSettings
+from webgym_cli.config.judge import OrmSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import NONE
 from webgym_cli.loop.context import StageContext
@@ -29,48 +29,39 @@ SummaryT = TypeVar("SummaryT", bound=Event)
 
 async def judge(context: StageContext, plan: ScoringPlan) -> JudgeSummary:
     """Judge the planned trajectories and return the summary."""
-    return await execute_scoring(context, plan, _open_judge(context.settings.judge), format_judge_summary)
-
-
-@asynccontextmanager
-async def _open_judge(settings: JudgeSettings) -> AsyncIterator[JudgeScorer]:
-    async with settings.reach() as reachable:
-        yield JudgeScorer(reachable)
-
-
-async def execute_scoring(
-    context: StageContext,
-    plan: ScoringPlan,
-    opened: AbstractAsyncContextManager[Scorer[SummaryT]],
-    format_summary: Callable[[SummaryT], str],
-) -> SummaryT:
-    """Score the planned trajectories and return the summary. `opened`: context manager of the scorer."""
-    skipped = sum(plan.skipped.values())
-    message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
-    context.announce(plan.to_json(), message, plan.damaged)
-    async with opened as scorer:
-        summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
-    context.record(summary, format_summary(summary))
-    refresh_index(context.run, context.sink)
-    return summary
+    _announce(context, plan)
+    async with context.settings.judge.reach() as reachable:
+        return await _execute(context, plan, JudgeScorer(reachable), format_judge_summary)
 
 
 async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:
     """Score the planned trajectories and return the summary."""
-    return await execute_scoring(context, plan, _open_scorer(context, needed=plan.to_ask > 0), format_score_summary)
+    _announce(context, plan)
+    own = plan.to_ask > 0 and not context.settings.orm.base_url
+    async with reachable_orm(context, needed=plan.to_ask > 0) as settings:
+        scorer = OrmScorer(settings, when(own, context.settings.serve.startup_timeout))
+        return await _execute(context, plan, scorer, format_score_summary)
 
 
 async def check(context: StageContext, plan: ScoringPlan) -> CheckSummary:
     """Score the planned trajectories with the plan's own scorer, checks or their verdicts, and return the summary."""
-    opened = nullcontext(cast(CheckScorer, plan.scorer))
-    return await execute_scoring(context, plan, opened, format_check_summary)
+    _announce(context, plan)
+    return await _execute(context, plan, cast(CheckScorer, plan.scorer), format_check_summary)
 
 
-@asynccontextmanager
-async def _open_scorer(context: StageContext, *, needed: bool) -> AsyncIterator[OrmScorer]:
-    async with reachable_orm(context, needed=needed) as settings:
-        own = needed and not context.settings.orm.base_url
-        yield OrmScorer(settings, when(own, context.settings.serve.startup_timeout))
+def _announce(context: StageContext, plan: ScoringPlan) -> None:
+    skipped = sum(plan.skipped.values())
+    message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
+    context.announce(plan.to_json(), message, plan.damaged)
+
+
+async def _execute(
+    context: StageContext, plan: ScoringPlan, scorer: Scorer[SummaryT], format_summary: Callable[[SummaryT], str]
+) -> SummaryT:
+    summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
+    context.record(summary, format_summary(summary))
+    refresh_index(context.run, context.sink)
+    return summary
 
 
 @asynccontextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
-from webgym_cli.agent.client.reply import PolicyClient, PolicyReply, ServerCounters
+from webgym_cli.agent.client.reply import PolicyReply, ServerCounters
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.environments.base import Environment
 from webgym_cli.errors import UsageError
@@ -17,6 +17,9 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.series import EXPERT
 from webgym_cli.records.trajectory import Generation, Observation, PromptVersion, Step
 from webgym_cli.records.webrl import AnyAction
+
+if TYPE_CHECKING:
+    from webgym_cli.agent.client.load_balancer import BalancedPolicy
 
 # Maximum characters of a parse error's detail.
 _DETAIL_LIMIT = 200
@@ -42,7 +45,7 @@ class Agent(Protocol):
 class ModelAgent:
     """An agent whose responses come from a policy server."""
 
-    def __init__(self, policy: PolicyClient, gate: PolicyGate | None = None) -> None:
+    def __init__(self, policy: BalancedPolicy, gate: PolicyGate | None = None) -> None:
         """`gate`: provides the policy version and holds requests while it changes; None if the version is unknown."""
         self._policy = policy
         self._gate = gate or PolicyGate()

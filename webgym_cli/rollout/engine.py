@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import claim_sites
@@ -23,13 +23,16 @@ from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
 from webgym_cli.rollout.monitor import Heartbeat, Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
-from webgym_cli.rollout.runner import EpisodeRunner
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.rollout.summary import advise, summarize
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import site_of
+
+if TYPE_CHECKING:
+    from webgym_cli.rollout.ray_driver import RayRunner
 
 # Raises when a shared resource, such as the policy server, has died.
 Watch = Coroutine[Any, Any, None]
@@ -44,7 +47,7 @@ class RolloutEngine:
     plan: RolloutPlan
     run: RunDir
     settings: Settings
-    runner: EpisodeRunner
+    runner: LocalRunner | RayRunner
     """Runs the attempts, here or on other nodes."""
     sink: EventSink
     judge: TrajectoryJudge | None = None

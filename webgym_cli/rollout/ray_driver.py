@@ -54,7 +54,7 @@ class NodeWorker:
 
 @dataclass(slots=True)
 class RayRunner:
-    """An `EpisodeRunner` with a worker on each node of a cluster that offers `rollout.ray_cpus` CPUs.
+    """Runs attempts for a rollout engine, with a worker on each node of a cluster that offers `rollout.ray_cpus` CPUs.
 
     An async context manager: entering starts the workers, leaving closes their browsers and ends their processes.
     """

@@ -43,7 +43,7 @@ class RolloutWorker(NodeActor):
         return self._runner.slots
 
     async def run_episode(self, owed: PendingEpisode) -> tuple[Trajectory | None, dict[str, Any]]:
-        """Run one attempt as `EpisodeRunner.run`; return its trajectory and the status after it."""
+        """Run one attempt as `LocalRunner.run`; return its trajectory and the status after it."""
         return await self._runner.run(owed), await self.status()
 
     async def status(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.config.model import Settings
@@ -28,44 +28,9 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tools.workers import Workers
 
 
-class EpisodeRunner(Protocol):
-    """Runs attempts for a rollout engine, which stores what they return."""
-
-    stages: StageTimer
-    """Times the stages of this process."""
-    on_slots_added: Callable[[int], None] | None
-    """Called with the number of added slots when a node joins."""
-
-    @property
-    def name(self) -> str:
-        """Name of the policy, as in the trajectories."""
-        ...
-
-    @property
-    def slots(self) -> int:
-        """Number of episodes that can run at once."""
-        ...
-
-    async def run(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run one attempt; if cancelled, return the steps so far. None if stopped before its start."""
-        ...
-
-    def stop(self) -> None:
-        """Cancel the running attempts and start no more."""
-        ...
-
-    def worker_timings(self) -> list[dict[str, Any]]:
-        """Return the timings (`StageTimer.timings`) of workers in other processes, if there are any."""
-        return []
-
-    def facts(self) -> dict[str, Any]:
-        """Return additional fields of the summary, if there are any."""
-        return {}
-
-
 @dataclass(slots=True)
-class LocalRunner(EpisodeRunner):
-    """Runs attempts in this process."""
+class LocalRunner:
+    """Runs attempts for a rollout engine in this process; `RayRunner` has the same interface."""
 
     directory: RunDir
     settings: Settings
@@ -80,8 +45,11 @@ class LocalRunner(EpisodeRunner):
     shared_slots: SlotPool | None = None
     """Slots of this process, if several rollouts share them."""
     stages: StageTimer = field(default_factory=StageTimer)
+    """Times the stages of this process."""
     on_slots_added: Callable[[int], None] | None = None
+    """Called with the number of added slots when a node joins."""
     slots: int = field(init=False)
+    """Number of episodes that can run at once."""
     _memory: MemoryLimiter = field(init=False)
     _workers: Workers = field(default_factory=Workers)
     _playing: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -100,7 +68,10 @@ class LocalRunner(EpisodeRunner):
         return self.agent.name
 
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run one attempt once a slot and enough memory are free."""
+        """Run one attempt once a slot and enough memory are free; if cancelled, return the steps so far.
+
+        None if stopped before its start.
+        """
         async with nullcontext() if self.shared_slots is None else self.shared_slots.slot(owed.episode.split):
             # Timed separately: the episode has no browser yet, and its timeout has not started.
             with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
@@ -115,6 +86,14 @@ class LocalRunner(EpisodeRunner):
         self._stopped = True
         for task in tuple(self._playing):
             task.cancel()
+
+    def worker_timings(self) -> list[dict[str, Any]]:
+        """Return the timings (`StageTimer.timings`) of workers in other processes: none."""
+        return []
+
+    def facts(self) -> dict[str, Any]:
+        """Return additional fields of the summary: none."""
+        return {}
 
     async def _play(self, owed: PendingEpisode) -> Trajectory:
         task = asyncio.current_task()

@@ -128,10 +128,12 @@ def _is_pair(value: Any) -> bool:
 
 def _names_value(equation: Any) -> bool:
     """Whether an equation gives a value: of a variable or function (`x=5`), or of a calculation that is right."""
-    if is_assignment_relation(equation):
-        return True
     sides = [equation] if isinstance(equation, sympy.Eq) else list(equation.args)
     left = sides[0].lhs
+    # `x/2=5` and `|x|=5` are no values of x; `x+y=5` is one of the sum.
+    is_calculation = left.has(sympy.Abs, sympy.floor, sympy.ceiling, sympy.exp)
+    if is_assignment_relation(equation) and not is_calculation and left.atoms(sympy.Number) <= {sympy.S.NegativeOne}:
+        return True
     if isinstance(left, sympy.Tuple | sympy.core.function.AppliedUndef):
         return True
     return not equation.free_symbols and all(_is_equal(side.lhs, side.rhs) for side in sides)

@@ -74,7 +74,8 @@ _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to|without|except|excluding|log|ln|exp|sin|cos|tan|mod|gcd|lcm)\b|n't\b|√"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
-    r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
+    r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise|figure"
+    r"|table|equation|(?:division|divided?) by)\s+$",
     re.IGNORECASE,
 )
 # The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.

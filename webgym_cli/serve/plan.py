@@ -157,7 +157,9 @@ def plan_servers(
             *when(served, lora_args(served)),
         ),
         extra_args=serve.extra_args,
-        env=_common_env(dev_mode=dev_mode) | when(device == "cpu", _cpu_env(settings, len(split))),
+        # in-place weight updates need the developer endpoints, which let any client run engine methods
+        env={"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_SERVER_DEV_MODE": str(int(dev_mode))}
+        | when(device == "cpu", _cpu_env(settings, len(split))),
         dev_mode=dev_mode,
         startup_timeout=serve.startup_timeout,
         stall_timeout=serve.stall_timeout,
@@ -241,14 +243,6 @@ def _device_args(serve: ServeSettings, device: str) -> list[str]:
         *("--kv-cache-memory-bytes", str(round(serve.cpu_kvcache_gb * 2**30))),
         *when(serve.workers == 1, ("--distributed-executor-backend", "uni")),
     ]
-
-
-def _common_env(*, dev_mode: bool) -> dict[str, str]:
-    """Return the variables of every server.
-
-    `dev_mode`: in-place weight updates need the developer endpoints, which let any client run engine methods.
-    """
-    return {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_SERVER_DEV_MODE": str(int(dev_mode))}
 
 
 def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:

@@ -19,9 +19,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from webgym_cli.errors import UsageError
-from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.base import describe_invalid, is_finite
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.format import read_task
+from webgym_cli.tasks.format import is_number, read_task
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.json_values import list_leaves
 from webgym_cli.util.yaml_text import load_yaml
@@ -115,11 +115,15 @@ def get_form(task: Task) -> str:
 def follow_template(task: Task, instruction: str) -> Task | None:
     """Return the task that the template of another task makes with the values of an instruction; None if it has none.
 
-    It has the template's check, with these values as its fields.
+    It has the template's check, with these values as its fields, which are numbers where the other task's are.
     """
     if not (form := get_form(task)) or (values := parse_values(form, instruction)) is None:
         return None
-    return _fill_task(Path("template"), task.extra[TEMPLATE], values)
+    typed = {name: _parse(text) if is_number(task.extra.get(name)) else text for name, text in values.items()}
+    numbers = [value for name, value in typed.items() if is_number(task.extra.get(name))]
+    if not all(is_number(value) and is_finite(value) for value in numbers):
+        return None
+    return _fill_task(Path("template"), task.extra[TEMPLATE], typed)
 
 
 def parse_values(form: str, text: str) -> dict[str, str] | None:

@@ -175,7 +175,7 @@ def _take_limit(extra: dict[str, Any]) -> None:
 def _complete(record: TaskFields) -> None:
     """Numbers become texts, accepted answers one text, a missing id is generated, WebGym's empty answer is none."""
     fields = record.fields
-    if _is_number(number := fields.get("id")):
+    if is_number(number := fields.get("id")):
         fields["id"] = str(number)
     if "id" not in fields and fields.get("instruction"):
         content = "\0".join(str(fields.get(name)) for name in ("instruction", "start_url", "difficulty"))
@@ -183,13 +183,14 @@ def _complete(record: TaskFields) -> None:
         fields["id"] = hashlib.sha256(content.encode()).hexdigest()[:16]
     answer = fields.get("reference_answer")
     answers = answer if isinstance(answer, list) and answer else [answer]
-    if all(isinstance(one, str) or _is_number(one) for one in answers):
+    if all(isinstance(one, str) or is_number(one) for one in answers):
         fields["reference_answer"] = OR.join(map(str, answers))
     if answer == "" and "reference_answer" in record.spelling:
         del fields["reference_answer"]
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, which true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

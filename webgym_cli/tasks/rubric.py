@@ -7,9 +7,6 @@ from typing import Any
 from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import known_or, when
 
-# Names of the shapes, as returned by `rubric_shape`.
-SHAPES = ("none", "text", "texts", "facts", "groups", "mixed")
-
 
 class BadRubricError(ValueError):
     """Rubric of an unknown shape. The message starts with the location, `: ...` or `.3.facts: ...`, counted from 0."""
@@ -32,7 +29,7 @@ def list_facts(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
 
 
 def rubric_shape(value: Any) -> str:
-    """Return the shape of a rubric, one of `SHAPES`; `none` for null, an empty text and an empty list."""
+    """Return the shape of a rubric: `text`, `texts`, `facts`, `groups`, `mixed`; `none` for what is empty."""
     if isinstance(value, str):
         return "text" if value.strip() else "none"
     if not value:

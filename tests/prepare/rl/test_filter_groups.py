@@ -10,7 +10,7 @@ from tests.records.builders import CRASHED, UNSOLVED
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.prepare.rl import execute as stage
-from webgym_cli.prepare.rl.data import BATCH
+from webgym_cli.prepare.rl.data import BATCH, TRANSITIONS
 from webgym_cli.prepare.rl.filter_groups import count_missing_episodes
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.task import Split
@@ -63,6 +63,8 @@ def test_a_setting_overrules_the_estimator(run, tokens, setting, group_relative,
         assert (
             plan_batch(run, how, index, group_relative=group_relative).counts.masked.get("no_variance", 0) == left_out
         )
+    webrl = settings("model", "train.algorithm=webrl", f"rl.data.filter_groups.enable={setting}")
+    assert TRANSITIONS.filters_groups(run, webrl) is (setting == "true"), "what is left out is rolled out again"
 
 
 def test_as_many_groups_come_as_are_expected_to_give_the_missing_ones(run, tokens):

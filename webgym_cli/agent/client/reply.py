@@ -1,12 +1,9 @@
-"""Interface of policies. Separate from the clients, so that experts don't import them."""
+"""Replies of policies. Separate from the clients, so that experts don't import them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from webgym_cli.agent.prompt import Prompt
-from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation
 
 # Counters of each server by its address. Totals: `requests`, `failures` that were the server's fault, `opened` (its
@@ -23,22 +20,3 @@ class PolicyReply:
     `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened the reasoning
     in the prompt, and `prepare` allows for that."""
     generation: Generation
-
-
-class PolicyClient(Protocol):
-    """Interface of a policy: answers prompts. Raises `BoundaryError` if it can't."""
-
-    name: str
-    """The trajectory's `policy`."""
-
-    async def reply(self, prompt: Prompt) -> PolicyReply:
-        """Return the response to a prompt, within the policy's deadline."""
-        ...
-
-    def sampling(self, *, greedy: bool) -> Sampling:
-        """Return the sampling parameters of replies, for greedy or for other prompts."""
-        ...
-
-    def servers(self) -> ServerCounters:
-        """Return the counters of the servers."""
-        ...

@@ -19,6 +19,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.checkpoints import algorithm, policy_path
 from webgym_cli.store.prepared import find_batch, read_batch
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import known_or
 
 if TYPE_CHECKING:
     from webgym_cli.agent.client.prompt_logprobs import ClientFactory
@@ -103,12 +104,9 @@ class GradientBatch(PreparedData["RlPlan"]):
         return resolve_group_by(settings)
 
     def filters_groups(self, run: RunDir, settings: Settings) -> bool:
-        """See `filter_groups.filters_groups`: by the estimator unless the settings say it."""
-        from webgym_cli.prepare.rl.filter_groups import filters_groups
-
+        """By the estimator unless the settings say it."""
         estimator = _find_estimator(run, settings)
-        relative = estimator is not None and estimator.group_relative
-        return not self.transitions and filters_groups(settings, group_relative=relative)
+        return known_or(settings.rl.data.filter_groups.enable, estimator is not None and estimator.group_relative)
 
     def check_async(self, settings: Settings) -> None:
         """Refuse settings by which an episode is trained on twice, or with log-probabilities of another policy."""

@@ -13,7 +13,6 @@ from webgym_cli.prepare.rl.attempts import attempts_sql, shape_rewards
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.optional import known_or
 
 # A group of one has nothing to compare with; estimators use its reward unchanged.
 _EQUAL = "count(*) > 1 AND min(reward) = max(reward)"
@@ -33,11 +32,6 @@ SELECT count(*) AS count FROM (
         OR min(reward) FILTER (reason IS NULL) < max(reward) FILTER (reason IS NULL)
 )
 """
-
-
-def filters_groups(settings: Settings, *, group_relative: bool) -> bool:
-    """Whether groups with equal rewards are dropped. `group_relative`: as in `TrainingBackend`."""
-    return known_or(settings.rl.data.filter_groups.enable, group_relative)
 
 
 def mask_groups(index: Index) -> None:

@@ -13,7 +13,7 @@ from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebG
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.attempts import attempts_sql, shape_rewards
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
+from webgym_cli.prepare.rl.filter_groups import mask_groups
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
@@ -24,7 +24,7 @@ from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.text import and_more
 
 _BATCH = """
@@ -206,7 +206,7 @@ def plan_batch(
     index.one(_BATCH.format(attempts=attempts_sql(where, shaped=True)))
     if selection is not None:
         index.one(_MASK_STALE)
-    if filters_groups(settings, group_relative=group_relative):
+    if known_or(how.filter_groups.enable, group_relative):
         mask_groups(index)
     # Errors that no setting can fix come first.
     _refuse_unplanned(index, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -14,7 +15,6 @@ from webgym_cli.prepare.rl.replay_plan import ReplayCandidate
 from webgym_cli.prepare.rl.score import (
     ScoredAction,
     ScoringResult,
-    compute_perplexity,
     digest_action,
     find_window_violation,
 )
@@ -99,7 +99,7 @@ def _row(
         "next_prompt": action.after,
         "last": last,
         "replayed": True,
-        "perplexity": compute_perplexity(scored.mean),
+        "perplexity": math.exp(-scored.mean),
         "tokenized": action.tokenized,
         "source": {"run": str(of.run.root), "trajectory": of.place.id},
     }

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.client.prompt_logprobs import ClientFactory, PromptLogprobs
@@ -69,16 +70,6 @@ ROUNDING = 1e-9
 LARGEST = 700.0
 
 
-def compute_mean_logprob(logprobs: Sequence[float]) -> float:
-    """Return the mean log-probability in nats per token: the log of the geometric mean of the probabilities."""
-    return math.fsum(logprobs) / len(logprobs)
-
-
-def compute_perplexity(mean: float) -> float:
-    """Return the perplexity, exp(-mean), for a mean log-probability."""
-    return math.exp(-mean)
-
-
 def find_window_violation(mean: float, replay: ReplaySettings) -> MaskReason | None:
     """Return on which side of the window [lower, upper) an action is, or None if it is inside."""
     # Compared as logarithms, because products of probabilities underflow for long actions.
@@ -97,7 +88,7 @@ class ScoredAction:
     """Number of its trajectory among the plan's candidates."""
     step: int
     mean: float
-    """Mean log-probability of its tokens without the stop token, in nats."""
+    """Mean log-probability of its tokens without the stop token, in nats: its perplexity is exp(-mean)."""
 
 
 @dataclass(slots=True)
@@ -193,7 +184,7 @@ class LogprobScoring:
                 return None
             self._result.asked += 1
             logprobs = self._result.known.add(digest, response_logprobs)
-        return compute_mean_logprob(logprobs[: action.content_length])
+        return fmean(logprobs[: action.content_length])
 
     async def _server(self) -> PromptLogprobs:
         """Return the client, created on first use only."""

@@ -81,9 +81,6 @@ class Filter:
     """Values of its `?` placeholders in order."""
 
 
-_UNSTABLE = Filter(DropReason.UNSTABLE_PAGE, "loading <> 'settled' OR status >= 400")
-
-
 @dataclass(frozen=True, slots=True)
 class FilterPipeline:
     """The enabled filters in order."""
@@ -101,10 +98,10 @@ class FilterPipeline:
 
 def build_filters(settings: Settings) -> FilterPipeline:
     """Return the filters enabled by the settings."""
-    algorithm, filters = settings.algorithm_config, settings.filters
+    filters = settings.filters
     return FilterPipeline(
-        trajectories=(*_validity_filters(algorithm), *_user_filters(filters)),
-        steps=(*_action_filters(algorithm), *when(filters.stable_pages, (_UNSTABLE,))),
+        trajectories=(*_validity_filters(settings.algorithm_config), *_user_filters(filters)),
+        steps=tuple(_step_filters(settings)),
         together=tuple(_cap_filters(filters)),
     )
 
@@ -167,10 +164,12 @@ def _user_filters(settings: FilterSettings) -> Iterator[Filter]:
         yield Filter(DropReason.JUDGE_DIVIDED, "NOT scored_by_environment AND agreement < ?", (settings.min_agreement,))
 
 
-def _action_filters(settings: AlgorithmSettings) -> Iterator[Filter]:
+def _step_filters(settings: Settings) -> Iterator[Filter]:
     yield Filter(DropReason.NO_ACTION, "action IS NULL")
-    if settings.filter_same_screenshot:
+    if settings.algorithm_config.filter_same_screenshot:
         yield Filter(DropReason.SAME_SCREENSHOT, "NOT page_changed")
+    if settings.filters.stable_pages:
+        yield Filter(DropReason.UNSTABLE_PAGE, "loading <> 'settled' OR status >= 400")
 
 
 def _cap_filters(settings: FilterSettings) -> Iterator[Filter]:

@@ -41,9 +41,13 @@ _UNDECIDED = re.compile(
 _QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site|agent)'s)\b[^,]*\Z", re.IGNORECASE)
 # The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
-_DENIED = re.compile(r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|[不没未非]", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|\b(?:false|wrong|untrue) that\b|[不没未非]",
+    re.IGNORECASE,
+)
 _DENIAL = re.compile(
-    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)"
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))(?:\W{{1,4}}| (?:is|was) )"
+    r"(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)"
     r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
 )

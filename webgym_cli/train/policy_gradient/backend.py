@@ -54,11 +54,11 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     python, placement = role_python(settings, "train"), find_placement(settings, inputs.environ)
     folder = working_dir.partial_folder(run, batch.model_name)
     adapter = _plan_adapter(run, settings, newest, webrl=webrl)
-    config = _trainer_config(inputs, batch, adapter, newest, began, webrl=webrl)
+    config = _trainer_config(inputs, batch, adapter, began, webrl=webrl)
     deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
     data = TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest)
     training = identify(data, placement, _digest(config, deepspeed), deepspeed)
-    begin = _carry(run, settings, config, batch.model, training, newest)
+    begin = _carry(inputs, batch, config, training)
     # Without ZeRO each process has all states, and the mini-batches don't depend on their number.
     candidates = working_dir.find_interrupted(run, begin.training, any_size=training.zero_stage is None)
     interrupted = ((path, begin.training) for path, before in candidates if before.carried == begin.training.carried)
@@ -107,16 +107,10 @@ def check_settings(settings: Settings) -> None:
 
 
 def _trainer_config(
-    inputs: PlanInputs,
-    batch: RlData,
-    adapter: AdapterStart | None,
-    newest: Checkpoint | None,
-    began: Checkpoint | None,
-    *,
-    webrl: bool,
+    inputs: PlanInputs, batch: RlData, adapter: AdapterStart | None, began: Checkpoint | None, *, webrl: bool
 ) -> dict[str, Any]:
     """Return the trainer's configuration: the settings `rl`, and paths and values of the run."""
-    run, settings = inputs.run, inputs.settings
+    run, settings, newest = inputs.run, inputs.settings, checkpoints.current(inputs.run)
     config: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
     kind, first = algorithm(run, settings), began.version if began else 0
     config["data"] = str(run.rl_data.resolve())
@@ -214,33 +208,23 @@ def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
     return digest_json([kept, deepspeed])
 
 
-def _carry(
-    run: RunDir,
-    settings: Settings,
-    config: dict[str, Any],
-    model: str,
-    training: TrainingIdentity,
-    newest: Checkpoint | None,
-) -> TrainingStart:
+def _carry(inputs: PlanInputs, batch: RlData, config: dict[str, Any], training: TrainingIdentity) -> TrainingStart:
     """Return the start from the parent's exact weights and moments, which `config` then names, or a fresh one."""
-    if newest is None:
-        reason = f"{Path(model).name} is a base model; only a run's own policy gradients go on with their states"
-        return TrainingStart(training, note=when(has_optimizer_states(Path(model)), fresh_note(reason)))
-    folder = checkpoints.folder(run, newest)
-    if reason := _why_not_carried(folder, newest, settings, config, training, algorithm(run, settings)):
+    if (newest := checkpoints.current(inputs.run)) is None:
+        base = Path(batch.model)
+        reason = f"{base.name} is a base model; only a run's own policy gradients go on with their states"
+        return TrainingStart(training, note=when(has_optimizer_states(base), fresh_note(reason)))
+    folder = checkpoints.folder(inputs.run, newest)
+    if reason := _why_not_carried(inputs, newest, folder, config, training):
         return TrainingStart(training, note=fresh_note(reason))
     config["trainer"]["carry_state"] = str(folder / working_dir.RL_STATE)
     return TrainingStart(training.model_copy(update={"carried": True}), "carried", folder)
 
 
 def _why_not_carried(
-    folder: Path,
-    newest: Checkpoint,
-    settings: Settings,
-    config: dict[str, Any],
-    training: TrainingIdentity,
-    kind: str,
+    inputs: PlanInputs, newest: Checkpoint, folder: Path, config: dict[str, Any], training: TrainingIdentity
 ) -> str:
+    settings, kind = inputs.settings, algorithm(inputs.run, inputs.settings)
     if not settings.train.keep_optimizer_state:
         return "train.keep_optimizer_state is off"
     if settings.rl.model.lora_rank and "adapter" not in config["model"]:
