@@ -38,8 +38,9 @@ def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
         if entry in names:
             raise UsageError(f"{VARIABLE}={value}: {entry} is named twice", hint=ASK)
         if entry.isdigit() and count and int(entry) >= count:
-            why = f"there is no GPU {entry}, they are numbered from 0 to {count - 1}"
-            raise UsageError(f"{VARIABLE}={value}: {why}", hint=ASK)
+            raise UsageError(
+                f"{VARIABLE}={value}: there is no GPU {entry}, they are numbered from 0 to {count - 1}", hint=ASK
+            )
         names.append(entry)
     return tuple(names)
 
