@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,7 +125,7 @@ class Serving:
             may_shrink=self.settings.loop.mode == "sync",
         )
 
-    def _plan_others(self, lora_rank: int, digests: Digests) -> Sequence[RemoteServer]:
+    def _plan_others(self, lora_rank: int, digests: Digests) -> tuple[RemoteServer, ...]:
         """Plan the servers of the other nodes, with the same LoRA rank as on this node."""
         if self._cluster is None:
             return ()

@@ -35,13 +35,7 @@ class PolicyServer:
     """
 
     def __init__(
-        self,
-        plan: ServerPlan,
-        logs: Path,
-        sink: EventSink,
-        *,
-        digests: Digests | None = None,
-        nvml: Nvml | None = None,
+        self, plan: ServerPlan, logs: Path, sink: EventSink, digests: Digests | None = None, nvml: Nvml | None = None
     ) -> None:
         """Create the server without starting it. `logs` is the folder of `vllm.log`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Replica: TypeAlias = "PolicyServer | RemoteServer"
 
 
+@dataclass(eq=False)
 class Fleet:
     """All replicas of a policy, with the same weights. Operations apply to all replicas concurrently.
 
@@ -33,32 +35,26 @@ class Fleet:
     outlive this process.
     """
 
-    def __init__(
-        self,
-        plans: Sequence[ServerPlan],
-        logs: Path,
-        sink: EventSink,
-        *,
-        restarts: int = 0,
-        nvml: Nvml | None = None,
-        others: Sequence[RemoteServer] = (),
-        digests: Digests | None = None,
-        may_shrink: bool = False,
-    ) -> None:
-        """Create the replicas without starting them. `restarts`: limit of restarts of a dead replica by `watch`.
+    plans: Sequence[ServerPlan]
+    logs: Path
+    sink: EventSink
+    restarts: int = 0
+    """Limit of restarts of a dead replica by `watch`."""
+    nvml: Nvml | None = None
+    others: tuple[RemoteServer, ...] = ()
+    """Servers of other nodes."""
+    digests: Digests = field(default_factory=Digests)
+    """Shared with the servers of other nodes."""
+    may_shrink: bool = False
+    """Whether `serve` leaves out the servers whose node the cluster has lost."""
+    servers: list[PolicyServer] = field(init=False)
+    """Servers of this machine, one per plan."""
+    _watched: set[int] = field(default_factory=set)
+    """Numbers of the replicas that serve, or are being restarted."""
 
-        `others`: servers of other nodes; `digests`: shared with them; `may_shrink`: `serve` leaves out those whose node
-        the cluster has lost.
-        """
-        self.digests = digests or Digests()
-        self.servers = [PolicyServer(plan, logs, sink, digests=self.digests, nvml=nvml) for plan in plans]
-        """Servers of this machine, one per plan."""
-        self.others: tuple[RemoteServer, ...] = tuple(others)
-        self._sink = sink
-        self._restarts = restarts
-        self._may_shrink = may_shrink
-        self._watched: set[int] = set()
-        """Numbers of the replicas that serve, or are being restarted."""
+    def __post_init__(self) -> None:
+        """Create the replicas without starting them."""
+        self.servers = [PolicyServer(plan, self.logs, self.sink, self.digests, self.nvml) for plan in self.plans]
 
     @property
     def _replicas(self) -> tuple[Replica, ...]:
@@ -86,13 +82,13 @@ class Fleet:
         try:
             await server.serve(model, adapters)
         except JobError as error:
-            if not self._may_shrink or not await server.is_node_gone():
+            if not self.may_shrink or not await server.is_node_gone():
                 raise
             await server.stop()
             self.others = tuple(other for other in self.others if other is not server)
             message = f"{error}; its node is gone, the other nodes serve without it"
             url = hide_passwords(server.base_url)
-            self._sink(ServerEvent(event="replica", url=url, again=False, reason=str(error), message=message))
+            self.sink(ServerEvent(event="replica", url=url, again=False, reason=str(error), message=message))
 
     async def add_adapter(self, name: str, folder: str) -> bool:
         """Load a LoRA adapter without pausing requests; return whether all replicas serve it."""
@@ -139,7 +135,7 @@ class Fleet:
 
     async def _supervise(self, number: int) -> None:
         """Watch one replica and restart it up to `restarts` times."""
-        server, left = self._replicas[number], self._restarts
+        server, left = self._replicas[number], self.restarts
         while True:
             try:
                 await server.watch()
@@ -175,4 +171,4 @@ class Fleet:
         url = hide_passwords(server.base_url)
         left_out = f"policy server {url}: it is left out until the next weights: {error}"
         message = f"policy server {url}: it is started again: {error}" if again else left_out
-        self._sink(ServerEvent(event="replica", url=url, again=again, reason=str(error), message=message))
+        self.sink(ServerEvent(event="replica", url=url, again=again, reason=str(error), message=message))

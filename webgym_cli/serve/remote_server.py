@@ -56,7 +56,7 @@ class ServerActor(NodeActor):
                 here = {"host": "127.0.0.1", "port": 0, "gpus": (), "replicas": 1}
                 settings = settings.with_changes(serve=here)
                 (plan,) = plan_servers(settings, model, python, device, lora_rank=lora_rank)
-                self._server = PolicyServer(plan, logs, self._events.append, digests=self._digests)
+                self._server = PolicyServer(plan, logs, self._events.append, self._digests)
                 self._forwarder = PolicyForwarder(lambda: self._server.base_url, password)
                 self._url = await self._forwarder.open(address, port)
             return self._url
