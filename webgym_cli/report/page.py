@@ -11,7 +11,7 @@ from webgym_cli.report.facts import ReportFacts, find_newest_test
 from webgym_cli.report.figures import ReportSection, format_interval
 from webgym_cli.report.views import build_sections, describe_origin
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import map_known, when
 from webgym_cli.util.text import format_count, format_duration
 
 
@@ -34,7 +34,7 @@ def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
     tiles.append(("policy version", str(facts["policy_version"]), facts["policy"]))
     tiles.append(("episodes", f"{facts['trajectories']:,}", format_count(facts["steps"], "step")))
     times, spent = facts["timing"], facts["cost"]["total"]
-    idle = NONE if times["idle_share"] is None else f"{format_percent(times['idle_share'])} idle"
+    idle = map_known(lambda share: f"{format_percent(share)} idle", times["idle_share"]) or NONE
     tiles.append(("time", format_duration(times["wall_seconds"]), idle))
     if spent["cost"] is not None:
         tiles.append(("cost", f"{spent['cost']:,.2f}", f"{spent['gpu_hours']:,.1f} GPU hours"))

@@ -202,9 +202,8 @@ def _cost_table(facts: ReportFacts) -> Figure:
                 format_value(share["cost"], ",.2f"),
             ]
         rows.append((name, format_value(count, "d"), *cells))
-    columns = ("", "times", "time", "share", "GPU hours", "cost")
-    shown = len(columns) if spent["gpus"] else columns.index("GPU hours")
-    return build_table("Time and cost", columns[:shown], (row[:shown] for row in rows), _cost_note(spent))
+    columns = ("", "times", "time", "share", *when(spent["gpus"], ("GPU hours", "cost")))
+    return build_table("Time and cost", columns, (row[: len(columns)] for row in rows), _cost_note(spent))
 
 
 def _token_table(spent: Mapping[str, Any]) -> Figure:

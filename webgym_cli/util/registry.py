@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -193,8 +194,8 @@ def absolute_place(name: Any) -> Any:
     """Return the name of a Python file, or of an item in one, with an absolute path; other values unchanged."""
     if not isinstance(name, str):
         return name
-    file, colon, attribute = (name, "", "") if name.endswith(".py") else name.rpartition(":")
-    return f"{Path(file).resolve()}{colon}{attribute}" if file.endswith(".py") else name
+    match = re.fullmatch(r"(.*\.py)(:[^:]*)?", name, re.DOTALL)
+    return f"{Path(match[1]).resolve()}{match[2] or ''}" if match else name
 
 
 def portable_plugins(names: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
+from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
     from webgym_cli.report.figures import Figure
@@ -71,7 +72,7 @@ def compare(
         refuse_output_in_run(csv)
     if any(records := [find_record(side) for side in sides]):
         refuse_without_effect("for evaluations", {"--split": split is not None, "--csv": csv is not None})
-        _compare_evaluations(output, records, top if tasks else None, across=across)
+        _compare_evaluations(output, records, top, tasks=tasks, across=across)
         return
     refuse_without_effect("for runs", {"--across": across})
     _compare_runs(output, _parse_sides(sides, csv), split, csv, top, tasks=tasks)
@@ -112,8 +113,8 @@ def _compare_runs(
         _show(output, build_version_tables(difference, tasks=tasks), top)
 
 
-def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int | None, *, across: bool) -> None:
-    """Compare records of evaluations. `sides`: None for what is no evaluation. `top`: as for runs."""
+def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int, *, tasks: bool, across: bool) -> None:
+    """Compare records of evaluations. `sides`: None for what is no evaluation."""
     from webgym_cli.compare.evaluation_views import build_comparison_tables
     from webgym_cli.compare.evaluations import compare_records
 
@@ -124,7 +125,7 @@ def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int 
     if output.as_json:
         output.data(comparison)
     else:
-        _show(output, build_comparison_tables(comparison, tasks=top is not None), top or 0)
+        _show(output, build_comparison_tables(comparison, tasks=tasks), when(tasks, top))
 
 
 def _parse_sides(words: Sequence[Path], csv: Path | None) -> list[tuple[Path, list[int]]]:

@@ -106,7 +106,9 @@ def _choose_scorer(settings: Settings, verdicts: Path | None, *, check: bool) ->
 
     if verdicts is not None:
         return OfficialScorer(settings, verdicts)
-    return CheckScorer(settings) if check else OrmScorer(settings.orm)
+    if check:
+        return CheckScorer(settings)
+    return OrmScorer(settings.orm)
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:

@@ -103,7 +103,7 @@ def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
     settings = options.load()
     output, checker, reports = Output(as_json=options.json), Checker(settings), []
     for file in files:
-        report = FileReport("stdin" if file == "-" else file)
+        report = FileReport({"-": "stdin"}.get(file, file))
         with nullcontext(sys.stdin.buffer) if file == "-" else open_lines(Path(file)) as lines:
             for bad in checker.check(report.file, lines, report):
                 if output.as_json:
