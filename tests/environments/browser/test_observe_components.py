@@ -414,6 +414,26 @@ CASES = {
             ("gridcell", "row 1, column 1", "Ann", ()),
         ],
     ),
+    "cells under the headers over them, whatever else the head rows have": (
+        "<div role=grid><div role=row><div role=gridcell style='display:inline-block;width:90px'><input type=checkbox "
+        "aria-label=All></div><div role=columnheader style='display:inline-block;width:90px'>Name</div></div><div "
+        "role=row><div role=gridcell style='display:inline-block;width:90px'><input type=checkbox aria-label=One></div>"
+        "<div role=gridcell tabindex=0 style='display:inline-block;width:90px'>Ann</div></div></div><table role=grid>"
+        "<thead><tr><th rowspan=2>City<th colspan=2>Days<tr><th>Open<th>Shut</thead>"
+        "<tr><td>Oslo<td tabindex=0>Mo<td tabindex=0>Su</table><table role=grid><thead style='display:none'><tr><th>A<th>B"
+        "</thead><tr><td>1<td tabindex=0>x</table>",
+        [
+            ("checkbox", "All", "", ("unchecked",)),
+            ("checkbox", "One", "", ("unchecked",)),
+            ("gridcell", "row 1, column Name", "Ann", ()),
+            ("gridcell", "row 1, column Open", "Mo", ()),
+            ("gridcell", "row 1, column Shut", "Su", ()),
+            ("gridcell", "row 1, column B", "x", ()),
+        ],
+    ),
+    "no label of a panel that is not shown": (
+        "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>", [("textbox", "", "", ())],
+    ),
     "a component's own words for its field and its heads": (
         "<div><label>Born *</label><p><input aria-label='Select date'></p></div><div><label>City</label><p><input "
         "aria-label='Your city'></p></div><p role=checkbox tabindex=0><i class=box-label>Agree</i></p>"

@@ -3,11 +3,9 @@
 webgym.names = (() => {
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
-  const LONGEST = 400, MOST_NODES = 300;
+  const LONGEST = 400, MOST_NODES = 300, BESIDE = 6; // characters and nodes of a name, levels around a field without one
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
-  // Maximum number of levels searched for a field's label.
-  const BESIDE = 6;
   const TICKED = /^(checkbox|radio|switch)$/;
   const { editable, matches, roleOf } = webgym.roles;
   const { classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf } = webgym.icons;
@@ -113,18 +111,21 @@ webgym.names = (() => {
   const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]", HEADED = "th *,[role=columnheader] *";
   const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader],thead td" :
     "[role=columnheader],tr:first-child>th")));
-  // Of grids that draw their header apart, by the columns' numbers.
-  const numberedOf = memo((grid) => new Map(headsOf(grid).map((head) => [head.getAttribute("aria-colindex"), textOf(head)])
-    .filter(([number, text]) => number && text.trim())));
+  const measure = Element.prototype.getBoundingClientRect, rectOf = memo((element) => Reflect.apply(measure, element, []));
+  const TABLES = "table,[role=grid],[role=table],[role=treegrid]";
   const headOf = (element) => {
     const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
     if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell).trim() : "";
-    const grid = cell.closest("[role=grid],[role=table],[role=treegrid]"), number = cell.getAttribute("aria-colindex");
-    if (grid && number && numberedOf(grid).has(number)) return numberedOf(grid).get(number);
-    const table = cell.closest("table,[role=grid],[role=table],[role=treegrid]"), heads = table ? headsOf(table) : [];
+    let table = cell.closest(TABLES);
+    while (table && !headsOf(table).length) table = table.parentElement?.closest(TABLES); // a grid may draw its header apart
+    const heads = table ? headsOf(table) : [], { left, right } = rectOf(cell), middle = (left + right) / 2;
+    // By where they stand, the lowest: by their number, two rows of headers or one for all rows shift the columns.
+    const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
+    const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
     const row = Array.from(cell.parentElement.children), cells = row.filter((other) => matches(other, CELLS));
-    const at = (heads.length === row.length ? row : cells).indexOf(cell);
-    return heads[at] ? textOf(heads[at], { left: MOST_NODES, unread: (node) => matches(node, TICKS) }) : "";
+    const isHidden = !heads.some((one) => rectOf(one).width > 1), at = (heads.length === row.length ? row : cells).indexOf(cell);
+    const head = isHidden ? heads[at] : above.sort((one, other) => apart(other) - apart(one)).at(-1);
+    return head ? textOf(head, { left: MOST_NODES, unread: (node) => matches(node, TICKS) }) : "";
   };
 
   // The row header of a field: its header cell, else the nearest preceding cell with text.
@@ -144,7 +145,7 @@ webgym.names = (() => {
   const isSheetCell = (element) => element.localName === "td" && !element.hasAttribute("role") && !element.closest("thead") &&
     isSheet(element.closest("table") || element) && styleOf(element).cursor !== "pointer";
 
-  const rowsOf = memo((body) => Array.prototype.filter.call(body.children, (row) => row.querySelector(CELLS)));
+  const rowsOf = memo((body) => Array.prototype.filter.call(body.children, (row) => row.querySelector(CELLS) && !row.querySelector("[role=columnheader]")));
 
   // A cell's row and column.
   const placeOf = (cell) => {
@@ -155,7 +156,6 @@ webgym.names = (() => {
     const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rowsOf(row.parentElement).indexOf(row) + 1;
     return `row ${across}, column ${oneLine(headOf(cell)) || cell.getAttribute("aria-colindex") || cells.indexOf(cell) + 1}`;
   };
-  // The name of a grid's cell.
   const cellName = (element) =>
     (matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") || isSheetCell(element) ? placeOf(element) : "");
 
@@ -201,6 +201,7 @@ webgym.names = (() => {
   const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" ||
     field.localName === "select" && field.tabIndex < 0 && !field.labels.length || !field.checkVisibility();
 
+  const shown = (at, side) => { do at = at[side]; while (at && !at.checkVisibility()); return at; };
   // An element and those around it that contain more than the one before.
   const levelsOf = function* (element) {
     for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at)) {
@@ -216,8 +217,8 @@ webgym.names = (() => {
     const hasOther = (one) => [one, ...inside(one, FIELDS)].some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
-      // a label may float over its field from behind it
-      const before = at.previousElementSibling, after = isField && !before && at.nextElementSibling, beside = before || after;
+      // a label may float over its field from behind it; what is not shown, as another tab's panel, is no label
+      const before = shown(at, "previousElementSibling"), after = isField && !before && shown(at, "nextElementSibling"), beside = before || after;
       const label = beside && [beside, ...inside(beside, labels)].find((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS) && /\p{L}/u.test(textOf(one)));
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside)) return null;
