@@ -431,6 +431,33 @@ CASES = {
             ("gridcell", "row 1, column B", "x", ()),
         ],
     ),
+    "controls behind the faces of their components, and options that label no field": (
+        "<div style='cursor:pointer;width:90px;position:relative' onclick=1><button role=tab aria-selected=true style='"
+        "pointer-events:none;width:90px;height:30px'>Day</button></div><div role=listitem onclick=1 style='cursor:pointer;"
+        "width:300px'>City <button aria-label=City aria-haspopup=dialog aria-expanded=false style='position:absolute;"
+        "clip:rect(0,0,0,0);opacity:0'></button></div><div><div><b class=label>Aa</b><b class=label>Bb</b></div><input "
+        "aria-label=Find></div><input type=checkbox id=m checked aria-label=All><script>m.indeterminate=true</script>",
+        [
+            ("tab", "Day", "selected", ()),
+            ("button", "City", "collapsed", ()),
+            ("textbox", "Find", "", ()),
+            ("checkbox", "All", "", ("mixed",)),
+        ],
+    ),
+    "a closed list with its chosen option, a name of a list behind it, a year beside a month": (
+        "<div><label>City</label><div role=combobox tabindex=0 aria-expanded=false style='width:99px'><div role=listbox>"
+        "<div role=option aria-selected=true tabindex=0>Oslo</div></div></div></div><div><label>Size</label><select "
+        "tabindex=-1 style='position:absolute;width:1px;height:1px;opacity:0'><option>S</select><div role=combobox "
+        "tabindex=0 aria-label=Combobox style='width:99px'>S</div></div><div onclick=1 style='cursor:pointer;width:200px'><select "
+        "tabindex=-1 aria-label=Month><option>May</select><input aria-label=Year style='width:40px'></div>",
+        [
+            ("combobox", "City", "Oslo", ()),
+            ("combobox", "Size: Combobox", "S", ()),
+            ("generic", "MonthYear", "", ()),
+            ("combobox", "Month", "May", ("options: May",)),
+            ("textbox", "Year", "", ()),
+        ],
+    ),
     "no label of a panel that is not shown": (
         "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>", [("textbox", "", "", ())],
     ),

@@ -37,7 +37,6 @@ webgym.names = (() => {
   };
 
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
-
   const closedSlot = (element, host) =>
     Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
 
@@ -198,10 +197,10 @@ webgym.names = (() => {
   };
 
   // A field of a form behind a component, which nobody sees or reaches.
-  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" ||
-    field.localName === "select" && field.tabIndex < 0 && !field.labels.length || !field.checkVisibility();
-
-  const shown = (at, side) => { do at = at[side]; while (at && !at.checkVisibility()); return at; };
+  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" || !field.checkVisibility() ||
+    field.localName === "select" && field.tabIndex < 0 && !field.labels.length &&
+    [field, field.parentElement].some((at) => at && (rectOf(at).width < 8 || styleOf(at).opacity === "0"));
+  const shown = (at, side) => { do at = at[side]; while (at && (!at.checkVisibility() || matches(at, FIELDS) && isUnused(at))); return at; };
   // An element and those around it that contain more than the one before.
   const levelsOf = function* (element) {
     for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at)) {
@@ -219,7 +218,8 @@ webgym.names = (() => {
     for (const at of levelsOf(element)) {
       // a label may float over its field from behind it; what is not shown, as another tab's panel, is no label
       const before = shown(at, "previousElementSibling"), after = isField && !before && shown(at, "nextElementSibling"), beside = before || after;
-      const label = beside && [beside, ...inside(beside, labels)].find((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS) && /\p{L}/u.test(textOf(one)));
+      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS) && /\p{L}/u.test(textOf(one))) : [];
+      const label = named.filter((one) => one.className === named[0].className).length === 1 && named[0]; // several are another field's options
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside)) return null;
       if (label && (!label.control || isUnused(label.control))) return textOf(label);

@@ -15,6 +15,8 @@ webgym.observe = (() => {
     "[role=checkbox],[role=radio],[role=slider]";
   const FIELDS = "input,select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
     "[role=switch],[role=checkbox],[role=radio]";
+  // Controls that a component may have behind its face.
+  const BEHIND = "button[aria-haspopup],[role=tab]";
   // Units that contain more than a field, even if they have only one.
   const PARTS = "tr,td,th,[role=columnheader],li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=toolbar],[role=tree],[role=treeitem],[role^=menuitem]";
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
@@ -71,7 +73,7 @@ webgym.observe = (() => {
     const around = labels.find((label) => label.contains(element));
     if (around && place(around)) return place(around);
     if (hidden && !isSmall(hidden)) return hidden;
-    if (matches(element, FIELDS) && !isUnused(element)) {
+    if ((matches(element, FIELDS) || !seen && matches(element, BEHIND)) && !isUnused(element)) {
       const wrapper = frameOf(element, seen);
       if (wrapper) return wrapper;
     }
@@ -136,6 +138,9 @@ webgym.observe = (() => {
     return false;
   };
 
+  // The option that a closed field shows as its value.
+  const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true";
+
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner) => {
     // lines of an editor that receives drops are not what is typed in
@@ -155,7 +160,7 @@ webgym.observe = (() => {
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
-    if (matches(outer.element, WRAPPED) && inner.element.localName === "input") return "inner";
+    if (matches(outer.element, WRAPPED) && (inner.element.localName === "input" || isChosen(outer, inner))) return "inner";
     if (outer.sure <= 1) return inner.sure < 1 && outer.element.closest(CELLS) ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
@@ -189,7 +194,7 @@ webgym.observe = (() => {
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);
         if (drop) dropped.add(drop === "outer" ? outer : find);
-        if (drop === "inner" && matches(outer.element, WRAPPED)) outer.value = outer.value || valueOf(find.element) || undefined;
+        if (drop === "inner" && matches(outer.element, WRAPPED)) outer.value ||= (isChosen(outer, find) ? wordsOf(find.element) : valueOf(find.element)) || undefined;
         if (drop === "outer" && outer.reveals) [find.reveals, outer.reveals] = [true, false]; // the mouse is over both
         if (drop === "inner" && find.sure > 0 && !reacts(outer.element) && (find.sure === 2 || reacts(find.element))) {
           outer.point = find.point; // only this part of it handles clicks

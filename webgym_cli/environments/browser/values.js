@@ -91,7 +91,7 @@ webgym.values = (() => {
 
   const ownValueOf = (element) => {
     const tag = element.localName;
-    if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked ? "checked" : "";
+    if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked && !element.indeterminate ? "checked" : "";
     if (tag === "input" && /^(button|submit|reset|image)$/.test(element.type)) return "";
     if (tag === "input" && element.type === "password") return "•".repeat(Math.min(element.value.length, 80));
     if (tag === "input" || tag === "textarea") return oneLine(element.value);
