@@ -458,6 +458,11 @@ CASES = {
             ("textbox", "Year", "", ()),
         ],
     ),
+    "what is moved by scripts that listen to the whole page": (
+        "<div style='touch-action:none;width:90px;height:40px'><b style='touch-action:none'>Card</b></div>"
+        "<div style='touch-action:manipulation;width:90px;height:40px'>Text</div>",
+        [("generic", "Card", "", ())],
+    ),
     "no label of a panel that is not shown": (
         "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>", [("textbox", "", "", ())],
     ),

@@ -254,6 +254,8 @@ webgym.kinds = (() => {
     if (role === "separator" && element.hasAttribute("tabindex") || isDivider(element, parent)) return 2;
     if (menus.has(element)) return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
+    // a script, not the browser, handles the pointer on it: it is dragged or swiped
+    if (styleOf(element).touchAction === "none" && !(parent && styleOf(parent).touchAction === "none")) return 1;
     if (styleOf(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;

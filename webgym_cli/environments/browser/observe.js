@@ -15,8 +15,7 @@ webgym.observe = (() => {
     "[role=checkbox],[role=radio],[role=slider]";
   const FIELDS = "input,select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
     "[role=switch],[role=checkbox],[role=radio]";
-  // Controls that a component may have behind its face.
-  const BEHIND = "button[aria-haspopup],[role=tab]";
+  const BEHIND = "button[aria-haspopup],[role=tab]"; // controls that a component may have behind its face
   // Units that contain more than a field, even if they have only one.
   const PARTS = "tr,td,th,[role=columnheader],li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=toolbar],[role=tree],[role=treeitem],[role^=menuitem]";
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
@@ -56,7 +55,6 @@ webgym.observe = (() => {
     const style = styleOf(element);
     return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
   };
-
   const isSmall = ({ box }) => box.width < 8 || box.height < 8;
 
   // The visible element to click: the label of a hidden input, the wrapper of a transparent field, the editor of a code
@@ -138,9 +136,7 @@ webgym.observe = (() => {
     return false;
   };
 
-  // The option that a closed field shows as its value.
-  const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true";
-
+  const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true"; // its value
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner) => {
     // lines of an editor that receives drops are not what is typed in
