@@ -420,8 +420,8 @@ CASES = {
         "role=row><div role=gridcell style='display:inline-block;width:90px'><input type=checkbox aria-label=One></div>"
         "<div role=gridcell tabindex=0 style='display:inline-block;width:90px'>Ann</div></div></div><table role=grid>"
         "<thead><tr><th rowspan=2>City<th colspan=2>Days<tr><th>Open<th>Shut</thead>"
-        "<tr><td>Oslo<td tabindex=0>Mo<td tabindex=0>Su</table><table role=grid><thead style='display:none'><tr><th>A<th>B"
-        "</thead><tr><td>1<td tabindex=0>x</table>",
+        "<tr><td>Oslo<td tabindex=0>Mo<td tabindex=0>Su</table><table role=grid><thead style='display:none'><tr><th>A"
+        "<th>B</thead><tr><td>1<td tabindex=0>x</table>",
         [
             ("checkbox", "All", "", ("unchecked",)),
             ("checkbox", "One", "", ("unchecked",)),
@@ -433,8 +433,9 @@ CASES = {
     ),
     "controls behind the faces of their components, and options that label no field": (
         "<div style='cursor:pointer;width:90px;position:relative' onclick=1><button role=tab aria-selected=true style='"
-        "pointer-events:none;width:90px;height:30px'>Day</button></div><div role=listitem onclick=1 style='cursor:pointer;"
-        "width:300px'>City <button aria-label=City aria-haspopup=dialog aria-expanded=false style='position:absolute;"
+        "pointer-events:none;width:90px;height:30px'>Day</button></div><div role=listitem onclick=1 style='cursor:"
+        "pointer;width:300px'>City <button aria-label=City aria-haspopup=dialog aria-expanded=false "
+        "style='position:absolute;"
         "clip:rect(0,0,0,0);opacity:0'></button></div><div><div><b class=label>Aa</b><b class=label>Bb</b></div><input "
         "aria-label=Find></div><input type=checkbox id=m checked aria-label=All><script>m.indeterminate=true</script>",
         [
@@ -445,11 +446,13 @@ CASES = {
         ],
     ),
     "a closed list with its chosen option, a name of a list behind it, a year beside a month": (
-        "<div><label>City</label><div role=combobox tabindex=0 aria-expanded=false style='width:99px'><div role=listbox>"
-        "<div role=option aria-selected=true tabindex=0>Oslo</div></div></div></div><div><label>Size</label><select "
+        "<div><label>City</label><div role=combobox tabindex=0 aria-expanded=false style='width:99px'><div "
+        "role=listbox><div role=option aria-selected=true "
+        "tabindex=0>Oslo</div></div></div></div><div><label>Size</label><select "
         "tabindex=-1 style='position:absolute;width:1px;height:1px;opacity:0'><option>S</select><div role=combobox "
-        "tabindex=0 aria-label=Combobox style='width:99px'>S</div></div><div onclick=1 style='cursor:pointer;width:200px'><select "
-        "tabindex=-1 aria-label=Month><option>May</select><input aria-label=Year style='width:40px'></div>",
+        "tabindex=0 aria-label=Combobox style='width:99px'>S</div></div><div onclick=1 style='cursor:pointer;"
+        "width:200px'><select tabindex=-1 aria-label=Month><option>May</select><input aria-label=Year "
+        "style='width:40px'></div>",
         [
             ("combobox", "City", "Oslo", ()),
             ("combobox", "Size: Combobox", "S", ()),
@@ -464,7 +467,8 @@ CASES = {
         [("generic", "Card", "", ())],
     ),
     "no label of a panel that is not shown": (
-        "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>", [("textbox", "", "", ())],
+        "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>",
+        [("textbox", "", "", ())],
     ),
     "a component's own words for its field and its heads": (
         "<div><label>Born *</label><p><input aria-label='Select date'></p></div><div><label>City</label><p><input "

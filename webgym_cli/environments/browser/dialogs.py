@@ -12,6 +12,8 @@ from webgym_cli.environments.browser.pages import MOST_NOTICES, PageTracker
 from webgym_cli.jobs.workers import race
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.optional import known_or, when
+from webgym_cli.util.text import truncate
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog
@@ -63,8 +65,8 @@ class DialogTracker:
         if (dialog := self.open) is None:
             return ""
         content = _LEAVES if dialog.type == "beforeunload" else f"it says {_quote(dialog.message, _LONGEST_SHOWN)}"
-        value = dialog.default_value if self.typed is None else self.typed
-        holds = f" and its field holds {_quote(value, _LONGEST_HELD)}" if dialog.type == "prompt" else ""
+        value = known_or(self.typed, dialog.default_value)
+        holds = when(dialog.type == "prompt", f" and its field holds {_quote(value, _LONGEST_HELD)}")
         return f"A dialog ({dialog.type}) is open, nothing else can be done until it is answered: {content}{holds}"
 
     async def answer(self, action: AnyAction) -> str | None:
@@ -92,7 +94,7 @@ class DialogTracker:
         if name is ActionName.DISMISS_DIALOG:
             await self._refuse(dialog)
         elif text is None:
-            await dialog.accept(dialog.default_value if typed is None else typed)
+            await dialog.accept(known_or(typed, dialog.default_value))
         else:
             await dialog.accept(text)
         return None
@@ -145,4 +147,4 @@ class DialogTracker:
 
 
 def _quote(text: str, limit: int) -> str:
-    return json.dumps(text if len(text) <= limit else f"{text[: limit - 1]}…", ensure_ascii=False)
+    return json.dumps(truncate(text, limit), ensure_ascii=False)
