@@ -200,6 +200,8 @@ def describe_batch(
     selection: BatchSelection | None = None,
 ) -> TrainingBatch:
     """Return the ledger entry of a planned batch; the plan's index must be open. `selection`: the planned selection."""
+    # measured first: what another command appends meanwhile was not seen
+    as_of = measure_ends(run, plan.read) if selection is None else dict(selection.as_of)
     rows = list(data.list_members(plan, run, settings, index, selection))
     groups = tuple(
         BatchGroup(id=name, trajectories=tuple(row["id"] for row in members))
@@ -217,7 +219,7 @@ def describe_batch(
         dropped=tuple(_list_dropped(rows)),
         episodes=len(counted) if selection is None else selection.episodes,
         staleness={row["age"]: row["tokens"] for row in ages},
-        as_of=measure_ends(run, plan.read) if selection is None else dict(selection.as_of),
+        as_of=as_of,
         plan_digest=plan.digest(),
         config_digest=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
         created_at=now(),

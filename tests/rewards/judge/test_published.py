@@ -317,7 +317,8 @@ UNREADABLE = {
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
     ],
     replies.read_webvoyager: [
-        *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS")
+        *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),
+        *("Result: incomplete. SUCCESS", "The outcome was a failure.\nSUCCESS"),
     ],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
@@ -326,11 +327,21 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("read", UNREADABLE)
-def test_nothing_is_guessed_and_no_quotation_is_a_verdict(read):
-    for text in UNREADABLE[read]:
-        with pytest.raises(UnreadableError):
-            read(text)
+@pytest.mark.parametrize(("read", "text"), [(read, text) for read in UNREADABLE for text in UNREADABLE[read]])
+def test_nothing_is_guessed_and_no_quotation_is_a_verdict(read, text):
+    with pytest.raises(UnreadableError):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
+        "The initial assessment is incomplete without the screenshot, which shows all. Verdict: SUCCESS",
+    ],
+)
+def test_what_was_incomplete_at_first_denies_no_verdict(text):
+    assert replies.read_webvoyager(text).verdict == "yes"
 
 
 def test_protocols_have_digests_of_their_own():

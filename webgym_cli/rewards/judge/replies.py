@@ -46,10 +46,15 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _DENIAL = re.compile(
-    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))(?:\W{{1,4}}| (?:is|was) )"
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}"
     r"(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)"
     r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
+)
+# The same as a sentence: only right before the verdict, since earlier ones tell what was so at first.
+_DENIAL_BEFORE = re.compile(
+    rf"(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)\W*\Z",
+    re.IGNORECASE,
 )
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
 _SCORE = re.compile(r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d)", re.IGNORECASE)
@@ -100,7 +105,8 @@ def read_webvoyager(text: str) -> JudgeReply:
     unsaid = _UNDECIDED.search(sentence) or _QUOTED.search(sentence)
     if verdict["no"] is None:
         quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
-        unsaid = unsaid or quoted or _DENIED.search(sentence) or _DENIAL.search(text)
+        denied = _DENIAL.search(text) or _DENIAL_BEFORE.search(plain[: verdict.start()])
+        unsaid = unsaid or quoted or denied or _DENIED.search(sentence)
     if unsaid:
         raise UnreadableError("the last sentence is no verdict, or both were said")
     return _reply(text, "no" if verdict["no"] else "yes")
