@@ -158,6 +158,8 @@ def test_a_model_and_the_parts_of_a_run_are_no_runs(tmp_path, command):
     assert message.startswith(f"{model / 'config.json'} ")
     for part in parts:
         assert refused(command, part, cwd=tmp_path)[1] == f"webgym status {run.root}"
+        into = ("eval", "oracle", "-b", "miniwob:click-test", "-o", part)
+        assert refused(*into, cwd=tmp_path)[1] == f"webgym status {run.root}"
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -1,4 +1,5 @@
 import enum
+import zlib
 from io import BytesIO
 from typing import Annotated, Literal
 
@@ -240,6 +241,22 @@ def test_what_is_transparent_is_on_white(mode):
     for value in (buffer.getvalue(), Image.open(buffer)):
         result = Image.open(BytesIO(to_output({"image": value}).image))
         assert (result.mode, result.size, result.getpixel((1, 1))) == ("RGB", (8, 4), (255, 255, 255))
+
+
+def chunk(kind, data):
+    return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+
+def test_a_transparency_far_from_the_beginning_and_a_cut_off_orientation(monkeypatch):
+    buffer = BytesIO()
+    Image.new("RGB", (8, 4)).save(buffer, "PNG", transparency=(0, 0, 0))
+    png_bytes = buffer.getvalue()
+    for extra in (chunk(b"tEXt", b"a\0" + b"b" * 5000), chunk(b"eXIf", b"MM\0*")):
+        result = Image.open(BytesIO(to_output({"image": png_bytes[:33] + extra + png_bytes[33:]}).image))
+        assert (result.mode, result.getpixel((1, 1))) == ("RGB", (255, 255, 255))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(ValueError, match="no PNG"):
+        to_output({"image": png_bytes})
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 # No value of a setting that has no former default is another one.
-_ANY = object()
+ANY = object()
 
 
 class Removed(NamedTuple):
     """A setting, or section, without effect."""
 
     value: Any
-    """The former default, which is what holds now; `_ANY`: nothing holds."""
+    """The former default, which is what holds now; `ANY`: nothing holds, nor for the keys of a section."""
     instead: str
     refused: bool = False
     """Whether another value is an error, because other data or other weights would result."""
@@ -34,7 +34,7 @@ def _pass_to_llamafactory(**values: Any) -> dict[str, Removed]:
 
 
 def _drop(instead: str, *names: str) -> dict[str, Removed]:
-    return dict.fromkeys(names, Removed(_ANY, instead))
+    return dict.fromkeys(names, Removed(ANY, instead))
 
 
 _PROBED = "a policy server that failed is used again once it answers a request for one token (rollout.policy_wait)"
@@ -101,7 +101,7 @@ def list_notes(given: dict[str, Any], *, stored: bool) -> tuple[list[str], list[
         if isinstance(value, str):  # possibly a text of the environment
             with suppress(ValueError):
                 value = json.loads(value)
-        usual = value == removed.value or removed.value is _ANY
+        usual = value == removed.value or removed.value is ANY
         if removed.refused and not usual and not stored:
             errors.append(f"{key} is no setting any more: {removed.instead}")
         elif not (usual and stored):

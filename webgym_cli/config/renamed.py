@@ -8,7 +8,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from webgym_cli.config.removed import REMOVED, list_notes
+from webgym_cli.config.removed import ANY, REMOVED, list_notes
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.optional import when
 
@@ -85,7 +85,8 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
     """
     is_stored = source.startswith("run ")
     notes, flat = _give_to_sites(flat, only_used=is_stored or not source)
-    removed = {key: name for key in flat if (name := find_section(key, REMOVED))}
+    named = ((key, find_section(key, REMOVED)) for key in flat)
+    removed = {key: name for key, name in named if name and (key == name or REMOVED[name].value is ANY)}
     renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
     ignored, refused = list_notes({name: flat[key] for key, name in removed.items()}, stored=is_stored)
     if refused and source:

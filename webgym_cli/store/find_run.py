@@ -46,7 +46,7 @@ def require_readable(run: RunDir) -> None:
     if not (place := next(path for path in (run.root, *run.root.parents) if os.path.lexists(path))).is_dir():
         raise UsageError(f"{place} is not a folder, a run is one", hint="name another folder")
     is_foreign = run.exists and not run.provenance.exists() and _holds_no_settings(run.config)
-    if is_foreign or (not run.exists and run.root.is_dir() and {*run.root.iterdir()} - {run.lock}):
+    if is_foreign or (not run.exists and run.root.is_dir() and {*run.root.iterdir()} - {run.lock, run.lock_holder}):
         outer = next((one for one in map(RunDir, run.root.parents) if one.exists and one.provenance.exists()), None)
         if outer:
             raise UsageError(f"{run.root} is a part of the run {outer.root}", hint=f"webgym status {outer.root}")

@@ -160,10 +160,7 @@ def to_output(value: Any) -> ToolOutput:
         output = ToolOutput(_text(value))
     if output.image is None:
         return output
-    try:
-        return replace(output, image=flatten_png(output.image))
-    except (OSError, SyntaxError) as error:
-        raise ValueError(f"its image is no PNG: {error}") from None
+    return replace(output, image=flatten_png(output.image))
 
 
 def _from_mapping(value: Mapping[str, Any]) -> ToolOutput:

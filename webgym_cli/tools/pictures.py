@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from typing import TYPE_CHECKING
 
 from webgym_cli.store.screenshots import PNG_SIGNATURE
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 # Tag of the way in which a camera was held.
 _ORIENTATION = 0x0112
-# Place of a PNG's colour type, the types with transparency, and bytes before the pixels that may tell of it.
-_COLOUR_TYPE, _TRANSPARENT, _HEADER = 25, (b"\x04", b"\x06"), 4096
+# Place of a PNG's colour type, and the types with transparency; others tell of it before the pixels.
+_COLOUR_TYPE, _TRANSPARENT = 25, (b"\x04", b"\x06")
 
 
 def flatten_picture(opened: Image) -> Image:
@@ -24,7 +25,10 @@ def flatten_picture(opened: Image) -> Image:
     from PIL import Image as Images
     from PIL import ImageOps as Operations
 
-    upright: Image = Operations.exif_transpose(opened) if _ORIENTATION in opened.getexif() else opened
+    try:
+        upright: Image = Operations.exif_transpose(opened) if _ORIENTATION in opened.getexif() else opened
+    except (struct.error, SyntaxError, ValueError, KeyError):  # what a camera wrote is cut off: the pixels are there
+        upright = opened
     if upright.mode == "I;16":  # `convert` would take all above 255 for white
         upright = upright.point(lambda value: value / 256).convert("L")
     if upright.has_transparency_data:
@@ -41,11 +45,14 @@ def flatten_png(png: bytes) -> bytes:
     """Return a PNG without transparency, which vLLM reads as white and transformers as black. Raises `ValueError`."""
     if not png.startswith(PNG_SIGNATURE):
         raise ValueError("its image is no PNG")
-    if png[_COLOUR_TYPE : _COLOUR_TYPE + 1] not in _TRANSPARENT and b"tRNS" not in png[:_HEADER]:
+    if png[_COLOUR_TYPE : _COLOUR_TYPE + 1] not in _TRANSPARENT and b"tRNS" not in png[: png.find(b"IDAT")]:
         return png
     from PIL import Image as Images
 
     buffer = io.BytesIO()
-    with Images.open(io.BytesIO(png)) as opened:
-        flatten_picture(opened).save(buffer, format="PNG")
+    try:
+        with Images.open(io.BytesIO(png)) as opened:
+            flatten_picture(opened).save(buffer, format="PNG")
+    except (OSError, SyntaxError, Images.DecompressionBombError) as error:
+        raise ValueError(f"its image is no PNG: {error}") from None
     return buffer.getvalue()

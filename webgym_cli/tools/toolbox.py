@@ -123,7 +123,7 @@ class Toolbox:
             raise
         except Exception as error:  # noqa: BLE001  boundary to tools: the policy reads the exception
             return CallResult(tool.name, self._cut(tool, f"Error: {_words(error)}"), error=True)
-        return self._result(tool, value)
+        return await asyncio.to_thread(self._result, tool, value)  # a transparent picture is encoded again
 
     def _target(self, tool: Tool) -> Callable[..., Any]:
         """Return the callable. Runs in the worker thread, because creating an instance may take long."""

@@ -148,6 +148,7 @@ def test_a_conversion_makes_the_same_tasks_as_ever(convert, tmp_path):
 def test_the_name_of_a_benchmark_leads_to_its_conversion(tmp_path, name):
     called = webgym("eval", "oracle", "-b", name.upper(), cwd=tmp_path, code=2)
     assert called.stderr.startswith(f"webgym: {name.upper()}: ")
+    assert "convert the file of its authors" in called.stderr
     assert called.stderr.endswith(f"  next: webgym tasks convert FILE --format {name} -o {name}.jsonl\n")
 
 

@@ -188,7 +188,8 @@ def test_keys_in_addresses_are_not_shown(scheme, rest):
 
 
 def test_keys_in_messages_are_not_shown():
-    for url in (f"host:1?token={SECRET}", f"ftp://u:{SECRET}@host:1"):
+    wrong = (f"host:1?token={SECRET}", f"ftp://u:{SECRET}@host:1", f"user:{SECRET}@host:9222", f"host.example/{SECRET}")
+    for url in (*wrong, f"http:/{SECRET}/x", f"ws:{SECRET}", f"//h/{SECRET}?x", SECRET):
         with pytest.raises(SettingsError, match="is no address of a browser") as refused:
             require_address(url)
         assert SECRET not in str(refused.value)

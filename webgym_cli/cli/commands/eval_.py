@@ -126,6 +126,8 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
     from webgym_cli.store.find_run import require_readable
     from webgym_cli.store.run import RunDir
 
+    if out:
+        require_readable(RunDir(out))
     evaluated = RunDir(Path(subject))
     base = RunDir(out).config if out and RunDir(out).exists else None
     files: tuple[str | Path, ...] = tuple(options.config or ())

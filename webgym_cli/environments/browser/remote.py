@@ -21,8 +21,10 @@ def require_address(url: str) -> None:
     except ValueError:
         fine = False
     if not fine:
+        # what has no host to be shown alone may be a key from the first letter on
+        shown = redact_keys(url) if _ADDRESS.fullmatch(url) else f"a text of {len(url)} characters"
         raise SettingsError(
-            f"browser.cdp_urls: {redact_keys(url).partition('?')[0]!r} is no address of a browser",
+            f"browser.cdp_urls: {shown} is no address of a browser",
             hint="http://HOST:PORT, or the ws:// address that the browser tells",
         )
 
