@@ -128,15 +128,22 @@ def _is_pair(value: Any) -> bool:
 
 def _names_value(equation: Any) -> bool:
     """Whether an equation gives a value: of a variable or function (`x=5`), or of a calculation that is right."""
-    sides = [equation] if isinstance(equation, sympy.Eq) else list(equation.args)
+    sides = [equation] if isinstance(equation, sympy.Eq) else list(equation._unsorted_args)
     left = sides[0].lhs
-    # `x/2=5` and `|x|=5` are no values of x; `x+y=5` is one of the sum.
+    # `x/2=5` and `|x|=5` are no values of x; `x+y=5` and `x+1/x=5` are values of the sum.
     is_calculation = left.has(sympy.Abs, sympy.floor, sympy.ceiling, sympy.exp)
     if is_assignment_relation(equation) and not is_calculation and left.atoms(sympy.Number) <= {sympy.S.NegativeOne}:
+        return True
+    if sides[-1].rhs.is_number and (len(left.free_symbols) > 1 or _adds_reciprocal(left)):
         return True
     if isinstance(left, sympy.Tuple | sympy.core.function.AppliedUndef):
         return True
     return not equation.free_symbols and all(_is_equal(side.lhs, side.rhs) for side in sides)
+
+
+def _adds_reciprocal(expression: Any) -> bool:
+    terms = [term for term in expression.args if term.free_symbols]
+    return expression.is_Add and len(terms) > 1 and any(sympy.fraction(term)[1].free_symbols for term in terms)
 
 
 def _is_same_equation(ours: Any, theirs: Any) -> bool:

@@ -44,7 +44,7 @@ _PLAIN = (
         ),
         r"\1(\\frac{\2\\pi}{180})",
     ),
-    (re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)(?![A-Za-z])"), r"\\\1 "),
+    (re.compile(r"(?<![\\A-Za-z])(pi|(?:sin|cos|tan|log|ln)(?! [a-z]{3}))(?![A-Za-z])"), r"\\\1 "),
     (re.compile(r"(?<![\\A-Za-z])infinity(?![A-Za-z])"), r"\\infty "),
     # 1.5e3, which is 1.5 times Euler's number times 3 in LaTeX
     (re.compile(r"(?<![A-Za-z\\])(\d|\d\.)[eE]([-+]?\d{1,3})(?![\w.])"), r"\1\\cdot 10^{\2}"),
@@ -80,8 +80,11 @@ _LAST_AND = re.compile(r"^([^,]+,.*?),? and (?=[^,]+$)")
 _FINE = re.compile(r"\.\d{6}")
 _CONJUNCTION = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*")
 # The name of a value: `Total = `.
-_NAME = re.compile(r"^(?!(?:not|no|never)\b)(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*")
-_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no)(?![A-Za-z])|^[A-Z]{2,}$")
+_NAME = re.compile(
+    r"^(?!(?:not|no|never)\b|[^=:]*\b(?:half|twice|double|triple)\b)"
+    r"(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*"
+)
+_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no|[Ss]o|As|By|If|It|We)(?![A-Za-z])|^[A-Z]{2,}$")
 # What is no product of its letters and numbers: `2h 30m`, `0x1F`, `a == b`, `2 to 3`.
 _NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s+\d|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
 _RELATION = re.compile(r"=|([<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))")

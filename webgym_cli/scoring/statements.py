@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from webgym_cli.scoring.units import CODES
+from webgym_cli.scoring.units import CODES, has_known_unit
 from webgym_cli.util.text import skip_match
 
 # Number of characters, from the end, in which the answer is looked for; of a formula; of phrases that are tried.
@@ -72,10 +72,12 @@ _ASIDE = re.compile(
 )
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
-    r"|up to|without|except|excluding|log|ln|exp|sin|cos|tan|mod|gcd|lcm)\b|n't\b|√"
+    r"|up to)\b|n't\b|√"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
-    r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise|figure"
-    r"|table|equation|(?:division|divided?) by)\s+$",
+    r"|\b(?:over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise"
+    r"|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
+    r"|(?:division|divided?) by)\s+$"
+    r"|\b(?:log|ln|exp|sin|cos|tan|mod|gcd|lcm)(?:\s+of|_\{?\d+\}?)?\s*\(?$",
     re.IGNORECASE,
 )
 # The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.
@@ -86,8 +88,25 @@ _DENIED_VERB = re.compile(
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
 _PARTIAL = re.compile(r"(?:[!<>]=|[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+)\s*$|(?<=[A-Za-z])\$?$")
-# An equation in a variable, whose right side is no value of it: `x + 2 = 5`.
-_EQUATION = re.compile(r"(?:(?<![A-Za-z])[a-z]\s*[-+*/^]|[-+*/^]\s*[a-z](?![A-Za-z])|\d[a-z](?![A-Za-z]))[^=]*=\s*$")
+# What ends an equation's left side to its left: a word, which is no operator of it, or a sign.
+_BEFORE_EQUATION = re.compile(
+    r"(?<![\\A-Za-z])(?!(?:mod|times|plus|minus|twice|double|half|of)\b)[A-Za-z]{2,}|[:;,=]|^\s*[-•]\s", re.IGNORECASE
+)
+_EQUALS = re.compile(r"(?<![!<>=])=(?!=)")
+# What is no unknown in it: a command, the value of a function, the constants of `e^2` and `i^2`, and `10C3`.
+_KNOWN_PART = re.compile(
+    r"\\[A-Za-z]+|(?<![A-Za-z])[fghpqFGHPE]\s*\([^()]*\)|(?<![A-Za-z])[ei](?=\s*\^)|(?<=\d)[CP](?=\d)"
+)
+_UNKNOWN = re.compile(r"(?<![A-Za-z_])[A-Za-z](?![A-Za-z])(?:_\{?\w+\}?)?")
+_CALCULATED = r"[-−+*/^|√×÷·!%]|\\(?!\()|\b(?:mod|times|plus|minus|twice|double|half)\b|\d(?={0})|[\d%]\s*of\b"
+# What names the whole of `4r^2 = 36` before it: `the area is`, `Total:`; `the equation is` does not.
+_NAMED_WHOLE = re.compile(
+    r"(?:=|\b(?!(?:equation|formula|relation|relationship|condition|constraint|statement|expression|question|problem"
+    r"|clue|answer|solution|result|step|case|given|it|this|that|which|what|have|get|know)\b)[A-Za-z]{2,}\s+"
+    r"(?:is|are|was|were|equals)(?:\s+(?:then|now|thus|therefore|also))?"
+    r"|\b(?:area|perimeter|volume|total|cost|sum|price|product|distance|profit|revenue):?)$",
+    re.IGNORECASE,
+)
 _OTHER_NAME = re.compile(r"[,;]\s*[A-Za-z]\w*\s*=\s*$")
 
 
@@ -185,12 +204,13 @@ def _read_loose(text: str) -> list[str]:
     """Return the last item of a text that marks no answer."""
     if not re.search(r"[A-Za-z]{2}", text):
         return []  # an expression: its last number is not its value
-    start, sentence = 0, ""
+    start, sentence, before = 0, "", ""
     for end in [*(match.end() for match in _SENTENCE.finditer(text)), len(text)]:
-        sentence = text[start:end] if _items(text[start:end]) else sentence
+        if _items(text[start:end]):
+            sentence, before = text[start:end], text[:start]
         start = end
     phrase = _FILLERS.sub("", _NEGATIVE.sub("-", sentence.strip(" *`\"'.!\n")))
-    return _read_last(_REASON.sub("", phrase)) or _read_last(phrase)
+    return _read_last(_REASON.sub("", phrase), before) or _read_last(phrase, before)
 
 
 def _read_first(head: str, items: list[tuple[int, int, str]]) -> list[str]:
@@ -202,8 +222,11 @@ def _read_first(head: str, items: list[tuple[int, int, str]]) -> list[str]:
     return [items[0][2] + link[: aside.start() + 1]] if aside and not _JOINED.search(link) else []
 
 
-def _read_last(text: str) -> list[str]:
-    """Return the last item with the words after it, if it is stated, or alone and neither joined nor denied."""
+def _read_last(text: str, before: str = "") -> list[str]:
+    """Return the last item with the words after it, if it is stated, or alone and neither joined nor denied.
+
+    `before`: the sentences before the text.
+    """
     items = _items(text)
     if not items:
         return []
@@ -215,13 +238,38 @@ def _read_last(text: str) -> list[str]:
         return []
     if re.search(r"\b(?:or|and)\b", link if len(items) > 1 else near) or _DENIED.search(near):
         return []
-    if _PARTIAL.search(near) or _OTHER_NAME.search(link) or _EQUATION.search(text[:start]):
+    if _PARTIAL.search(near) or _OTHER_NAME.search(link) or _asks_unknown(text[:start], content + text[end:], before):
         return []
     if not stated and len(items) > 1 and (_JOINED.search(link) or _ASIDE.search(link)):
         return []
     if content[0] in "-−+" and re.search(r"(?:\b[A-Za-z]|[\d)}])\s*$", near):
         return []  # of `x -5`
-    return [content + text[end:]]
+    *left, value = _EQUALS.split(content)
+    whole = text[:start] + "=".join(left) + "="
+    if not left or re.search(r"[,;<>]|\\[lgn]eq?\b", content) or _asks_unknown(whole, value + text[end:], before):
+        return [content + text[end:]]
+    return [content + text[end:], value + text[end:]]
+
+
+def _asks_unknown(text: str, value: str, before: str) -> bool:
+    """Whether a text ends with an equation in one unknown, whose right side is not its value: `x + 2 = 5`.
+
+    It is one of the whole where that is named (`the area is 4r^2 = 36`), has a unit (`3h = 180 minutes`), holds several
+    unknowns or `x + 1/x`, or is calculated from an unknown that is given.
+    """
+    sides = _EQUALS.split(text)
+    if len(sides) < 2 or sides[-1].strip(" $"):
+        return False
+    side = sides[-2]
+    start = max((match.end() for match in _BEFORE_EQUATION.finditer(side)), default=0)
+    left = _KNOWN_PART.sub(lambda match: "\\" * (match[0][0] == "\\"), side[start:])
+    unknowns = _UNKNOWN.findall(left)
+    if len(set(unknowns)) != 1 or not re.search(_CALCULATED.format(re.escape(unknowns[0])), left):
+        return False
+    name, earlier = re.escape(unknowns[0]), text[: sum(len(it) + 1 for it in sides[:-2]) + start].rstrip(" $")
+    is_given = re.search(rf"(?<![\w*/^+-]){name}\s*(?:=|is|equals)\s*[-−$]?\d", f"{before} {earlier}")
+    is_reciprocal = len(unknowns) > 1 and re.search(rf"/\s*{name}|\}}\{{\s*{name}", left)
+    return not (is_given or is_reciprocal or _NAMED_WHOLE.search(earlier) or has_known_unit(value))
 
 
 def _items(text: str) -> list[tuple[int, int, str]]:

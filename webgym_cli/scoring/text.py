@@ -19,12 +19,23 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
-# SQuAD drops all punctuation; but 3.5 is not 35, 1,2 not 12, -5, 5+ and <5 not 5, x^2 not x2, C++ not C, and A+ not A-.
+# SQuAD drops all punctuation; but these signs make another answer.
 _NUMERIC = re.compile(
-    r"(?<=\d)(?:[^\w\s]|_)(?=\d)|(?<=\d)\+(?!\w)|[<>](?==?\s*[$€£]?\.?\d)|(?<=[<>])="
-    r"|(?<=\w)\^(?=\w)|-(?=\\)|(?<=\de)-(?=\d)|(?<=\w)\+(?=\w)|(?:(?<![\w.)\s])|(?<==\s)|(?<=\b[a-z]))-(?=[a-z]\b)|(?<=\d)\*(?=\*?\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)"
-    r"|(?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|#|-(?=\W*$))(?!\w)"
+    r"""(?<=\d)(?:[^\w\s]|_)(?=\d)      # 3.5 is not 35, 1,2 not 12
+    | (?<=\d)\+(?!\w) | (?<=\w)\+(?=\w) # 5+, a+b
+    | [<>](?==?\s*[$€£]?\.?\d) | (?<=[<>])=  # <5, <= 5
+    | (?<=\w)\^(?=\w) | (?<=\d)\*(?=\*?\d)   # x^2, 2**3
+    | -(?=\\) | (?<=\de)-(?=\d)              # -\infty, 1e-5
+    | (?<![\w.)])-(?=[$€£]?\.?\d) | (?<!\w)\.(?=\d)  # -5, .5
+    | (?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|\#|-(?=\W*$))(?!\w)  # C++, C#, A+, AB-""",
+    re.VERBOSE,
 )
+# A text that is a formula, whose letters have signs: `-x`, `n-k`, `y = -x`. The names J-K and H-E-B are none.
+_FORMULA = re.compile(
+    r"-[a-z]|[a-z]-[a-z]|(?=.*[=+])(?:[\d\s.,()=+*/^<>-]|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
+    r"|(?=\D*\d)(?:[\d\s.,()*/^<>-]|(?<![a-z])[a-z](?![a-z]))+"
+)
+_LETTER_SIGN = re.compile(r"(?:(?<![\w.)\s])|(?<==\s)|(?<=\b[a-z]))-(?=[a-z]\b)")
 _THOUSANDS = re.compile(r"(?<=\d),(?=(?:\d{2},)*\d{3}(?!\d))")
 _LISTED = re.compile(r"(?<=\d)[,;](?=\d)")
 _WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}]*)\}")
@@ -35,8 +46,8 @@ _CLOSED = frozenset({"yes", "no", "noanswer"})
 @reward
 def qa_em_reward(final_response: str, answer: Any) -> dict[str, float]:
     """1 where the answer is one of the record's after SQuAD's normalisation (case, punctuation, articles), else 0."""
-    given = normalise(_extract_answer(final_response))
-    exact = float(any(normalise(wanted) == given for wanted in list_answers(answer)))
+    given = _extract_answer(final_response)
+    exact = float(any(_is_same(given, wanted) for wanted in list_answers(answer)))
     return {"reward": exact, "em": exact}
 
 
@@ -103,13 +114,21 @@ def normalise(text: str) -> str:
 
     Unlike there, numbers keep their signs and points, and a text of articles or of punctuation alone stays.
     """
+    is_formula = _FORMULA.fullmatch(text.strip(" .$()\n"))
     text = _LISTED.sub(" ", _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower())))
     kept = {match.start() for match in _NUMERIC.finditer(text)}
+    if is_formula:
+        kept |= {match.start() for match in _LETTER_SIGN.finditer(text)}
     letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign not in _PUNCTUATION)
     words = letters.split() or text.split()
     # The answer `A` of a choice is no article, nor is that of `A, B`.
     is_choice = all(len(word) == 1 and word.isalpha() for word in words)
     return " ".join([word for word in words if is_choice or word not in _ARTICLES] or words)
+
+
+def _is_same(given: str, wanted: str) -> bool:
+    """Whether two texts are the same after SQuAD's normalisation; `j-k` is `J-K`, though only one is a formula."""
+    return normalise(given) == normalise(wanted) or given.strip().lower() == wanted.strip().lower()
 
 
 def count_tool_results(trajectory: Messages) -> int:
@@ -123,7 +142,7 @@ def _compare(given: str, wanted: str) -> dict[str, float]:
     F1 is 1 for the same words in another order, too; exact match is not.
     """
     ours, theirs = normalise(given), normalise(wanted)
-    if ours == theirs:
+    if _is_same(given, wanted):
         return dict.fromkeys(_MEASURES, 1.0)
     if {ours, theirs} & _CLOSED or not ours or not theirs:
         return dict.fromkeys(_MEASURES, 0.0)

@@ -27,15 +27,21 @@ ONES = re.findall(
 TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
 # Words after a number that are no unit: they change it or join it with another.
 _OPERATORS = re.compile(
-    r"\b(?:or|and|to|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
-    r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sin|cos|tan|log|ln|sqrt"
-    r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false|ago|later|earlier|before|after|bce?"
+    r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
+    r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sqrt|root"
+    r"|(?:sin|cos|tan|log|ln)(?! [a-z]{3})|infinity|choose|base|is|are|was|equals?|then|but|no"
+    r"|(?:wrong|incorrect|false)(?! [a-z]{3,}s\b)|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
-    r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|works?|fails?|\w+n't|cannot"
+    r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|fails?|\w+n't|cannot"
     rf"|nov(?:ember)?|dec(?:ember)?|(?:{'|'.join(ONES + TENS)})(?!-))\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "remaining", "more", "each", "all", "off"})
+# What remains, at the end of a unit (`5 apples left in the bowl`); not `5 left turns`. What they are: `9 cars are red`.
+_LEFT = re.compile(
+    r"\bleft(?:[ -]?over)?(?: (?:in|on|for|at|to|from|with|after)\b.*)?$"
+    r"|\b(?:are|were) (?!not\b|no\b|wrong|incorrect|false|too\b|more\b|less\b|fewer\b).+$"
+)
 # A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
 _PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
@@ -72,17 +78,24 @@ def units_agree(ours: Unit, theirs: Unit) -> bool:
     return ours[0] <= theirs[0] or theirs[0] <= ours[0]
 
 
+def has_known_unit(text: str) -> bool:
+    """Whether a number has a unit, or one plural after it: `180 minutes`, `40 pencils`."""
+    words = split_unit(text)[1][0]
+    return any(map(_is_known, words)) or (len(words) == 1 and re.search(r"\d [A-Za-z]{3,}s\W*$", text) is not None)
+
+
 def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     """Return the unit that a text names; None if it may be something else, such as a variable."""
     if _PROPER.search(text):
         return None
     text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", _BITS.sub(r"\1bit", text).lower().strip(" ."))
+    text = _LEFT.sub("", text).strip()
     if _OPERATORS.search(text):
         return None
     text = re.sub(r"\s*(?:/|\bper\s+(?!cent))\s*", "/", text.replace("per cent", "percent"))
     text = re.sub(r"\b(?:square|sq\.?)\s+(\w+)", r"\1^2", re.sub(r"\b(?:cubic|cu\.?)\s+(\w+)", r"\1^3", text))
     words = re.sub(r"([%°])\s*", r"\1 ", text).split()
-    if not spaced and words[0] in _ORDINALS:
+    if not spaced and words and words[0] in _ORDINALS:
         words = words[1:]
     factor = 1
     while words and (next_factor := _FACTORS.get(_singular(words[0]))):
