@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import subprocess
 import threading
@@ -13,6 +14,8 @@ from unittest import mock
 import httpx
 import openai
 import pytest
+from aiohttp import web
+from PIL import Image
 
 from benchmarks.peers import OPENENV
 from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
@@ -22,7 +25,7 @@ from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
-from webgym_cli.errors import SettingsError
+from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.gateway import recorder, server, sessions
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
@@ -448,6 +451,135 @@ async def test_a_call_that_a_killed_gateway_did_not_deliver_is_trained_only_if_a
             assert (counts["calls"], counts["abandoned"]) == ((2, 0) if asks_again else (1, 1))
             assert len(stored(world.run)[0].steps) == counts["calls"]
     assert len(upstream.bodies) == 2
+
+
+def write_both(lines):
+    """Return a session's lines as gateways wrote them that noted each delivery, and `abandoned` for the others."""
+    calls = [line["call"]["number"] for line in lines if line["event"] == "call"]
+    lines = [line for line in lines if line["event"] != "abandoned"]
+    for line in lines[1:]:
+        line.pop("notes_deliveries", None)
+    lines[0]["notes_deliveries"] = True
+    noted = {line["number"] for line in lines if line["event"] == "delivered"}
+    return lines + [{"event": "abandoned", "at": lines[0]["at"], "number": one} for one in calls if one not in noted]
+
+
+def write_abandoned(lines):
+    """Return a session's lines as gateways wrote them that noted `abandoned` alone."""
+    lines = [line for line in write_both(lines) if line["event"] != "delivered"]
+    del lines[0]["notes_deliveries"]
+    return lines
+
+
+@pytest.mark.parametrize("older", [write_both, write_abandoned])
+@pytest.mark.parametrize("asks_again", [False, True])
+async def test_sessions_of_an_earlier_version_keep_their_calls(tmp_path, model, older, asks_again):
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            session = await world.open()
+            await world.chat(session["key"], ask("First."))
+            await abandon(world, session, ask("Second."))
+        (file,) = world.run.sessions.iterdir()
+        lines = older([json.loads(line) for line in file.read_text().splitlines()])
+        events = [line["event"] for line in lines if line["event"] != "delivered"]
+        assert events == ["open", "call", "call", "abandoned"]
+        assert [line["number"] for line in lines if line["event"] == "abandoned"] == [1]
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            if asks_again:
+                await world.chat(session["key"], ask("Second."))
+            await world.chat(session["key"], ask("Third."))
+            await abandon(world, session, ask("Fourth."))
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            counts = await end(world, session, reward=1)
+            assert (counts["calls"], counts["abandoned"]) == ((3, 1) if asks_again else (2, 2))
+            assert len(stored(world.run)[0].steps) == counts["calls"]
+            assert [path.name for path in world.run.sessions.iterdir()] == [f"{session['id']}.jsonl"]
+
+
+async def test_an_answer_whose_delivery_a_full_disk_does_not_keep_is_not_sent(tmp_path, model):
+    append = sessions.append_lines
+
+    def refuse(path, line):
+        if '"delivered"' in line:
+            raise StoreError(f"{path}: No space left on device")
+        append(path, line)
+
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            session = await world.open()
+            opened = world.recorder.find_session(session["key"])
+            await world.chat(session["key"], ask("First."))
+            with mock.patch.object(sessions, "append_lines", refuse):
+                refused = await world.chat(session["key"], ask("Second."))
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_stored")
+            assert (opened.count()["calls"], opened.refused) == (1, 1)
+            assert "No space left on device" in str(opened.error)
+            answer = await world.chat(session["key"], ask("Second."))
+            assert (answer.status_code, opened.error, opened.refusal) == (200, None, "")
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            await world.chat(session["key"], ask("Third."))
+            counts = await end(world, session, reward=1)
+            assert (counts["calls"], counts["abandoned"]) == (3, 0)
+    assert len(upstream.bodies) == 3
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_an_answer_that_is_cut_off_by_the_agent_is_not_trained(world, is_full):
+    session = await world.open()
+    await world.chat(session["key"], ask("First."))
+    append = sessions.append_lines
+
+    def refuse(path, line):
+        if is_full and '"abandoned"' in line:
+            raise StoreError(f"{path}: No space left on device")
+        append(path, line)
+
+    class CutOff(web.Response):
+        async def write_eof(self, data=b""):
+            raise ConnectionResetError
+
+    with (
+        mock.patch.object(sessions, "append_lines", refuse),
+        mock.patch.object(server, "_build_response", lambda *_, **__: CutOff()),
+        pytest.raises(httpx.HTTPError),
+    ):
+        await world.chat(session["key"], ask("Second."))
+    (file,) = world.run.sessions.iterdir()
+    events = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+    noted = ["open", "call", "delivered", "call", "delivered", "abandoned"]
+    assert events == (noted[:-1] if is_full else noted)
+    counts = await end(world, session, reward=1)
+    assert (counts["calls"], counts["abandoned"]) == (1, 1)
+
+
+def draw(kind):
+    """Return a picture that servers and trainers read in different ways, its size and colours as a person sees it."""
+    out, shown = io.BytesIO(), Image.new("RGBA", (64, 32), "red" if kind == "turned" else (0, 0, 0, 0))
+    if kind == "turned":
+        shown.paste("blue", (0, 0, 32, 32))
+        turned = Image.Exif()
+        turned[0x0112] = 6
+        shown.convert("RGB").save(out, "JPEG", exif=turned, quality=95, subsampling=0)
+    else:
+        shown.save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "colour"), [("transparent", (64, 32), (255, 255, 255)), ("turned", (32, 64), (0, 0, 254))]
+)
+async def test_a_picture_is_served_and_trained_as_a_person_sees_it(world, kind, size, colour):
+    key = (await world.open())["key"]
+    url = f"data:image/{'jpeg' if kind == 'turned' else 'png'};base64,{base64.b64encode(draw(kind)).decode()}"
+    assert (await world.chat(key, ask("Look.", url))).status_code == 200
+    (call,) = world.recorder.find_session(key).calls
+    content = ScreenshotStore(world.run.screenshots).get(call.step.sent.images[0])
+    (shown,) = [part for part in world.upstream.bodies[0]["messages"][0]["content"] if part["type"] == "image_url"]
+    assert base64.b64decode(shown["image_url"]["url"].partition(",")[2]) == content
+    with Image.open(io.BytesIO(content)) as image:
+        assert (image.mode, image.size, image.getpixel((8, 8))) == ("RGB", size, colour)
+        assert not image.getexif()
 
 
 async def test_a_prompt_whose_pictures_the_server_lost_is_refused(world):

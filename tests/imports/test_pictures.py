@@ -25,6 +25,41 @@ def test_a_png_stays_as_it_is(tmp_path):
     assert load_size(file) == (40, 32)
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_an_opaque_png_stays_as_it_is_in_any_mode(mode):
+    out, upright = io.BytesIO(), Image.Exif()
+    upright[0x0112] = 1
+    Image.new(mode, (4, 2), "white").save(out, "PNG", exif=upright)
+    assert load_png(out.getvalue()) == out.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "mode"), [*(("PNG", mode) for mode in ("RGBA", "LA", "P")), ("WEBP", "RGBA")])
+def test_what_is_transparent_is_on_white(kind, mode):
+    out, nothing = io.BytesIO(), Image.new("RGBA", (4, 2))
+    (nothing.quantize(2) if mode == "P" else nothing.convert(mode)).save(out, kind)
+    assert pixels(load_png(out.getvalue())) == ("PNG", "RGB", (4, 2), b"\xff" * 24)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_what_a_camera_turned_is_upright(kind):
+    out, turned, shown = io.BytesIO(), Image.Exif(), Image.new("L", (32, 16))
+    turned[0x0112] = 8
+    shown.paste(255, (0, 0, 16, 16))
+    shown.convert("RGB").save(out, kind, exif=turned, quality=100)
+    with Image.open(io.BytesIO(load_png(out.getvalue()))) as image:
+        corners = [max(image.getpixel((8, at))) for at in (4, 28)]
+        assert (image.size, corners, len(image.getexif())) == ((16, 32), [0, 255], 0)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_what_a_camera_wrote_and_is_cut_off_is_left_out(kind):
+    out = io.BytesIO()
+    Image.new("RGB", (4, 2)).save(out, kind, exif=b"Exif\0\0MM\0*\0")
+    result = load_png(out.getvalue())
+    assert pixels(result) == ("PNG", "RGB", (4, 2), bytes(24))
+    assert b"eXIf" not in result
+
+
 def undecodable():
     """Return a PNG whose checksums are right and whose pixels are not compressed."""
 

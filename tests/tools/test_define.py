@@ -259,6 +259,15 @@ def test_a_transparency_far_from_the_beginning_and_a_cut_off_orientation(monkeyp
         to_output({"image": png_bytes})
 
 
+def test_a_turned_image_is_upright_and_an_opaque_one_is_kept():
+    exif, turned, opaque = Image.Exif(), BytesIO(), BytesIO()
+    exif[0x0112] = 8
+    Image.new("RGB", (8, 4)).save(turned, "PNG", exif=exif)
+    assert Image.open(BytesIO(to_output({"image": turned.getvalue()}).image)).size == (4, 8)
+    Image.new("RGBA", (8, 4), "red").save(opaque, "PNG")
+    assert to_output({"image": opaque.getvalue()}).image == opaque.getvalue()
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -94,24 +93,26 @@ class GatewayServer(LocalServer):
 
     async def _answer(self, parse: Parser, request: web.Request) -> web.StreamResponse:
         session = self._recorder.find_session(_read_key(request))
+        thinking = bool(self._recorder.settings.policy_config.thinking)
         try:
             chat, call = await self._call(session, parse, request)
+            completion = build_completion(call, session.id, chat.model, thinking=thinking)
+            response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
+            # The agent may have left meanwhile; then the answer is not one that it acted on.
+            is_there = request.transport is not None and not request.transport.is_closing()
+            is_new = is_there and session.note_delivery(call)
         except Exception as error:
             session.refused, session.refusal = session.refused + 1, str(error)
             if isinstance(error, StoreError):
                 session.error = BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error))
             raise
         session.refusal = ""
-        thinking = bool(self._recorder.settings.policy_config.thinking)
-        completion = build_completion(call, session.id, chat.model, thinking=thinking)
-        response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
-        # The agent may have left meanwhile; then the answer is not one that it acted on.
-        is_there = request.transport is not None and not request.transport.is_closing()
-        with suppress(ConnectionError):
+        try:
             await response.prepare(request)
             await response.write_eof()
-            if is_there:
-                session.note_delivery(call)
+        except ConnectionError:
+            if is_new:
+                session.note_loss(call)
         return response
 
     async def _call(self, session: Session, parse: Parser, request: web.Request) -> tuple[ChatRequest, GatewayCall]:

@@ -1,7 +1,7 @@
 """Sessions of agents: each an append-only file of its calls, and one trajectory once it has ended.
 
-A call is appended before it is answered, so that a killed gateway loses nothing that an agent has seen. A session whose
-file has an end but no trajectory is stored by the next gateway.
+A call and its delivery are appended before it is answered, so that a killed gateway loses nothing that an agent has
+seen. A session whose file has an end but no trajectory is stored by the next gateway.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ class GatewayCall(Record):
 class SessionLine(Record):
     """One line of a session's file."""
 
-    event: Literal["open", "call", "delivered", "reward", "end"]
+    event: Literal["open", "call", "abandoned", "delivered", "reward", "end"]
     at: Moment
     episode: Episode | None = None
     key: str | None = None
     """SHA-256 of the session's key; the key itself is never stored."""
+    notes_deliveries: bool = False
+    """In `open` and `call`: each answer that is sent has its `delivered`. Older files list the `abandoned`."""
     call: GatewayCall | None = None
     number: int | None = None
-    """Number of the call whose answer was delivered."""
+    """Number of the call whose answer is delivered; `abandoned`: the agent left before all of it was sent."""
     reward: float | None = None
     end: Outcome | None = None
     """How the session ended, without its reward."""
@@ -77,6 +79,8 @@ class Session:
     """Calls in flight by their request."""
     in_flight: int = 0
     """Number of requests that are read or answered; equal ones are one call."""
+    notes_deliveries: bool = False
+    """Whether a call counts once it is `delivered`; in older files each does that is not `abandoned`."""
     delivered: set[int] = field(default_factory=set)
     """Numbers of the calls whose answer the agent got. It abandoned the others, or this gateway's predecessor died."""
     reward: float | None = None
@@ -137,12 +141,21 @@ class Session:
         append_lines(self.path, line.model_dump_json(exclude_defaults=True))
         self._apply(line)
 
-    def note_delivery(self, call: GatewayCall) -> None:
-        """Record that the agent got the answer to a call."""
-        if call.number not in self.delivered:
-            self.delivered.add(call.number)
-            with suppress(StoreError):  # the answer is sent; the next call is refused because of the disk
-                self.record("delivered", number=call.number)
+    def note_delivery(self, call: GatewayCall) -> bool:
+        """Record that the answer to a call is delivered; return whether it was not before. Raises `StoreError`."""
+        if call.number in self.delivered or self.end is not None:
+            return False
+        self.record("delivered", number=call.number)
+        self.error = None
+        return True
+
+    def note_loss(self, call: GatewayCall) -> None:
+        """Record that the agent left while it was sent the answer to a call."""
+        if self.end is not None:
+            return
+        self.delivered.discard(call.number)
+        with suppress(StoreError):  # the agent is gone; its next call is refused because of the disk
+            self.record("abandoned", number=call.number)
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
@@ -154,10 +167,15 @@ class Session:
         return Outcome.of_other_system(self.reward, end.answer, "given to the gateway", success_threshold)
 
     def _apply(self, line: SessionLine) -> None:
+        self.notes_deliveries = self.notes_deliveries or line.notes_deliveries
         if line.call is not None:
             self.calls.append(line.call)
-        if line.number is not None:
+            if not self.notes_deliveries:
+                self.delivered.add(line.call.number)
+        if line.event == "delivered" and line.number is not None:
             self.delivered.add(line.number)
+        if line.event == "abandoned" and line.number is not None:
+            self.delivered.discard(line.number)
         if line.reward is not None:
             self.reward, self.rewards = line.reward, self.rewards + 1
         if line.end is not None:
@@ -171,7 +189,7 @@ def recover_sessions(folder: Path) -> Iterator[Session]:
         for line in read_valid_lines(path, SessionLine.model_validate_json):
             if line.episode is not None and line.key is not None:
                 session = Session(line.episode, line.key, path, line.at)
-            elif session is not None:
+            if session is not None:
                 session._apply(line)
         if session is not None:
             yield session

@@ -1,4 +1,4 @@
-"""Conversion of other systems' images to PNG. A PNG stays byte-identical; other formats keep their pixel values."""
+"""Conversion of other systems' images to PNG, upright and opaque. A PNG that is so stays byte-identical."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import IO
 from PIL import Image, UnidentifiedImageError
 
 from webgym_cli.imports.source import NotUnderstood, SkipReason
+from webgym_cli.store.pictures import flatten_picture, is_flat
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.text import first_line
@@ -87,11 +88,13 @@ def _to_png(data: bytes, pixels: range | None = None) -> bytes:
         image.verify()  # checksums; the image has to be opened again after it
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
         image.load()  # right checksums may be of pixels that can't be decoded
+        is_same = is_flat(image)
         # Unchanged, because the digest of the bytes is the image's name in the store.
-        if data.startswith(PNG_SIGNATURE):
+        if is_same and data.startswith(PNG_SIGNATURE):
             return data
+        flat = image if is_same else flatten_picture(image)
         out = io.BytesIO()
-        (image if image.mode in PNG_MODES else image.convert("RGB")).save(out, "PNG")
+        (flat if flat.mode in PNG_MODES else flat.convert("RGB")).save(out, "PNG")
         return out.getvalue()
 
 

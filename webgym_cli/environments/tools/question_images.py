@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.policy_config import ImageSettings
+from webgym_cli.store.pictures import flatten_picture
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.tasks.registry import BadTaskError
-from webgym_cli.tools.pictures import flatten_picture
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list
 
