@@ -287,6 +287,7 @@ def test_the_best_of_several_answers_counts():
         *(("H-E-B", "HEB", True), ("k-i-a", "kia", True), ("J-K", "jk", True), ("J-K", "j-k", True)),
         *(("S-p", "sp", True), ("-a cat", "a cat", True), ('"-a"', "a", True), ("4-H", "4H", True)),
         *(("-x", "x", False), ("y = -x", "y = x", False), ("n-k+2", "nk+2", False), ("a-b 2", "ab 2", False)),
+        *(("n-k.", "n-k", True), ("$n-k$", "n-k", True), ("X=-Y", "X=Y", False), ("H-E-B, 1905", "HEB, 1905", True)),
         *(("H-E-B 2", "HEB 2", True), ("3-d", "3D", True), ("x-ray", "xray", True), ("e-mail", "email", True)),
         ("AB-", "AB+", False),
         ("Plan A - now.", "plan a now", True),

@@ -27,9 +27,11 @@ ONES = re.findall(
 TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
 # Words after a number that are no unit: they change it or join it with another.
 _OPERATORS = re.compile(
-    r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
-    r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sqrt|root"
-    r"|(?:sin|cos|tan|log|ln)(?! [a-z]{3})|infinity|choose|base|is|are|was|equals?|then|but|no"
+    r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|times|plus|minus|by|squared|cubed|half|halves"
+    r"|(?:third|fourth|fifth|sixth|eighth|tenth|hundredth|thousandth)s?"
+    r"|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sqrt|root"
+    r"|over(?! (?:the|a|this) (?:day|week|month|year|summer))|(?:sin|cos|tan|log|ln)(?! [a-z]{3})"
+    r"|infinity|choose|base|is|are|was|equals?|then|but|no"
     r"|(?:wrong|incorrect|false)(?! [a-z]{3,}s\b)|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
     r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|fails?|\w+n't|cannot"
@@ -37,9 +39,11 @@ _OPERATORS = re.compile(
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "remaining", "more", "each", "all", "off"})
-# What remains, at the end of a unit (`5 apples left in the bowl`); not `5 left turns`. What they are: `9 cars are red`.
+# What remains, at the end of a unit (`5 apples left in the bowl`); not `5 left turns`. What they are: `9 cars are red`,
+# `9 is the answer`.
 _LEFT = re.compile(
     r"\bleft(?:[ -]?over)?(?: (?:in|on|for|at|to|from|with|after)\b.*)?$"
+    r"|\bis (?:correct|right|the (?:final |correct |right )?answer)$"
     r"|\b(?:are|were) (?!not\b|no\b|wrong|incorrect|false|too\b|more\b|less\b|fewer\b).+$"
 )
 # A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
