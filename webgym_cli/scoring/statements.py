@@ -238,7 +238,10 @@ def _read_last(text: str, before: str = "") -> list[str]:
         return []
     if re.search(r"\b(?:or|and)\b", link if len(items) > 1 else near) or _DENIED.search(near):
         return []
-    if _PARTIAL.search(near) or _OTHER_NAME.search(link) or _asks_unknown(text[:start], content + text[end:], before):
+    if _PARTIAL.search(near) or _asks_unknown(text[:start], content + text[end:], before):
+        return []
+    # `x = 3, y = 4`; not `in total, x = 4`
+    if (other := _OTHER_NAME.search(link)) and re.search(r"[\d=]", text[: start - len(link) + other.start()]):
         return []
     if not stated and len(items) > 1 and (_JOINED.search(link) or _ASIDE.search(link)):
         return []
