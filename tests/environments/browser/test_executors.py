@@ -288,7 +288,10 @@ async def test_an_exception_of_an_executor_is_told_and_one_of_the_boundary_is_ra
 
 
 async def test_what_asks_for_no_file_says_so(session: BrowserSession):
+    pages = list(session.pages.tabs)
     assert "takes a file" in await act(session, MARKS, ActionName.UPLOAD_FILE, "Press", text="cv.txt")
+    await session.evaluate("() => new Promise((done) => setTimeout(done, 300))")
+    assert session.pages.tabs == pages  # the browser did not open the file itself
 
 
 async def test_tabs_history_and_reloading(session: BrowserSession):

@@ -280,6 +280,17 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  return Object.freeze({ prepare, towards, focusAt, paste, typed, unmask, select, options, typing, hearCopy, copied, settled, watch, hasChanged, wheelAt,
+  // Whether what is dragged over a point is taken there: a browser opens a dropped file that no page takes in a tab of its own.
+  let over = null;
+  const hearDrop = ([x, y]) => unlessOpaque(deepest(x, y), (target) => {
+    const root = target?.ownerDocument.defaultView || window;
+    over = null;
+    root.addEventListener("dragover", (event) => { over = event; }, { capture: true, once: true });
+    root.addEventListener("drop", (event) => event.preventDefault(), { once: true });
+    return {};
+  });
+  const takesDrop = () => ({ taken: Boolean(over?.defaultPrevented) });
+
+  return Object.freeze({ prepare, towards, focusAt, hearDrop, takesDrop, paste, typed, unmask, select, options, typing, hearCopy, copied, settled, watch, hasChanged, wheelAt,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

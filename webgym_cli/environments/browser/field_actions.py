@@ -162,12 +162,21 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
 
 
 async def _drop_files(session: BrowserSession, paths: list[str], point: mouse.Point) -> str | None:
-    script, send = ActScript(session), (await session.connection()).channel.send
+    page, place = ActScript(session), ActScript(session)
+    channel = (await session.connection()).channel
     data = {"items": [], "files": paths, "dragOperationsMask": 1}
-    await script.call("watch", point, True)
-    for kind in ("dragEnter", "dragOver", "drop"):
-        await send("Input.dispatchDragEvent", {"type": kind, "x": point[0], "y": point[1], "data": data})
-    return None if (await script.call("hasChanged"))["changed"] else "nothing there asks for or takes a file"
+
+    async def drag(kind: str) -> None:
+        await channel.send("Input.dispatchDragEvent", {"type": kind, "x": point[0], "y": point[1], "data": data})
+
+    await page.call("watch", point, True)
+    await place.call_at("hearDrop", point)
+    await drag("dragEnter")
+    await drag("dragOver")
+    taken = (await place.call("takesDrop"))["taken"]
+    await drag("drop" if taken else "dragCancel")
+    has_effect = taken and (await page.call("hasChanged"))["changed"]
+    return None if has_effect else "nothing there asks for or takes a file"
 
 
 def _find_file(folder: Path, name: str) -> Path | None:
