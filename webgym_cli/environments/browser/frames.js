@@ -1,18 +1,18 @@
 // Documents within the page: frames that it can read, numbers of those that it can't, and hit tests through both and
 // through shadow roots.
 webgym.frames = (() => {
-  const { getter, matches, memo, rootOf, styleOf } = webgym.names;
+  const { getter, matches, memo, rectOf: ownRectOf, rootOf, styleOf } = webgym.names;
   const MIN_SIDE = 3, MOST_HOSTS = 50;
 
   // A form's fields can shadow its properties.
-  const documentOf = getter(Node, "ownerDocument"), measure = Element.prototype.getBoundingClientRect;
-  const rectOf = memo((element) => element.localName === "area" && areaOf(element) || Reflect.apply(measure, element, []));
+  const documentOf = getter(Node, "ownerDocument");
+  const rectOf = memo((element) => element.localName === "area" && areaOf(element) || ownRectOf(element));
 
   // The part of its picture that an image map's area is; it has no box of its own.
   const areaOf = (area) => {
     const name = area.closest("map")?.name, image = name && area.getRootNode().querySelector(`img[usemap="#${CSS.escape(name)}"]`);
     if (!image) return null;
-    const { left, top, width, height } = Reflect.apply(measure, image, []), at = area.coords.split(/[\s,]+/).map(Number);
+    const { left, top, width, height } = ownRectOf(image), at = area.coords.split(/[\s,]+/).map(Number);
     if (area.shape === "default" || at.length < 3) return { left, top, width, height };
     const [x, y, radius] = at, sides = at.length === 3 ? [x - radius, y - radius, x + radius, y + radius] : at;
     const range = (odd) => { const some = sides.filter((_, index) => index % 2 === odd); return [Math.min(...some), Math.max(...some)]; };

@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
-  const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, styleOf, textOf, treeOf } = webgym.names;
+  const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -55,8 +55,6 @@ webgym.kinds = (() => {
   // Boxes without anything to drag beside an equal box with such things, as the columns of a board: a library that listens
   // to the pointer alone gives them no listener.
   const DRAGGED = "[draggable=true],[aria-roledescription*=drag i],[aria-roledescription=sortable i]";
-  // A form's fields may be called like its methods.
-  const measure = Element.prototype.getBoundingClientRect, rectOf = (element) => Reflect.apply(measure, element, []);
   const emptyColumns = memo((root) => {
     const columns = new Set(), known = new Set(); // boxes that have equal ones, all visited
     for (const dragged of root.querySelectorAll(DRAGGED)) {

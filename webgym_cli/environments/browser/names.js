@@ -121,9 +121,9 @@ webgym.names = (() => {
     // By where they stand, the lowest: by their number, two rows of headers or one for all rows shift the columns.
     const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
     const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
-    const row = Array.from(cell.parentElement.children), cells = row.filter((other) => matches(other, CELLS));
-    const isHidden = !heads.some((one) => rectOf(one).width > 1), at = (heads.length === row.length ? row : cells).indexOf(cell);
-    const head = isHidden ? heads[at] : above.sort((one, other) => apart(other) - apart(one)).at(-1);
+    const row = Array.from(cell.parentElement.children), isDrawn = heads.some((one) => rectOf(one).width > 1);
+    const place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
+    const head = isDrawn ? above.sort((one, other) => apart(other) - apart(one)).at(-1) : heads[place()];
     return head ? textOf(head, { left: MOST_NODES, unread: (node) => matches(node, TICKS) }) : "";
   };
 
@@ -294,7 +294,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, isUnused, cellContextOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, isUnused, cellContextOf, rectOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
     parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();
