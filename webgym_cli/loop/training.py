@@ -30,8 +30,9 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
     Raises `MissingStageError` without prepared data, `VenvError` without the trainer, `UsageError` for damaged files.
     `environ` is this process's environment unless given.
     """
-    inputs = PlanInputs(run, settings, known_or(environ, os.environ), current_data(run, settings))
-    return current_backend(run, settings).plan(inputs)
+    backend = current_backend(run, settings)
+    prepared = PREPARED_DATA.find(backend.data)
+    return backend.plan(PlanInputs(run, settings, known_or(environ, os.environ), prepared))
 
 
 async def train(context: StageContext, plan: TrainPlan | None = None) -> None:
