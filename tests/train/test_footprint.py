@@ -8,7 +8,7 @@ import pytest
 
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import StoreError
-from webgym_cli.train import footprint as disk
+from webgym_cli.train import footprint
 
 MODEL = [
     ("model.visual.blocks.0.qkv.weight", "BF16", (10, 10)),  # 100
@@ -46,7 +46,7 @@ LORA = {"bf16": True, "finetuning_type": "lora", "lora_rank": 4, "lora_target": 
     ],
 )
 def test_a_checkpoint(config, stage, wanted):
-    assert disk.estimate_sizes(MODEL, config, stage) == disk.CheckpointSizes(*wanted)
+    assert footprint.estimate_sizes(MODEL, config, stage) == footprint.CheckpointSizes(*wanted)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,13 @@ def test_a_checkpoint(config, stage, wanted):
     ],
 )
 def test_the_peak_of_a_training_of_50_steps(config, carried, wanted):
-    assert disk.peak_bytes(disk.CheckpointSizes(10, 100, 0), config, 50, carried=carried) == wanted
+    assert footprint.peak_bytes(footprint.CheckpointSizes(10, 100, 0), config, 50, carried=carried) == wanted
 
 
 def test_an_adapter_is_merged_beside_its_checkpoint():
     assert (
-        disk.peak_bytes(disk.CheckpointSizes(10, 100, 1000), {"save_steps": 99}, 50, carried=False) == 110 + 10 + 1000
+        footprint.peak_bytes(footprint.CheckpointSizes(10, 100, 1000), {"save_steps": 99}, 50, carried=False)
+        == 110 + 10 + 1000
     )
 
 
@@ -88,7 +89,9 @@ def test_measures_the_model_that_is_trained(tmp_path):
     config = FULL | {"model_name_or_path": str(model), "save_steps": 99, "save_total_limit": 1}
 
     def needed(config):
-        return disk.needed_for_sft(disk.model_tensors(config["model_name_or_path"]), config, 1, 50, carried=False)
+        return footprint.needed_for_sft(
+            footprint.model_tensors(config["model_name_or_path"]), config, 1, 50, carried=False
+        )
 
     assert needed(config) == 1920 + (1920 + 860 * 12) + 1920
     assert needed(config | {"model_name_or_path": str(tmp_path / "none")}) is None
@@ -109,9 +112,9 @@ def test_measures_the_model_that_is_trained(tmp_path):
 )
 def test_what_policy_gradients_take(how, wanted):
     rl = RlSettings.model_validate({"trainer": {"save_freq": 0}} | how).model_dump(exclude={"webrl"})
-    assert disk.needed_for_rl(MODEL, rl, 8, networks=1) == wanted
-    assert disk.needed_for_rl(MODEL, rl, 8, networks=2) == 2 * wanted
-    assert disk.needed_for_rl([], rl, 8, networks=1) is None
+    assert footprint.needed_for_rl(MODEL, rl, 8, networks=1) == wanted
+    assert footprint.needed_for_rl(MODEL, rl, 8, networks=2) == 2 * wanted
+    assert footprint.needed_for_rl([], rl, 8, networks=1) is None
 
 
 def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):
@@ -121,16 +124,16 @@ def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):
     (folder / "refs" / "main").write_text("abc")
     (folder / "snapshots").mkdir()
     model_of(folder / "snapshots" / "abc", MODEL)
-    assert disk.model_tensors("owner/model") == MODEL
-    assert disk.model_tensors("owner/other") == disk.model_tensors("Qwen/Qwen3-VL-8B-Instruct") == []
+    assert footprint.model_tensors("owner/model") == MODEL
+    assert footprint.model_tensors("owner/other") == footprint.model_tensors("Qwen/Qwen3-VL-8B-Instruct") == []
 
 
 def test_refuses_with_what_it_needs_and_what_to_set(tmp_path, monkeypatch):
     usage = namedtuple("usage", "free")
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: usage(80_000_000_000))
-    disk.require_space(tmp_path / "not/there/yet", 80_000_000_000)
+    monkeypatch.setattr(footprint.shutil, "disk_usage", lambda path: usage(80_000_000_000))
+    footprint.require_space(tmp_path / "not/there/yet", 80_000_000_000)
     with pytest.raises(StoreError, match=r"needs about 131\.2 GB of disk, 80 GB are free") as caught:
-        disk.require_space(tmp_path / "not/there/yet", 131_200_000_000)
+        footprint.require_space(tmp_path / "not/there/yet", 131_200_000_000)
     for setting in (
         "train.keep_checkpoints",
         "train.keep_weights",
@@ -145,5 +148,5 @@ def test_the_size_of_a_folder(tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_bytes(b"0" * 7)
     (tmp_path / "a/other").write_bytes(b"0" * 5)
-    assert disk.size_of(tmp_path / "a") == 12
-    assert disk.size_of(tmp_path / "none") == 0
+    assert footprint.size_of(tmp_path / "a") == 12
+    assert footprint.size_of(tmp_path / "none") == 0
