@@ -1,3 +1,5 @@
+import os
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -150,6 +152,20 @@ def test_a_plugin_registers_under_a_name(tmp_path):
             TOOLS.register("whisper", TOOLS.find("calculator"))
     finally:
         TOOLS.registered.clear()
+
+
+def test_a_file_edited_within_a_second_is_loaded_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "levels.py"
+    values = []
+    for text in ("LEVEL = 1", "LEVEL = 2"):  # of one size
+        path.write_text(text)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        module = registry._module_of_file(path)
+        values.append(module.LEVEL)
+        assert module.__file__ == str(path)
+        del sys.modules[module.__name__]
+    assert values == [1, 2]
 
 
 @pytest.mark.parametrize("source", ["1/0", "syntax error here", "import no_such_module_at_all"])

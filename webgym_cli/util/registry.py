@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from webgym_cli.errors import UsageError, WebGymError
@@ -231,6 +232,16 @@ def _import_place(where: str) -> ModuleType:
     return importlib.import_module(where)
 
 
+class _UncachedLoader(SourceFileLoader):
+    """Loads a Python file from its source.
+
+    Bytecode caches compare size and whole seconds: a check edited within a second ran as it was before.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _module_of_file(path: Path) -> ModuleType:
     """Import a file as a module of its own, once."""
     if not path.is_file():
@@ -239,7 +250,7 @@ def _module_of_file(path: Path) -> ModuleType:
     name = f"webgym_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
