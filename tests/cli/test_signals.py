@@ -4,16 +4,22 @@ import fcntl
 import os
 import select
 import signal
+import sys
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import psutil
 import pytest
+from pydantic_core import SchemaError, SchemaValidator
 
+import webgym_cli.__main__
+import webgym_cli.cli.main as cli_main
 from tests.cli.runs import filled
 from tests.executable import Command
 from tests.forked import webgym
 from tests.records.builders import shot
+from webgym_cli.errors import Terminated
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.store.state import read_running_command
 
@@ -50,6 +56,31 @@ def stopped(is_read, number, code, *arguments):
     assert command.send(number) == code
     assert "Traceback" not in command.err.read_text()
     return command.err.read_text()
+
+
+class CtrlC(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "webgym_cli.cli.main":
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_during_the_first_imports_is_no_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [CtrlC(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "webgym_cli.cli.main")
+    with pytest.raises(SystemExit) as error:
+        webgym_cli.__main__.main()
+    assert error.value.code == 130
+
+
+@pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_a_signal_while_pydantic_builds_a_schema_is_a_signal(raised, code):
+    class Interrupted:
+        def __repr__(self):
+            raise raised
+
+    with pytest.raises(SchemaError) as error:
+        SchemaValidator({"type": "literal", "expected": [Interrupted()]})
+    assert cli_main._click_error(error.value) == code
 
 
 @SIGNALS

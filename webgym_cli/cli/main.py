@@ -98,7 +98,11 @@ def _click_error(error: Exception) -> int:
         fail(" ".join(str(error).split()) or "not enough memory", limit)
         return 1
     if explain is None:
-        if type(error).__name__ == "Abort":
+        # pydantic-core makes what a signal's handler raises, while a schema is built, into an error that names it
+        raised = str(error).strip()
+        if raised.endswith(f"{Terminated.__name__}:"):
+            return _report_stop("terminated", 143)
+        if type(error).__name__ == "Abort" or raised.endswith("KeyboardInterrupt:"):
             return _report_stop("interrupted", 130)
         return _explain(error)
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
