@@ -223,6 +223,72 @@ async def test_a_field_that_could_change_the_answer_is_refused_by_name(world):
     assert (await world.chat(key, ask(**bookkeeping, modalities=["text"]))).status_code == 200
 
 
+RED = picture("red")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        RED.replace("data:image/png;base64", "DATA:image/PNG;name=a.png;Base64"),
+        "\n".join([RED[:60], RED[60:100], RED[100:]]),
+        RED.rstrip("="),
+    ],
+)
+async def test_a_data_url_is_read_as_browsers_read_it(world, url):
+    session = await world.open()
+    assert (await world.chat(session["key"], ask("Look.", url))).status_code == 200
+    sent = world.upstream.bodies[0]["messages"][0]["content"]
+    assert [part["image_url"]["url"] for part in sent if part["type"] == "image_url"] == [RED]
+
+
+async def test_nulls_are_fields_that_are_not_given(world):
+    key = (await world.open())["key"]
+    bare = {"type": "function", "function": {"name": "click"}}
+    nulls = {"type": "function", "function": {"name": "click", "description": None, "parameters": None, "strict": None}}
+    for tool in (bare, nulls):
+        assert (await world.chat(key, ask(tools=[tool], stream_options=None))).status_code == 200
+    first, second = world.upstream.bodies
+    assert first["messages"] == second["messages"]
+
+
+async def test_a_history_that_begins_with_an_answer_has_an_empty_turn_before_it(world):
+    session = await world.open()
+    given = [("system", "Act."), ("assistant", "Shall I?"), ("user", "Go.")]
+    body = {"model": "policy", "messages": [{"role": role, "content": text} for role, text in given]}
+    assert (await world.chat(session["key"], body)).status_code == 200
+    sent = [(message["role"], message["content"]) for message in world.upstream.bodies[0]["messages"]]
+    assert sent == [given[0], ("user", ""), *given[1:]]
+    await end(world, session, reward=1)
+    (trajectory,) = stored(world.run)
+    assert [
+        len(row.steps) for row in build_trained_rows(read_turns(trajectory, world.upstream.tokens), load().rl.data)
+    ] == [1]
+
+
+async def test_an_item_of_an_earlier_response_can_be_referred_to_in_its_session(world):
+    session, other = await world.open(), await world.open()
+    world.upstream.text = f"I click. {CALL}"
+    tools = [{"type": "function", **CLICK["function"]}]
+    answer = await world.post("/v1/responses", session["key"], {"model": "policy", "input": "Go.", "tools": tools})
+    text, call = answer.json()["output"]
+    items = [{"role": "user", "content": "Go."}, *({"type": "item_reference", "id": one["id"]} for one in (text, call))]
+    items += [{"type": "function_call_output", "call_id": call["call_id"], "output": "clicked"}]
+    again = {"model": "policy", "input": items, "tools": tools}
+    assert (await world.post("/v1/responses", session["key"], again)).status_code == 200
+    refused = await world.post("/v1/responses", other["key"], again)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unsupported_value")
+    whole = {**again, "input": [items[0], text, call, items[-1]]}
+    assert (await world.post("/v1/responses", session["key"], whole)).status_code == 200
+    assert world.upstream.bodies[1]["messages"] == world.upstream.bodies[2]["messages"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("policy", 200), ("helper-judge", 200), ("gpt-4o", 404)])
+async def test_a_model_can_be_looked_up(world, name, status):
+    headers = {"Authorization": f"Bearer {(await world.open())['key']}"}
+    answer = await world.client.get(f"/v1/models/{name}", headers=headers)
+    assert (answer.status_code, answer.json().get("id")) == (status, name if status == 200 else None)
+
+
 async def test_helper_calls_are_recorded_and_never_trained(world):
     session = await world.open()
     await world.chat(session["key"], ask("Act.") | {"tools": [CLICK]})

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from webgym_cli.gateway.answers import encode_event
-from webgym_cli.gateway.requests import ChatRequest, RequestError, validate
+from webgym_cli.gateway.requests import RequestError
 
 
-def parse_response_request(value: dict[str, Any]) -> ChatRequest:
-    """Return a Responses request as a chat request. Raises `RequestError`."""
+def convert_to_chat(value: dict[str, Any], completions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return a Responses request as a chat request. `completions`: those of its session. Raises `RequestError`."""
+    earlier = {item["id"]: item for completion in completions for item in build_response(completion)["output"]}
     given = value.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list):
         raise RequestError(400, "input: a text or a list is needed", "invalid_value")
     system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
     chat = {name: item for name, item in value.items() if name not in ("input", "instructions", "text")}
-    chat["messages"] = [*system, *chain.from_iterable(map(_convert_item, items))]
+    chat["messages"] = [*system, *chain.from_iterable(_convert_item(item, earlier) for item in items)]
     if isinstance(value.get("tools"), list):
         chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
     if isinstance(value.get("tool_choice"), dict):
@@ -29,7 +30,7 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
         chat["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif isinstance(form, dict) and form.get("type") != "text":
         chat["response_format"] = form
-    return validate(ChatRequest, chat)
+    return chat
 
 
 # Status and details of a response by the chat completion's reason to end.
@@ -63,7 +64,7 @@ def build_response(completion: dict[str, Any]) -> dict[str, Any]:
         "tools": [],
         "usage": {
             "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": usage["prompt_tokens_details"],
+            "input_tokens_details": usage["prompt_tokens_details"] | {"cache_write_tokens": 0},
             "output_tokens": usage["completion_tokens"],
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": usage["total_tokens"],
@@ -103,7 +104,9 @@ def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "response.completed", "response": response}
 
 
-def _convert_item(item: Any) -> list[dict[str, Any]]:
+def _convert_item(item: Any, earlier: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if isinstance(item, dict) and item.get("type") == "item_reference":
+        item = earlier.get(str(item.get("id")), item)
     if not isinstance(item, dict):
         raise RequestError(400, "input: an item is no object", "invalid_value")
     kind = item.get("type", "message")

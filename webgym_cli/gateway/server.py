@@ -18,7 +18,7 @@ from webgym_cli.errors import BoundaryError, StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, validate
-from webgym_cli.gateway.responses import build_response, parse_response_request, stream_response
+from webgym_cli.gateway.responses import build_response, convert_to_chat, stream_response
 from webgym_cli.gateway.sessions import GatewayCall, Session
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -41,7 +41,6 @@ BODY_SECONDS = 120.0
 _MAX_REWARD = 1e6
 _MAX_ANSWER = 100_000
 
-Parser = Callable[[dict[str, Any]], ChatRequest]
 _Reward = Annotated[float, Field(ge=-_MAX_REWARD, le=_MAX_REWARD, allow_inf_nan=False)]
 
 
@@ -77,9 +76,10 @@ class GatewayServer(LocalServer):
         self.in_flight = 0
         """Number of calls of all sessions that are read or answered."""
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
-        app.router.add_post("/v1/chat/completions", partial(self._answer, partial(validate, ChatRequest)))
-        app.router.add_post("/v1/responses", partial(self._answer, parse_response_request))
+        app.router.add_post("/v1/chat/completions", partial(self._answer, True))
+        app.router.add_post("/v1/responses", partial(self._answer, False))
         app.router.add_get("/v1/models", self._list_models)
+        app.router.add_get("/v1/models/{id}", self._list_models)
         if with_sessions:
             app.router.add_post("/sessions", self._open)
             app.router.add_post("/sessions/{id}/reward", self._reward)
@@ -91,13 +91,11 @@ class GatewayServer(LocalServer):
         """OpenAI base URL."""
         return f"http://{self.address}/v1"
 
-    async def _answer(self, parse: Parser, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, is_chat: bool, request: web.Request) -> web.StreamResponse:
         session = self._recorder.find_session(_read_key(request))
-        thinking = bool(self._recorder.settings.policy_config.thinking)
         try:
-            chat, call = await self._call(session, parse, request)
-            completion = build_completion(call, session.id, chat.model, thinking=thinking)
-            response = _build_response(chat, completion, is_chat=parse is not parse_response_request)
+            chat, call = await self._call(session, is_chat, request)
+            response = _build_response(chat, self._complete(session, call, chat.model), is_chat=is_chat)
             # The agent may have left meanwhile; then the answer is not one that it acted on.
             is_there = request.transport is not None and not request.transport.is_closing()
             is_new = is_there and session.note_delivery(call)
@@ -115,7 +113,17 @@ class GatewayServer(LocalServer):
                 session.note_loss(call)
         return response
 
-    async def _call(self, session: Session, parse: Parser, request: web.Request) -> tuple[ChatRequest, GatewayCall]:
+    def _complete(self, session: Session, call: GatewayCall, model: str) -> dict[str, Any]:
+        thinking = bool(self._recorder.settings.policy_config.thinking)
+        return build_completion(call, session.id, model, thinking=thinking)
+
+    def _parse(self, session: Session, is_chat: bool, body: bytes) -> ChatRequest:
+        value = parse_json(body)
+        if not is_chat:
+            value = convert_to_chat(value, (self._complete(session, call, self._model) for call in session.calls))
+        return validate(ChatRequest, value)
+
+    async def _call(self, session: Session, is_chat: bool, request: web.Request) -> tuple[ChatRequest, GatewayCall]:
         """Return a request and its call. Raises `RequestError`."""
         limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
         if self.in_flight >= limit:
@@ -129,7 +137,7 @@ class GatewayServer(LocalServer):
         try:
             body = await _read(request)
             # A hostile body takes seconds, for which other sessions would wait.
-            chat = await asyncio.to_thread(lambda: parse(parse_json(body)))
+            chat = await asyncio.to_thread(self._parse, session, is_chat, body)
             header = request.headers.get(HELPER_HEADER)
             helper = self._is_helper(chat.model, header)
             named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
@@ -151,7 +159,10 @@ class GatewayServer(LocalServer):
     async def _list_models(self, request: web.Request) -> web.Response:
         self._recorder.find_session(_read_key(request))
         models = [{"id": name, "object": "model", "created": 0, "owned_by": "webgym"} for name in (self._model, HELPER)]
-        return web.json_response({"object": "list", "data": models})
+        if (name := request.match_info.get("id")) is None:
+            return web.json_response({"object": "list", "data": models})
+        self._is_helper(name, None)
+        return web.json_response({**models[0], "id": name})
 
     async def _open(self, request: web.Request) -> web.Response:
         if self._token and not hmac.compare_digest(_read_key(request).encode(), self._token.encode()):

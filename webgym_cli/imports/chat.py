@@ -35,6 +35,11 @@ class ChatPart(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
 
 class _ImageUrl(ChatPart):
     url: str
@@ -100,7 +105,8 @@ def convert_messages(
 ) -> Conversation[Image]:
     """Return messages as they are sent. `load_image`: returns the image of a URL. Raises `NotUnderstood`.
 
-    Later system messages become part of the user's turns, and consecutive messages of one role one message.
+    Later system messages become part of the user's turns, and consecutive messages of one role one message. Before an
+    answer that comes first stands an empty turn of the user.
     """
     images: list[Image] = []
     turns: list[tuple[str, str]] = []
@@ -114,9 +120,12 @@ def convert_messages(
     if tools and call_format.describe is not None:
         system = [turns.pop(0)[1]] if turns and turns[0][0] == "system" else []
         turns.insert(0, ("system", "\n\n".join([*system, call_format.describe(tools)])))
-    speakers = [role for role, _ in turns if role != "system"]
-    if not speakers or speakers[0] != "user" or speakers[-1] != "user":
-        raise NotUnderstood("messages: the first and the last turn must be the user's or a tool's")
+    if not turns or turns[-1][0] != "user":
+        raise NotUnderstood("messages: the last turn must be the user's or a tool's")
+    # A history that was cut off may begin with an answer; many chat templates and trainers need the user's turn first.
+    first = sum(role == "system" for role, _ in turns)
+    if turns[first][0] == "assistant":
+        turns.insert(first, ("user", ""))
     plain = (Message.model_validate({"role": role, "content": text}) for role, text in turns)
     return Conversation(tuple(plain), tuple(images))
 

@@ -6,6 +6,7 @@ import base64
 import binascii
 import io
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -44,12 +45,13 @@ def load_png(picture: Path | bytes) -> bytes:
 
 
 def decode_data_url(url: str) -> bytes:
-    """Return the content of an image's data URL. Raises `UnreadableImage`."""
+    """Return the content of an image's data URL, as browsers read it. Raises `UnreadableImage`."""
     head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+    if not comma or not re.fullmatch(r"data:image/.*;\s*base64", head, re.IGNORECASE):
         raise UnreadableImage("image_url: only data:image/...;base64 URLs are taken")
     try:
-        return base64.b64decode(data, validate=True)
+        plain = "".join(data.split()).rstrip("=")  # encoders may fold lines, and leave the padding out
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise UnreadableImage(f"image_url: {error}") from None
 
