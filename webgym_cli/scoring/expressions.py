@@ -131,7 +131,7 @@ def _names_value(equation: Any) -> bool:
     sides = [equation] if isinstance(equation, sympy.Eq) else list(equation._unsorted_args)
     left = sides[0].lhs
     # `x/2=5` and `|x|=5` are no values of x; `x+y=5` and `x+1/x=5` are values of the sum.
-    is_calculation = left.has(sympy.Abs, sympy.floor, sympy.ceiling, sympy.exp)
+    is_calculation = left.has(sympy.Abs, sympy.floor, sympy.ceiling, sympy.exp, sympy.factorial)
     if is_assignment_relation(equation) and not is_calculation and left.atoms(sympy.Number) <= {sympy.S.NegativeOne}:
         return True
     if sides[-1].rhs.is_number and (len(left.free_symbols) > 1 or _adds_reciprocal(left)):

@@ -18,11 +18,14 @@ _SYMBOLS = str.maketrans(
         **{"−": "-", "–": "-", "÷": "/", "\xa0": " ", "\u2009": " ", "\u202f": " ", "％": "%"},
         **{"½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}"},
         **{"×": r"\times ", "·": r"\cdot ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "},
+        **dict.fromkeys("\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u2060\ufeff", ""),
         **{"’": "'", "∅": r"\emptyset ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
     }
 )
 # Signs around a text that are no part of it: Markdown, quotes, and dollars or brackets around LaTeX.
-_AROUND = re.compile(r"^[\s*`\"“”=]+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)")
+_AROUND = re.compile(
+    r"^(?:[\s*`\"“”=⇒→∴≈]|=>|\\approx(?![a-z]))+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)"
+)
 _INLINE = re.compile(r"\$+\s*([^$]+?)\s*\$+|(?<!\\)\\\((.+?)\\\)|(?<!\\)\\\[(.+?)\\\]", re.DOTALL)
 _RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
@@ -50,21 +53,26 @@ _PLAIN = (
     (re.compile(r"(?<![A-Za-z\\])(\d|\d\.)[eE]([-+]?\d{1,3})(?![\w.])"), r"\1\\cdot 10^{\2}"),
     (re.compile(r"(?<=[\w)])\*\*(?=[\w(-])"), "^"),
     (re.compile(r"\^\s*(-?\d{2,}|-\d)"), r"^{\1}"),
+    (re.compile(r"\\varnothing(?![A-Za-z])"), r"\\emptyset "),
+    # A decimal comma
+    (re.compile(r"(?<![\d,}])(\d+)\{,\}(\d{1,2}|\d{4,})(?![\d{,])"), r"\1.\2"),
+    (re.compile(r"(?<![\w.])(\d+) and (?:a|one) half\b"), r"\1.5"),
     (re.compile(r"<="), r"\\le "),
     (re.compile(r">="), r"\\ge "),
     (re.compile(r"(?<![\w.)}])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.(])"), r"\1\\frac{\2}{\3}"),
 )
-_REPEATING = re.compile(r"(\d{0,20})\.(\d{0,20})\\(?:overline|bar)\s*\{(\d{1,20})\}")
+_REPEATING = re.compile(r"(\d{0,20})\.(\d{0,20})\\(?:overline|bar|dot)\s*\{(\d{1,20})\}")
 _POWER = re.compile(r"\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*\{?\s*([-+]?\d{1,3})\s*\}?$")
-_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?")
+# A longer exponent takes minutes and gigabytes.
+_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?")
 _FRACTION = re.compile(
     r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
 )
 _SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
 _TIME = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
-_CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-H])\)[.:]?|([A-H])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
-_CHOICES = re.compile(r"[A-H](?:, [A-H])+")
-_NO_CHOICE = re.compile(r"\([a-h]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
+_CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
+_CHOICES = re.compile(r"[A-J](?:, [A-J])+")
+_NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
@@ -129,7 +137,7 @@ def answers_equal(given: str, wanted: str) -> bool:
     ours, theirs = parse_answer(given, named="=" in wanted), parse_answer(wanted, named="=" in given)
     if not ours.text or not theirs.text:
         return False
-    if ours.text == theirs.text or _is_same_choice(given, wanted):
+    if ours.text == theirs.text or _compare_choices(given, wanted):
         return True
     times = _TIME.fullmatch(ours.text), _TIME.fullmatch(theirs.text)
     if times[0] or times[1]:
@@ -195,6 +203,9 @@ def _is_equal(ours: Answer, theirs: Answer) -> bool:
             return False
     if _SPAN.fullmatch(ours.expression) or _SPAN.fullmatch(theirs.expression):
         return False
+    # math-verify takes `5, 5` for the set of 5.
+    if theirs.value is not None and re.fullmatch(r"[^()\[\]{}=]*,[^()\[\]{}=]*", ours.expression):
+        return False
     # 6*7=42 and 42=6*7 are evaluated.
     if theirs.value is not None and all(map(_UNDONE.search, ours.expression.split("="))):
         return False
@@ -222,15 +233,23 @@ def _is_expression(text: str) -> bool:
     return not _WORD.search(_ENVIRONMENT.sub("", _WRAPPED.sub(r" \1 ", text)))
 
 
-def _is_same_choice(given: str, wanted: str) -> bool:
-    """Whether both name the same choice, with the same text or at least one of them without: `(B)` and `B. Paris`."""
-    one, other = (_CHOICE.match(_WRAPPED.sub(r"\1 ", text).replace("\\ ", " ").strip()) for text in (given, wanted))
-    if not one or not other or (one[1] or one[2]).upper() != (other[1] or other[2]).upper():
+def _compare_choices(given: str, wanted: str) -> bool:
+    """Whether both name the same choice, by letter and text or one of them: `(B)` and `B. Paris`, `B. 7` and `7`."""
+    (one, rest), (other, other_rest) = map(_split_choice, (given, wanted))
+    if bool(one) is not bool(other):
+        return bool(rest and other_rest) and answers_equal(rest, other_rest)
+    if one != other or not one:
         return False
-    rests = [match.string[match.end() :].strip(" .").casefold() for match in (one, other)]
-    if all(rests):
-        return rests[0] == rests[1]
-    return not any(_NO_CHOICE.search(rest) for rest in rests)
+    if rest and other_rest:
+        return rest.casefold() == other_rest.casefold()
+    return not _NO_CHOICE.search((rest or other_rest).casefold())
+
+
+def _split_choice(text: str) -> tuple[str, str]:
+    """Return the letter of a choice, empty without one, and its text."""
+    text = _WRAPPED.sub(r"\1 ", text).replace("\\ ", " ").strip()
+    letter = _CHOICE.match(text)
+    return ((letter[1] or letter[2]).upper(), text[letter.end() :].strip(" .")) if letter else ("", text)
 
 
 def _is_same_time(one: re.Match[str] | None, other: re.Match[str] | None) -> bool:

@@ -48,6 +48,7 @@ _LEFT = re.compile(
 )
 # A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
 _PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
+_FIRST_CJK = "ぁ"  # from here on a character may be a word
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
 _WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|mathbf)\s*\{([^{}\\]*)\}")
 # A currency before its number, and bits, which are no bytes: Mb, Mbps.
@@ -56,7 +57,7 @@ _BITS = re.compile(r"\b([kKMGT]i?)b(?=ps\b|/s\b|\b)")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
 _TAIL = re.compile(
     r"(?:(?<=[\d.)}!])(\s*)|((?<=\S)\s*~\s*|(?<=\\pi)\s+(?=[A-Za-z]{2})))"
-    r"([A-Za-z%°¢€£¥][A-Za-z%°¢/ .'-]*(?:\s*\^\{?[23]\}?)?|[%°$])$"
+    r"((?:[^\W\d_]|[%°¢€£¥])(?:[^\W\d_]|[%°¢/ .'-])*(?:\s*\^\{?[23]\}?)?|[%°$])$"
 )
 _SIGN = re.compile(rf"(?:US)?\\?(\$)|([€£¥₹])|({CODES})")
 
@@ -93,23 +94,25 @@ def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     if _PROPER.search(text):
         return None
     text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", _BITS.sub(r"\1bit", text).lower().strip(" ."))
-    text = _LEFT.sub("", text).strip()
+    text = _LEFT.sub("", text).strip().replace("个", "")
     if _OPERATORS.search(text):
         return None
     text = re.sub(r"\s*(?:/|\bper\s+(?!cent))\s*", "/", text.replace("per cent", "percent"))
     text = re.sub(r"\b(?:square|sq\.?)\s+(\w+)", r"\1^2", re.sub(r"\b(?:cubic|cu\.?)\s+(\w+)", r"\1^3", text))
     words = re.sub(r"([%°])\s*", r"\1 ", text).split()
     if not spaced and words and words[0] in _ORDINALS:
-        words = words[1:]
+        spaced, words = True, words[1:]
     factor = 1
     while words and (next_factor := _FACTORS.get(_singular(words[0]))):
         factor, words = factor * next_factor, words[1:]
     # A single letter beside a number may be a variable: 5m.
-    if not spaced and words and factor == 1 and (re.fullmatch("[a-z]", words[0]) or not _is_known(words[0])):
+    if not spaced and words and factor == 1 and re.fullmatch("[a-z]", words[0]):
+        return None
+    if not spaced and words and factor == 1 and words[0] < _FIRST_CJK and not _is_known(words[0]):
         return None
     # So may an unknown letter, or two at the beginning: 5 x, 5 ab.
     for place, word in enumerate(words):
-        if len(word) < (2 if place else 3) and not _is_known(word) and word not in _EMPTY:
+        if len(word) < (2 if place else 3) and word < _FIRST_CJK and not _is_known(word) and word not in _EMPTY:
             return None
     return frozenset(_canonical(word) for word in words if word not in _EMPTY), factor
 
