@@ -1,6 +1,7 @@
 """Episodes in chat form: images in each form, rewards, failures, and the published forms of other systems."""
 
 import base64
+import codecs
 import hashlib
 import json
 from collections import Counter
@@ -79,6 +80,10 @@ def folder(tmp_path):
     (root / f"{digest(FIRST)}.png").write_bytes(FIRST)
     (root / f"{digest(SECOND)}.png").write_bytes(FIRST)  # not what its name says
     return root
+
+
+def text_turn():
+    return {"role": "user", "content": "What does it cost?"}
 
 
 def write(root, *episodes, name="episodes.jsonl"):
@@ -163,6 +168,43 @@ def test_a_folder_has_its_reward_beside(run, folder):
     assert [one.outcome.reward for one in stored(run)] == [0.5]
 
 
+@pytest.mark.parametrize("name", ["episode.json", "episodes.jsonl"])
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+@pytest.mark.parametrize(("count", "indent"), [(1, 1), (2, None), (2, 1)])
+def test_a_file_may_be_one_value_and_begin_with_a_byte_order_mark(run, folder, name, mark, count, indent):
+    episodes = [episode(reward=number) for number in range(count)]
+    path = folder / name
+    path.write_bytes(mark + json.dumps(episodes if count > 1 else episode(), indent=indent).encode())
+    if count == 1 and name.endswith("l"):
+        with pytest.raises(UsageError, match="nothing of the format messages"):  # lines, of which none is JSON
+            bring(run, path, "messages")
+        return
+    assert bring(run, path, "messages")[0]["imported"] == count
+
+
+def test_a_folder_may_begin_with_a_byte_order_mark(run, folder):
+    (folder / "messages.json").write_bytes(codecs.BOM_UTF8 + json.dumps(episode()["messages"]).encode())
+    assert bring(run, folder, "messages")[0]["imported"] == 1
+
+
+def test_columns_that_are_null_and_fields_of_openai_s_lines_are_taken(run, folder):
+    nulls = dict.fromkeys(("tools", "reward", "failure", "answer", "id", "task", "start_url", "model", "metadata"))
+    given = {"messages": [text_turn(), {"role": "assistant", "content": "39", "weight": None, "tool_calls": None}]}
+    summary, _ = bring(run, write(folder, {**given, **nulls}, episode(parallel_tool_calls=False)), "messages")
+    assert (summary["imported"], summary["steps"]) == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_that_was_split_off_is_in_front_of_its_reply_and_not_in_the_history(run, folder, name):
+    given = episode()
+    given["messages"][2][name] = "It is cheap."
+    bring(run, write(folder, given), "messages", prompt=PromptSpec(call_format="hermes"))
+    (trajectory,) = stored(run)
+    assert trajectory.steps[0].response.startswith("<think>\nIt is cheap.</think>I click 1.\n<tool_call>")
+    assert (trajectory.prompt.thinking, trajectory.steps[0].action.calls[0].name) == (True, "click")
+    assert "cheap" not in "".join(message.content for message in trajectory.steps[1].sent.messages)
+
+
 def test_context_is_no_step(run, folder):
     given = episode()
     given["messages"][2]["weight"] = 0
@@ -196,6 +238,10 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
         (episode(f"sha256:{'b' * 5000}"), "screenshot_missing"),
         (episode(messages=[episode()["messages"][1], {"role": "assistant", "refusal": "no"}]), "not_understood"),
         (episode(rewards=1), "not_understood"),
+        (
+            episode(messages=[text_turn(), {"role": "assistant", "content": [text("Look:"), image(data_url(FIRST))]}]),
+            "not_understood",
+        ),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
         (episode(messages=episode()["messages"][2:]), "not_understood"),
         (episode(messages=[episode()["messages"][1]] * 2), "not_understood"),

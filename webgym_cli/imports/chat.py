@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
 from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.forms.reasoning import join_reasoning
 from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
 from webgym_cli.config.limits import MAX_TOOL_CALLS
 from webgym_cli.imports.source import Conversation, Image, NotUnderstood
@@ -79,9 +80,19 @@ class ChatMessage(ChatPart):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: _Contents | None = None
+    reasoning: Any = Field(default=None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
+    """What a server's parser split off: servers don't send it on in a history."""
     tool_calls: list[_SentCall] | None = Field(default=None, max_length=MAX_ITEMS)
     weight: float | None = None
     """0: the message is context only, as in OpenAI's lines for fine-tuning."""
+
+    @property
+    def reply(self) -> str:
+        """Its text, with the reasoning in front."""
+        parts = self.content if isinstance(self.content, list) else []
+        text = self.content if isinstance(self.content, str) else "".join(part.text or "" for part in parts)
+        is_split = isinstance(self.reasoning, str) and self.reasoning
+        return join_reasoning(self.reasoning, text, truncated=False) if is_split else text
 
 
 class _ToolFunction(ChatPart):
@@ -132,9 +143,9 @@ def convert_messages(
 
 def convert_reply(message: ChatMessage, call_format: ActionSet) -> str:
     """Return a message of the assistant as the text that the policy writes. Raises `NotUnderstood`."""
-    content = message.content or ""
-    text = content if isinstance(content, str) else "".join(part.text or "" for part in content)
-    return _write_calls(message, text, call_format)
+    if isinstance(message.content, list) and any(part.image_url for part in message.content):
+        raise NotUnderstood("messages: a message of the assistant has a picture, which no policy writes")
+    return _write_calls(message, message.reply, call_format)
 
 
 def read_reply(text: str, spec: PromptSpec) -> Action | CustomAction | ParseError:

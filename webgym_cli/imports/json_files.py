@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,17 @@ _START = 64
 def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
     """Yield the place and value of each line that is not blank; None for one that is no JSON, as a cut last line.
 
-    A file that is one array has its values in place of lines.
+    A file that is one array has its values in place of lines, and a `.json` that is one value has one line.
     """
     with open_regular(source) as file:
-        if (start := file.read(_START).lstrip())[:1] == b"[" and isinstance(
-            values := parse_json(start + file.read()), list
-        ):
-            yield from ((f"{source}, item {number}", value) for number, value in enumerate(values, 1))
+        start = file.read(_START).removeprefix(BOM_UTF8).lstrip()
+        is_whole = start[:1] == b"[" or source.suffix == ".json"
+        whole = parse_json(start + file.read()) if is_whole else None
+        if isinstance(whole, list):
+            yield from ((f"{source}, item {number}", value) for number, value in enumerate(whole, 1))
+            return
+        if whole is not None:
+            yield str(source), whole
             return
         file.seek(0)
         for number, raw in enumerate(file, 1):

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import ConfigDict, Field, Strict, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
-from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
+from webgym_cli.imports.chat import ChatMessage, ChatPart, ChatTool, convert_messages, convert_reply, read_reply
 from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
 from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture, is_file
 from webgym_cli.imports.source import (
@@ -43,13 +43,15 @@ _DIGEST = "sha256:"
 _ENVIRONMENT = "web"
 
 
-class ChatEpisode(BaseModel):
+class ChatEpisode(ChatPart):
     """One episode. Unknown fields are refused: a misspelt reward would be lost silently."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     messages: list[ChatMessage] = Field(min_length=2)
-    tools: list[ChatTool] = []
+    tools: tuple[ChatTool, ...] = ()
+    parallel_tool_calls: bool = True
+    """Of OpenAI's lines for fine-tuning; not used."""
     reward: Annotated[float, Strict()] | None = None
     """A number, not a text or a boolean. None: it awaits a judge."""
     failure: str = ""
@@ -61,7 +63,7 @@ class ChatEpisode(BaseModel):
     """Instruction; empty: the text of the first message of the user."""
     start_url: str = ""
     model: str = ""
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = Field(default_factory=dict)
     """Stored with the task."""
 
 
@@ -112,13 +114,13 @@ def build_episode(
         episode = ChatEpisode.model_validate(record.value)
     except ValidationError as error:
         raise NotUnderstood(describe_invalid(error)) from None
-    texts = [message.content for message in episode.messages if message.role == "assistant"]
+    texts = [message.reply for message in episode.messages if message.role == "assistant"]
     spec = PromptSpec(
         tools=tuple(tool.model_dump() for tool in episode.tools),
         call_format=prompt.call_format,
         history_window=prompt.history_window,
         max_images=prompt.max_images,
-        thinking=any(isinstance(text, str) and "</think>" in text for text in texts),
+        thinking=any("</think>" in text for text in texts),
     )
     images = _Images(record.images, folder)
     steps = tuple(_read_steps(episode.messages, spec, images))

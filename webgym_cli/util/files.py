@@ -79,7 +79,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON file. Raises `StoreError` with file and position."""
     try:
         with open_regular(path) as file:
-            return json.loads(file.read().decode())
+            return json.loads(file.read().decode("utf-8-sig"))
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
