@@ -108,8 +108,7 @@ class LiveTask:
                 return
         has_target = action.name in (*POINTING, ActionName.DRAG)
         if action.name is ActionName.SCROLL and points[0] and self._writer.needs_element:
-            is_forward = action.direction not in ("up", "left")
-            has_target = (await ActScript(session).call("wheelAt", points[0], is_forward))["apart"]
+            has_target = (await ActScript(session).call("wheelAt", points[0], action.direction))["apart"]
         places = [(find_element(point, seen), point) if point and has_target else None for point in points]
         result = await self._perform(action, *places)
         if result and result.view and FILE_REQUEST in result.view.notices:

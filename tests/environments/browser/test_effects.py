@@ -335,6 +335,31 @@ async def test_a_scroll_that_moves_nothing_is_told(session: BrowserSession, tmp_
     assert "up any further" in str(await perform(session, ActionName.SCROLL, direction="up"))
 
 
+async def test_a_scroll_across_is_a_page_of_what_moves_across(session: BrowserSession, tmp_path: Path):
+    slides = "<i style='flex:0 0 120px'>1</i>" * 5
+    row = f"<div style='display:flex;overflow:auto;width:120px'>{slides}</div>"
+    await show(session, tmp_path, f"{row}<div dir=rtl>{row}</div><p style='height:900px'></p>")
+    for direction, place, moved in (("right", None, [70, 0]), ("left", None, [0, 0]), ("left", (830, 115), [0, -70])):
+        assert await perform(session, ActionName.SCROLL, direction=direction, coordinate=place) is None
+        rows = "Array.from(document.querySelectorAll('div:not([dir])'), (one) => Math.round(one.scrollLeft))"
+        assert await session.evaluate(f"() => {rows}") == moved
+
+
+@pytest.mark.parametrize("attributes", ["", "sandbox=allow-scripts"])
+async def test_frames_drawn_at_another_size(session: BrowserSession, tmp_path: Path, attributes: str):
+    style = "transform:scale(.5);transform-origin:0 0;border:0;width:500px;height:300px"
+    inner = (
+        "<body style='margin:0'><button onclick='this.textContent=1' style='width:200px;height:100px'>Small</button>"
+    )
+    await show(
+        session, tmp_path, f'<body style="margin:0"><iframe {attributes} style="{style}" srcdoc="{inner}"></iframe>'
+    )
+    (seen,) = await list_elements(session)
+    assert seen.element.box == (0, 0, 100, 50)
+    assert await perform(session, ActionName.CLICK, element_id=0, position=(900, 900)) is None
+    assert [one.element.name for one in await list_elements(session)] == ["1"]
+
+
 async def test_what_is_in_closed_shadow_roots_is_listed_and_typed_to(session: BrowserSession, tmp_path: Path):
     script = """customElements.define("x-field", class extends HTMLElement { constructor() { super();
       this.attachShadow({ mode: "closed" }).innerHTML = "<input aria-label=Name value=old>"; } });"""

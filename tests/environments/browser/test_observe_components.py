@@ -507,6 +507,20 @@ CASES = {
         "})</script>",
         [("textbox", name, "", ()) for name in ("City", "Street", "Zip")],
     ),
+    "cells under two rows of headers, beside a header of their own": (
+        "<table role=grid><tr><th><th colspan=2>2023</tr><tr><th><th>Q1<th>Q2</tr><tr><th tabindex=0>Ann"
+        "<td tabindex=0>10<td tabindex=0>20</tr></table>",
+        [
+            ("rowheader", "Ann", "", ()),
+            ("gridcell", "row Ann, column Q1", "10", ()),
+            ("gridcell", "row Ann, column Q2", "20", ()),
+        ],
+    ),
+    "what hides an open popover": (
+        "<button popovertarget=p>Info</button><div id=p popover=manual><button popovertarget=p popovertargetaction="
+        "hide>Close</button></div><script>p.showPopover()</script>",
+        [("button", "Info", "expanded", ()), ("button", "Close", "", ())],
+    ),
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",

@@ -132,6 +132,31 @@ CASES = {
         "<div style='overflow:hidden;height:9px'><a href='#x' style='position:fixed;top:120px'>Fixed</a></div>",
         [("button", "Out"), ("link", "Fixed")],
     ),
+    "rows of which the one under the mouse shows its actions": (
+        "<ul id=m><li>Ann <button hidden>Mute</button></li><li>Bob <button hidden>Mute</button></li></ul>"
+        "<script>m.addEventListener('mouseover', () => {})</script>",
+        [("listitem", "Ann"), ("listitem", "Bob")],
+    ),
+    "a name without what is transparent": (
+        "<style>.c:hover u { opacity:1 }</style><div class=c style='width:90px'>Photo<u style='opacity:0'> <button>"
+        "Like</button></u></div>",
+        [("generic", "Photo")],
+    ),
+    "a block of the page that is moved": (
+        "<div id=m style='position:absolute;width:60px;height:60px;background:#00f;touch-action:none'></div>"
+        "<script>m.addEventListener('pointerdown', () => {})</script>",
+        [("generic", "")],
+    ),
+    "cards of a column that listens": (
+        "<div id=m style='width:90px'><h3>Todo</h3><p style='border:1px solid'>Fix</p></div>"
+        "<script>m.addEventListener('pointerdown', () => {})</script>",
+        [("paragraph", "Fix")],
+    ),
+    "what a clip path leaves": (
+        "<button style='clip-path:inset(0 60% 0 0);width:90px'>Left</button>"
+        "<button style='clip-path:inset(50%)'>None</button>",
+        [("button", "Left")],
+    ),
     "siblings that are moved over each other": (
         "<button style='width:90px;height:30px;display:block'>One</button>"
         "<div style='width:200px;height:60px;margin-top:-30px;position:relative'></div><button>Two</button>",
@@ -331,5 +356,5 @@ async def test_the_wheel_finds_what_scrolls_in_a_shadow_root_and_a_frame(session
         (frame.replace("<iframe", "<iframe sandbox"), (108, 68)),
     ):
         await show(session, tmp_path, html)
-        point = (await session.evaluate(f"() => {ACT_JS}.wheelAt(null, true)"))["point"]
+        point = (await session.evaluate(f"() => {ACT_JS}.wheelAt(null, 'down')"))["point"]
         assert [round(side / 10) for side in point] == [round(side / 10) for side in place]

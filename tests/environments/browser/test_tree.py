@@ -17,12 +17,13 @@ PAGE = """<!doctype html><title>Orders</title><body style="margin: 0">
 <table><tr><td>Anna</td><td><button>Edit</button></td></tr>
 <tr><td>Bob</td><td><button disabled>Edit</button></td></tr></table>
 <div aria-label="Log" style="height: 60px; overflow: auto"><div style="height: 180px">one</div></div>
-<p aria-hidden="true">unseen</p><div style="margin-top: 900px"><button>Below</button></div>"""
+<main title="Card"><x-a><template shadowrootmode="open"><h3>Before</h3><slot></slot><p>After</p></template>Slotted</x-a>
+</main><p aria-hidden="true">unseen</p><div style="margin-top: 900px"><button>Below</button></div>"""
 
 
 async def read(browsers, limit):
     session = await browsers.session(
-        SessionOptions(width=400, height=300, isolated_script=observe_script(as_text=True))
+        SessionOptions(width=400, height=360, isolated_script=observe_script(as_text=True))
     )
     await session.goto(f"data:text/html,{quote(PAGE)}")
     shown = await look_at(session, limit)
@@ -55,6 +56,10 @@ async def test_marks_roles_levels_texts_and_states(browsers):
         "    cell",
         '      [2] button "Edit" (disabled, in Bob)',
         "one",
+        'main "Card"',
+        "  heading 3: Before",
+        "  Slotted",
+        "  After",
     ]
     assert state.outside == 1
     assert [(one.name, one.above) for one in state.scrolls] == [("", 0), ("Log", 0)]

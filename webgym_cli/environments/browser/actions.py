@@ -167,7 +167,7 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     axis, back = int(action.direction not in ("left", "right")), action.direction in ("up", "left")
     script = ActScript(session)
-    target = await script.call("wheelAt", point or (session.pointer if action.here else None), not back)
+    target = await script.call("wheelAt", point or (session.pointer if action.here else None), action.direction)
     x, y = target["point"]
     side = (session.options.width, session.options.height)[axis]
     share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED

@@ -114,7 +114,8 @@ webgym.covers = (() => {
   // The boxes that may lie over a box of an element; null if only hit tests tell, as for the shapes of a picture.
   const coversOf = (element, box) => {
     const { boxes, cells } = scan(document), own = boxes.get(element);
-    if (!own || element.localName === "area" || element instanceof SVGElement && element.localName !== "svg") return null;
+    if (!own || element.localName === "area" || element instanceof SVGElement && element.localName !== "svg" ||
+      styleOf(element).clipPath !== "none") return null;
     if (!receiving(own)) return null;
     const isOver = (other) => {
       const isWithin = other.number >= own.number && other.number <= own.end;

@@ -29,8 +29,9 @@ webgym.frames = (() => {
   };
 
   // A rectangle of a document, as far as it is in the viewport of the page.
-  const clip = ({ left, top, width, height }, { x, y }) =>
-    intersect({ left: left + x, top: top + y, width, height }, { left: 0, top: 0, width: innerWidth, height: innerHeight });
+  const clip = ({ left, top, width, height }, { x, y, scale }) =>
+    intersect({ left: x + scale * left, top: y + scale * top, width: scale * width, height: scale * height },
+      { left: 0, top: 0, width: innerWidth, height: innerHeight });
 
   const FRAMES = /^(iframe|frame|object|embed)$/;
   const innerDocument = (element) => {
@@ -40,10 +41,11 @@ webgym.frames = (() => {
 
   const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !innerDocument(element);
 
-  // Where a frame's content begins, in coordinates of the frame's own document.
+  // Where a frame's content begins, in coordinates of the frame's own document, and how large its pixels are there.
   const contentOf = (frame) => {
-    const rect = rectOf(frame), style = styleOf(frame);
-    return { x: rect.left + frame.clientLeft + parseFloat(style.paddingLeft), y: rect.top + frame.clientTop + parseFloat(style.paddingTop) };
+    const rect = rectOf(frame), style = styleOf(frame), drawn = rect.width / frame.offsetWidth, scale = Math.abs(drawn - 1) > 0.01 ? drawn : 1;
+    return { x: rect.left + scale * (frame.clientLeft + parseFloat(style.paddingLeft)),
+      y: rect.top + scale * (frame.clientTop + parseFloat(style.paddingTop)), scale };
   };
 
   // Opaque frames by number: Python resolves the element behind a number to the frame's document.
@@ -53,7 +55,7 @@ webgym.frames = (() => {
     const frame = frames[number];
     if (!frame?.isConnected) return null;
     const offset = offsetOf(frame), content = contentOf(frame);
-    return [offset.x + content.x, offset.y + content.y];
+    return [offset.x + offset.scale * content.x, offset.y + offset.scale * content.y, offset.scale * content.scale];
   };
 
   const opaque = () => allOf(document).filter((element) => isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) &&
@@ -70,7 +72,7 @@ webgym.frames = (() => {
       const content = innerDocument(inner);
       if (content) {
         const origin = contentOf(inner);
-        [x, y, root] = [x - origin.x, y - origin.y, content];
+        [x, y, root] = [(x - origin.x) / origin.scale, (y - origin.y) / origin.scale, content];
       } else if (rootOf(inner)) root = rootOf(inner);
       else return found;
     }
@@ -80,14 +82,15 @@ webgym.frames = (() => {
   const hits = memo((place) => deepest(...place.split(" ").map(Number)));
   const hitAt = (x, y) => hits(`${x} ${y}`);
 
-  const HERE = Object.freeze({ x: 0, y: 0 });
+  const HERE = Object.freeze({ x: 0, y: 0, scale: 1 });
   const offsetOf = (element) => {
     if (documentOf(element) === document) return HERE;
-    const offset = { x: 0, y: 0 };
+    const offset = { ...HERE };
     for (let view = documentOf(element).defaultView; view && view !== window; view = view.parent) {
       const origin = contentOf(view.frameElement);
-      offset.x += origin.x;
-      offset.y += origin.y;
+      offset.x = origin.x + origin.scale * offset.x;
+      offset.y = origin.y + origin.scale * offset.y;
+      offset.scale *= origin.scale;
     }
     return offset;
   };

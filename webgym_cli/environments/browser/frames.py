@@ -23,6 +23,9 @@ WAIT_UNTIL_IDLE = f"""async (limit) => {{
 SILENT_FRAME = "A frame did not answer; its elements are not listed"
 # A point without element: only the focus determines the field.
 NOWHERE = (-1.0, -1.0)
+# Where a document begins in the viewport, and the size of its pixels there.
+_Origin = tuple[float, float, float]
+_WHOLE: _Origin = (0.0, 0.0, 1.0)
 # Maximum nesting depth of frames at a point.
 _DEEPEST = 4
 # Maximum number of frames per page, and seconds per frame: frames that do not respond are mostly advertisements.
@@ -38,7 +41,7 @@ class ActScript:
     def __init__(self, session: BrowserSession) -> None:
         self._session = session
         self._document = FrameDocument()
-        self._offset = 0.0, 0.0
+        self._offset = _WHOLE
 
     async def call_at(self, function: str, point: Point, *arguments: object) -> dict[str, Any]:
         """Call a function with a viewport point first; a frame that the page can't read is called itself."""
@@ -58,7 +61,8 @@ class ActScript:
 
     def _shift(self, point: Point) -> Point:
         """Convert a viewport point to coordinates of the current document."""
-        return point if point == NOWHERE else (point[0] - self._offset[0], point[1] - self._offset[1])
+        left, top, scale = self._offset
+        return point if point == NOWHERE else ((point[0] - left) / scale, (point[1] - top) / scale)
 
 
 class _FrameCalls:
@@ -124,7 +128,7 @@ async def locate_framed(
     except TimeoutError:
         return {"error": "is in a frame that does not answer"}
     if "points" in result:
-        result["points"] = [(x + origin[0], y + origin[1]) for x, y in result["points"]]
+        result["points"] = [_to_viewport(point, origin) for point in result["points"]]
     return result
 
 
@@ -137,9 +141,8 @@ async def _look_into(session: BrowserSession, document: FrameDocument, room: int
     listed = await _call(session, document, f"(limit) => {OBSERVE_JS}.look({{ limit }})", room)
     for one in listed:
         one["node"] = f"{document.id}/{one['node']}"
-        x, y, *size = one["box"]
-        one["box"] = [x + origin[0], y + origin[1], *size]
-        one["point"] = [one["point"][0] + origin[0], one["point"][1] + origin[1]]
+        one["box"] = [*_to_viewport(one["box"], origin), *(side * origin[2] for side in one["box"][2:])]
+        one["point"] = _to_viewport(one["point"], origin)
     points = [one["point"] for one in listed]
     return list(compress(listed, await session.evaluate(f"(points) => {_FRAMES_JS}.through(points)", points)))
 
@@ -174,13 +177,17 @@ async def _call(session: BrowserSession, document: FrameDocument, function: str,
     return await (await session.connection()).worlds.call(function, argument, document.id)
 
 
-async def _find_origin(session: BrowserSession, document: FrameDocument) -> Point | None:
-    """Return where a frame's content begins in the viewport; None if it is gone."""
-    left = top = 0.0
+def _to_viewport(point: Sequence[float], origin: _Origin) -> Point:
+    return origin[0] + point[0] * origin[2], origin[1] + point[1] * origin[2]
+
+
+async def _find_origin(session: BrowserSession, document: FrameDocument) -> _Origin | None:
+    """Return where a frame's content begins in the viewport, and its scale; None if it is gone."""
+    whole = _WHOLE
     for frame, number in document.hops:
         holder = FrameDocument(frame)
         origin = await _call(session, holder, f"(number) => {_FRAMES_JS}.originOf(number)", number)
         if origin is None:
             return None
-        left, top = left + origin[0], top + origin[1]
-    return left, top
+        whole = *_to_viewport(origin, whole), whole[2] * origin[2]
+    return whole

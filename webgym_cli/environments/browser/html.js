@@ -12,7 +12,7 @@ webgym.html = (() => {
 
   // Taken before the page's scripts run, which may replace these; a form's field named "children" would shadow the
   // form's own property.
-  const { getter, parentNode, roleOf, rootOf, title } = webgym.names;
+  const { byIds, getter, parentNode, roleOf, rootOf, textOf, title } = webgym.names;
   const { clip, innerDocument, offsetOf, rectOf } = webgym.frames;
   const method = (kind, name) => {
     const call = kind.prototype[name];
@@ -125,9 +125,6 @@ webgym.html = (() => {
   // the ways to them always.
   const walk = function* (ids, ways) {
     const stack = [[document.documentElement, 0]];
-    const enter = (root, depth) => {
-      for (const child of Array.from(childrenOf(root)).reverse()) stack.push([child, depth]);
-    };
     for (let visited = 0; stack.length && visited < MOST_NODES; visited++) {
       const [node, depth] = stack.pop();
       if (!node) continue;
@@ -145,9 +142,8 @@ webgym.html = (() => {
       if (CLOSED.has(tag) && !sighted) continue;
       yield { node, depth, sighted };
       if (CLOSED.has(tag)) continue;
-      const inner = innerDocument(node), shadow = inner?.documentElement ? null : rootOf(node);
-      enter(inner?.documentElement ? inner : node, depth + 1);
-      if (shadow) enter(shadow, depth + 1);
+      const assigned = tag === "slot" ? node.assignedNodes() : [], root = innerDocument(node)?.documentElement || rootOf(node) || node;
+      for (const child of (assigned.length ? assigned : Array.from(childrenOf(root))).toReversed()) stack.push([child, depth + 1]);
     }
   };
 
@@ -174,6 +170,10 @@ webgym.html = (() => {
   const levelOf = (element, role) => (role !== "heading" ? 0 :
     Number(attribute(element, "aria-level")) || Number((/^h([1-6])$/.exec(localName(element)) || [])[1]) || 0);
 
+  // The name of what is not marked, unless its content is its name.
+  const labelOf = (element) => short(byIds(element, "aria-labelledby").map((part) => textOf(part)).join(" ") ||
+    ["aria-label", "alt", "title"].map((name) => attribute(element, name)).find(Boolean));
+
   // What is in sight as an accessibility tree: texts, and elements that are marked or have a role. `marks`: whether the
   // look before has marked elements.
   const tree = ({ marks }) => {
@@ -185,7 +185,7 @@ webgym.html = (() => {
         nodes.push([depth, INLINE.test(localName(node)) ? "" : "\n"]);
         continue;
       }
-      const name = text || id !== null ? "" : short(attribute(node, "aria-label") || attribute(node, "alt"));
+      const name = text || id !== null ? "" : labelOf(node);
       nodes.push(text ? [depth, text] : [depth, role, id, name, levelOf(node, role)]);
       budget -= (text || name).length + role.length + 1;
       if (budget <= 0) break;

@@ -124,20 +124,28 @@ webgym.kinds = (() => {
     return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
   });
 
-  // What listens to the mouse for all that is on it.
-  const GRIDS = "table,tbody,thead,[role=grid],[role=treegrid],[role=table]";
   const HOVERED = `${NATIVE},[role^=menuitem],[tabindex],li,[onclick]`;
 
   // Whether controls that are hidden now are shown while the mouse is over an element: by a style sheet, or by a listener.
   const reveals = memo((element) => {
-    const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
-    // a transparent box to tick lies over its picture
-    const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
     const holds = (selector) => shownBy(element, selector).some(hides);
     const { showing, shows } = hoverIndex(treeOf(element));
     return matches(element, shows) && showing.some(({ over, part }) => matches(element, over) && holds(part)) ||
-      entered.has(element) && !roots.has(element) && !cursorOf(element)?.startsWith("g") && !matches(element, GRIDS) && holds(HOVERED);
+      isEntered(element) && !cursorOf(element)?.startsWith("g") && holds(HOVERED);
   });
+  const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
+  // a transparent box to tick lies over its picture
+  const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
+
+  // Whether an element listens to the mouse that comes over it, or is one of several in what listens for all of them, as the
+  // rows of a table.
+  const rowsIn = memo((box) => Array.prototype.filter.call(box.children, (row) => inside(row, HOVERED).some(hides)));
+  const isRow = (element) => Boolean(element) && rowsIn(element).length > 1;
+  const isEntered = (element) => {
+    if (entered.has(element)) return !roots.has(element) && !isRow(element) && !Array.prototype.some.call(element.children, isRow);
+    const parent = parentOf(element), above = parent && [parent, parentOf(parent)].find((box) => box && entered.has(box));
+    return Boolean(above) && !roots.has(above) && isRow(parent) && rowsIn(parent).includes(element);
+  };
 
   // The parts that a selector finds from an element on: within it, or in what comes after it.
   const shownBy = (element, selector) => {
@@ -175,8 +183,9 @@ webgym.kinds = (() => {
       style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
   };
 
-  // A backdrop, whose listener closes the layer or blocks clicks on what is below it.
-  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position);
+  // A backdrop, whose listener closes the layer or blocks clicks on what is below it; not what is moved or has a name.
+  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position) &&
+    styleOf(element).touchAction !== "none" && !matches(element, "[aria-label],[title]");
 
   // A large area that is drawn on, moved or enlarged, such as a map or a board. A page's root may have such listeners, too.
   const isSurface = memo((element) => {
@@ -210,6 +219,15 @@ webgym.kinds = (() => {
       !part.childElementCount && !part.hasAttribute("role") && oneLine(part.textContent, LONGEST_ITEM).match(/^[^…]+$/);
     return parts.length >= least && listens(element) && !cursorOf(element) && parts.every(isItem);
   });
+
+  const isDrawn = (element) => {
+    const style = styleOf(element);
+    return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
+  };
+
+  // A card of a board whose columns listen to the pointer that takes it.
+  const isCard = (element, parent) => [parent, parent && parentOf(parent)].some((box) => box && pressed.has(box) && !roots.has(box) &&
+    box !== box.ownerDocument.body) && isDrawn(element) && !element.querySelector(NATIVE) && Boolean(oneLine(textOf(element)));
 
   // A bar between panes that is dragged; not the edges of windows and column headers.
   const isDivider = (element, parent) => {
@@ -257,7 +275,7 @@ webgym.kinds = (() => {
     if (styleOf(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
-    if (reveals(element)) return 1;
+    if (reveals(element) || isCard(element, parent)) return 1;
     const heard = listens(element);
     if (heard === null || heard && isLabel(element)) return 0;
     if (heard) return 1;
@@ -275,5 +293,5 @@ webgym.kinds = (() => {
     return 0;
   };
 
-  return Object.freeze({ hear, HOVERABLE, interest, isLayer, isSurface, isVeil, NATIVE, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ hear, HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, NATIVE, isZone, listens, reacts, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

@@ -88,7 +88,8 @@ webgym.names = (() => {
     const end = element.getBoundingClientRect().bottom;
     // its own popup
     const isBelow = (node) => node.childElementCount > 0 && styleOf(node).position === "absolute" && node.getBoundingClientRect().top >= end - 2;
-    return textOf(element, { left: MOST_NODES, unread: (node) => node === field || matches(node, BESIDES) || isBelow(node) });
+    const isLeft = (node) => node === field || matches(node, BESIDES) || isBelow(node) || styleOf(node).opacity === "0";
+    return textOf(element, { left: MOST_NODES, unread: isLeft });
   };
 
   const partOf = (node, work) => {
@@ -109,7 +110,7 @@ webgym.names = (() => {
   // The column header of a cell, or of a field in a cell or in the header itself.
   const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]", HEADED = "th *,[role=columnheader] *";
   const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader],thead td" :
-    "[role=columnheader],tr:first-child>th")));
+    "[role=columnheader],tr:first-child>th,tr:not(:has(td))>th")));
   const measure = Element.prototype.getBoundingClientRect, rectOf = memo((element) => Reflect.apply(measure, element, []));
   const TABLES = "table,[role=grid],[role=table],[role=treegrid]";
   const headOf = (element) => {
@@ -121,9 +122,8 @@ webgym.names = (() => {
     // By where they stand, the lowest: by their number, two rows of headers or one for all rows shift the columns.
     const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
     const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
-    const row = Array.from(cell.parentElement.children), isDrawn = heads.some((one) => rectOf(one).width > 1);
-    const place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
-    const head = isDrawn ? above.sort((one, other) => apart(other) - apart(one)).at(-1) : heads[place()];
+    const row = Array.from(cell.parentElement.children), place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
+    const head = heads.some((one) => rectOf(one).width > 1) ? above.sort((one, other) => apart(other) - apart(one)).at(-1) : heads[place()];
     return head ? textOf(head, { left: MOST_NODES, unread: (node) => matches(node, TICKS) }) : "";
   };
 

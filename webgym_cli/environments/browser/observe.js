@@ -7,7 +7,7 @@ webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { HOVERABLE, interest, isLayer, isSurface, isVeil, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
+  const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
@@ -51,10 +51,6 @@ webgym.observe = (() => {
     return isHidden && (clicked || drawn);
   };
 
-  const isDrawn = (element) => {
-    const style = styleOf(element);
-    return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
-  };
   const isSmall = ({ box }) => box.width < 8 || box.height < 8;
 
   // The visible element to click: the label of a hidden input, the wrapper of a transparent field, the editor of a code

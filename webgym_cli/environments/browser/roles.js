@@ -4,7 +4,7 @@ webgym.roles = (() => {
     radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
     month: "month", week: "week", "datetime-local": "datetime", color: "color", file: "file", password: "password" };
   const TAG_ROLES = { a: "link", area: "link", summary: "button", textarea: "textbox", li: "listitem", tr: "row",
-    td: "cell", th: "columnheader", img: "image", svg: "image", article: "article", nav: "navigation", h1: "heading",
+    td: "cell", th: "columnheader", main: "main", aside: "complementary", dialog: "dialog", fieldset: "group", img: "image", svg: "image", article: "article", nav: "navigation", h1: "heading",
     h2: "heading", h3: "heading", h4: "heading", h5: "heading", h6: "heading", ul: "list", ol: "list", p: "paragraph",
     button: "button", option: "option", table: "table", details: "group", canvas: "canvas", video: "video",
     audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
@@ -18,6 +18,7 @@ webgym.roles = (() => {
     const tag = element.localName;
     if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
+    if (tag === "th" && !element.closest("thead") && element.parentElement?.querySelector(":scope > td")) return "rowheader";
     if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
     if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
     return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";

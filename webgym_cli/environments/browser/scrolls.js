@@ -6,26 +6,31 @@ webgym.scrolls = (() => {
   const { until } = webgym.waits;
   const MOVE_MS = 200, QUIET_MS = 60, MOST_CONTAINERS = 3;
 
-  const canScroll = (element, down) => element.scrollHeight > element.clientHeight + 1 &&
-    (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
-    (element === element.ownerDocument.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
-      element.localName === "textarea");
+  // Whether an element can be scrolled up, down, left or right. Text from right to left begins at its right end.
+  const canScroll = (element, way) => {
+    const across = /left|right/.test(way), at = element[across ? "scrollLeft" : "scrollTop"];
+    const room = across ? element.scrollWidth - element.clientWidth : element.scrollHeight - element.clientHeight;
+    if (room <= 1) return false;
+    const { direction, overflowX, overflowY } = getComputedStyle(element), first = across && direction === "rtl" ? -room : 0;
+    return (/down|right/.test(way) ? at < first + room - 1 : at > first) && (element === element.ownerDocument.scrollingElement ||
+      /auto|scroll/.test(across ? overflowX : overflowY) || element.localName === "textarea");
+  };
 
   // What the wheel moves at a point.
-  const scrollerAt = ([x, y], down) => {
+  const scrollerAt = ([x, y], way) => {
     let at = deepest(x, y);
-    while (at && !isOpaque(at) && !canScroll(at, down)) at = parentOf(at) || at.ownerDocument.defaultView.frameElement;
+    while (at && !isOpaque(at) && !canScroll(at, way)) at = parentOf(at) || at.ownerDocument.defaultView.frameElement;
     return at;
   };
 
   // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction, in
   // whatever shadow root or frame.
-  const scrollable = (down) => atOnce(() => {
+  const scrollable = (way) => atOnce(() => {
     const middle = [innerWidth / 2, innerHeight / 2];
-    if (scrollerAt(middle, down)) return middle;
+    if (scrollerAt(middle, way)) return middle;
     let best = null, most = 0;
     for (const element of allOf(document)) {
-      if (!isOpaque(element) && !canScroll(element, down)) continue;
+      if (!isOpaque(element) && !canScroll(element, way)) continue;
       const box = boxOf(element), point = box && pointOf(element, box);
       // what a frame of another origin can do is not known
       const seen = point ? box.width * box.height / (isOpaque(element) ? 4 : 1) : 0;
@@ -36,10 +41,10 @@ webgym.scrolls = (() => {
 
   // The point at which to turn the wheel (default: where a scroll without a place turns it), the size of what it moves
   // there, and whether it moves something else than a scroll without a place does.
-  const wheelAt = (place, down) => {
-    const point = place || scrollable(down), there = scrollerAt(point, down);
+  const wheelAt = (place, way) => {
+    const point = place || scrollable(way), there = scrollerAt(point, way);
     const { clientWidth, clientHeight } = there && !isOpaque(there) ? there : document.documentElement;
-    return { point, size: [clientWidth, clientHeight], apart: Boolean(place && there) && there !== scrollerAt(scrollable(down), down) };
+    return { point, size: [clientWidth, clientHeight], apart: Boolean(place && there) && there !== scrollerAt(scrollable(way), way) };
   };
 
   // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
@@ -120,7 +125,7 @@ webgym.scrolls = (() => {
     for (const element of allOf(document)) {
       const height = element.clientHeight; // no text within a line has one, and reading it is cheaper than a style
       if (!height || element.scrollHeight <= height + 1 || element === page || isOpaque(element) || element.localName === "textarea" ||
-        !canScroll(element, true) && !canScroll(element, false)) continue;
+        !canScroll(element, "down") && !canScroll(element, "up")) continue;
       const box = boxOf(element);
       if (box) containers.push([box.width * box.height, element]);
     }

@@ -98,7 +98,7 @@ webgym.values = (() => {
     if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
     if (tag === "option") return element.selected ? "selected" : "";
     if (element.isContentEditable) return oneLine(element.innerText);
-    const popup = element.popoverTargetElement;
+    const popup = element.popoverTargetAction !== "hide" && element.popoverTargetElement;
     const expanded = element.getAttribute("aria-expanded") || tag === "summary" && `${element.parentElement?.open}` ||
       popup && `${matches(popup, ":popover-open")}`;
     if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
