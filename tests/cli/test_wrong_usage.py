@@ -98,7 +98,7 @@ REFUSED = {
         (("-s", "generate.critic_window=[0.7,0.2]"), "critic_window: the first"),
         (("-s", "generate.base_url=scripted", "-s", "generate.critic=orm"), "orm.base_url and orm.model are empty"),
     ],
-    ("report", "run"): [(("--gpus", HUGE), "--gpus")],
+    ("report", "run"): [(("--gpus", HUGE), "--gpus"), (("--html", "-"), "-: this output is a file")],
     ("inspect-buffer", "run"): [((option, HUGE), option) for option in ("--top", "--iteration")],
     ("eval", "oracle"): [(("-b", ""), "-b")],
     ("rollout", "new", "-c", "demo"): [(NO_MODEL, "./modle")],

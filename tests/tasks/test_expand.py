@@ -41,6 +41,13 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
     assert first.extra == {**own, "template": TEMPLATE}
 
 
+def test_values_that_are_written_alike_in_an_id_have_ids_of_their_own(tmp_path):
+    path = write(tmp_path, parameters={"title": ["Red", "red", "🎉", "🎈"]}, **SHORT)
+    ids = [task.id for task in expand_templates(path).train]
+    assert ids[::2] == ["close-red", "close-"] and len(set(ids)) == 4
+    assert [task.id for task in expand_templates(path).train] == ids
+
+
 def test_times_dates_and_numbers_with_leading_zeros_stay_as_they_are_written(tmp_path):
     file = tmp_path / "templates.yaml"
     file.write_text(
@@ -94,6 +101,9 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
         ({"parameters": {"title": []}}, "has no values"),
         ({"parameters": {"title": {"command": " "}}}, "can't be run"),
         ({"parameters": {"title": {"csv": "ragged.csv"}}}, "ragged.csv: row 2"),
+        ({"parameters": {"title": {"csv": "twice.csv"}}}, "twice.csv: two columns have the same name"),
+        ({"parameters": {"title": {"command": "echo a | sort"}}}, "| needs a shell"),
+        ({"parameters": {"template": ["a"]}}, "parameters.template: a task keeps its template there"),
         ({"parameters": {"title": ["A", True]}, **SHORT}, "True can't be a part of a text"),
         ({"parameters": {"title": ["A", {"name": "B"}]}, **SHORT}, "can't be a part of a text"),
         ({"parameters": {"title": ["A"], "a b": ["C"]}, **SHORT}, "parameters.a b is in no template"),
@@ -106,6 +116,7 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
 )
 def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):
     (tmp_path / "ragged.csv").write_text("name,team\nA,b\nC\n")
+    (tmp_path / "twice.csv").write_text("name,name\nA,b\n")
     with pytest.raises(UsageError, match=r"templates.yaml: ") as caught:
         expand_templates(write(tmp_path, **changes))
     assert words in str(caught.value)

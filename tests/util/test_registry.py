@@ -51,6 +51,12 @@ def test_a_tool_of_a_file_is_loaded_once(file):
     assert first("a") == "A"
 
 
+def test_a_file_imports_what_lies_beside_it(file, monkeypatch):
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    (file.parent / "beside_my_tools.py").write_text("from my_tools import shout\n")
+    assert TOOLS.find(f"{file.parent}/beside_my_tools.py:shout").name == "shout"
+
+
 def test_a_tool_of_a_module_in_the_working_directory(file, monkeypatch):
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr("sys.path", list(__import__("sys").path))

@@ -9,6 +9,7 @@ from webgym_cli.util.text import (
     format_duration,
     hide_passwords,
     replace_control,
+    split_command,
 )
 
 
@@ -32,10 +33,33 @@ def test_passwords_of_urls_are_hidden(text, hidden):
 
 @pytest.mark.parametrize(
     ("error", "line"),
-    [(ImportError("\n  torchvision is missing\nsee"), "torchvision is missing"), (OSError(), "OSError")],
+    [
+        (ImportError("\n  torchvision is missing\nsee"), "torchvision is missing"),
+        (OSError(), "OSError"),
+        (OSError("Error:\nno url\nx"), "Error: no url"),
+    ],
 )
 def test_an_error_is_told_in_a_line_that_says_something(error, line):
     assert first_line(error) == line
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("cut -d '|' -f 1", ["cut", "-d", "|", "-f", "1"]),
+        ('sh -c "a | b && c > d"', ["sh", "-c", "a | b && c > d"]),
+        (r"grep \| a\ b --x=a>b", ["grep", "|", "a b", "--x=a>b"]),
+        ("list | sort", None),
+        ("make && list", None),
+        ("list > out", None),
+    ],
+)
+def test_what_only_a_shell_understands_is_no_command(command, words):
+    if words:
+        assert split_command(command) == words
+        return
+    with pytest.raises(ValueError, match="needs a shell"):
+        split_command(command)
 
 
 def test_control_characters_are_replaced():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.util.files import open_regular, write_json
 from webgym_cli.util.temporary_folder import TemporaryFolder
-from webgym_cli.util.text import replace_surrogates
+from webgym_cli.util.text import replace_surrogates, split_command
 
 # Seconds that an agent has to end after its episode's time limit.
 _GRACE = 5.0
@@ -121,7 +120,7 @@ class CommandEpisode(EpisodeRun):
 def parse_command(text: str) -> list[str]:
     """Return the words of `rollout.agent`, which no shell reads. Raises `SettingsError`."""
     try:
-        return shlex.split(text)
+        return split_command(text)
     except ValueError as error:
         raise SettingsError(f"rollout.agent: {text!r}: {error}", hint="quote it as a shell does") from None
 

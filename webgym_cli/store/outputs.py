@@ -31,6 +31,8 @@ def check_output(path: Path, start: bytes) -> None:
     `start`: the beginning of the new content. A file that begins like it is an earlier output of the same command.
     """
     refuse_output_in_run(path)
+    if path == Path("-"):  # a file of this name is never meant
+        raise UsageError("-: this output is a file, not stdout", hint="name a file")
     try:
         if path.absolute().is_relative_to("/dev"):  # `/dev/stdout` is a link, which a rename would replace
             raise OSError(errno.EINVAL, "it is a device", str(path))

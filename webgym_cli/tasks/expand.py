@@ -8,7 +8,6 @@ import itertools
 import json
 import math
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,8 @@ from webgym_cli.records.base import describe_invalid, is_finite
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.format import is_number, read_task
 from webgym_cli.tasks.registry import BadTaskError
-from webgym_cli.util.json_values import list_leaves
+from webgym_cli.util.json_values import digest_json, list_leaves
+from webgym_cli.util.text import split_command
 from webgym_cli.util.yaml_text import load_yaml
 
 # `{parameter}` or `{parameter.column}` in a text of a template.
@@ -76,10 +76,12 @@ class ExpandedTasks:
 def expand_templates(path: Path, templates: TaskTemplates | None = None) -> ExpandedTasks:
     """Return the tasks of a file of templates, or of what was read from it. Raises `UsageError`."""
     given = read_templates(path) if templates is None else templates
+    if TEMPLATE in given.parameters:
+        raise UsageError(f"{path}: parameters.{TEMPLATE}: a task keeps its template there", hint="use another name")
     values = {name: _list_values(path, name, source) for name, source in given.parameters.items()}
     held_out = {name: _choose(path, name, chosen, values) for name, chosen in given.held_out.items()}
     keys = {name: set(map(_key, chosen)) for name, chosen in held_out.items()}
-    expanded, ids = ExpandedTasks(held_out=held_out), set[str]()
+    expanded, ids = ExpandedTasks(held_out=held_out), dict[str, Any]()
     used = [_list_parameters(path, template, values) for template in given.templates]
     if unused := values.keys() - set().union(*used):
         hint = "put {NAME} into a template; a name has letters, digits and _"
@@ -90,9 +92,11 @@ def expand_templates(path: Path, templates: TaskTemplates | None = None) -> Expa
         for combination in itertools.product(*(values[name] for name in names)):
             assigned = dict(zip(names, combination, strict=True))
             task = _fill_task(path, template, assigned)
+            if ids.get(task.id) is template:  # of `Red` and `red`, or of values that the id does not name
+                task = task.model_copy(update={"id": f"{task.id}-{digest_json(assigned)[:8]}"})
             if task.id in ids:
-                raise UsageError(f"{path}: two tasks have the id {task.id}", hint="put each parameter into the id")
-            ids.add(task.id)
+                raise UsageError(f"{path}: two tasks have the id {task.id}", hint="give each template an id of its own")
+            ids[task.id] = template
             is_held_out = any(_key(assigned[name]) in keys[name] for name in keys.keys() & assigned.keys())
             (expanded.test if is_held_out else expanded.train).append(task)
     if not expanded.train:
@@ -169,11 +173,14 @@ def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource)
 def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
     try:
         with (path.parent / file).open(encoding="utf-8-sig", newline="") as rows:  # spreadsheets write a BOM
-            listed = list(csv.DictReader(rows, strict=True))
+            reader = csv.DictReader(rows, strict=True)
+            header, listed = reader.fieldnames or (), list(reader)
     except OSError as error:
         raise UsageError(f"{path}: parameters.{name}: {file} can't be read: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: parameters.{name}: {file} is no CSV: {error}") from None
+    if len(set(header)) < len(header):
+        raise UsageError(f"{path}: parameters.{name}: {file}: two columns have the same name", hint=", ".join(header))
     # A missing value is None, and the values without a column are under the name None.
     if ragged := next((number for number, row in enumerate(listed, 1) if None in (*row, *row.values())), 0):
         raise UsageError(f"{path}: parameters.{name}: {file}: row {ragged} and the header differ in length")
@@ -183,13 +190,9 @@ def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
 def _run_command(path: Path, name: str, command: str) -> list[Any]:
     where = f"{path}: parameters.{name}: {command!r}"
     try:
+        words = split_command(command) or [command]
         done = subprocess.run(
-            shlex.split(command) or [command],
-            cwd=path.parent,
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_SECONDS,
-            check=False,
+            words, cwd=path.parent, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
         )
     except (OSError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise UsageError(f"{where} can't be run: {error}") from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -222,14 +221,13 @@ def _package(point: EntryPoint) -> str:
 
 
 def _import_place(where: str) -> ModuleType:
-    """Import a Python file or a module; a module also from the working directory, which a script does not search."""
-    if where.endswith(".py"):
-        return _module_of_file(Path(where))
-    # only for what a user names: a working directory must not provide webgym's own imports
-    here = os.getcwd()  # noqa: PTH109 - as sys.path has it: a text
+    """Import a Python file, which may import those beside it, or a module, also from the working directory."""
+    is_file = where.endswith(".py")
+    here = str(Path(where).resolve().parent if is_file else Path.cwd())
+    # last, and only for what a user names: no such folder may provide webgym's own imports
     if here not in sys.path:
         sys.path.append(here)
-    return importlib.import_module(where)
+    return _module_of_file(Path(where)) if is_file else importlib.import_module(where)
 
 
 class _UncachedLoader(SourceFileLoader):

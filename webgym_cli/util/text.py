@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +16,24 @@ _SPACE = re.compile(r"\s*")
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/?#\s,@]*(?:@[^/?#\s,@]*)*@", re.IGNORECASE)
 # Control characters that terminals interpret or HTML forbids; tab and line feed are harmless.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What a shell would not take literally, and operators of it that are words of their own.
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_SHELL = frozenset(("|", "||", "&&", ">", ">>", "<", "2>&1"))
 # Unicode categories that terminals interpret or can't show.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text that says something; the name of its class if there is none."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
+    """Return the first line of an error's text, with the next after a colon; the name of its class if there is none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 1 + lines[0].endswith(":")])
+
+
+def split_command(text: str) -> list[str]:
+    """Return the words of a command that no shell reads. Raises `ValueError`, also for operators of a shell."""
+    if operators := _SHELL.intersection(_QUOTED.sub("", text).split()):
+        raise ValueError(f"{min(operators)} needs a shell: sh -c '...'")
+    return shlex.split(text)
 
 
 def format_count(count: int, noun: str) -> str:

@@ -1,12 +1,14 @@
 """A scheduler of sites whose episodes have no values, and the logins of their sites' default role."""
 
+from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.sites.accounts import Login
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 
 
 class Desk(SiteScheduler):
     def __init__(self, settings, browsers=lambda: None):
-        super().__init__(settings, browsers)
+        super().__init__(settings, browsers, EgressProxy(AddressRules()))
 
     def reserve(self, sites, logins=None, values=None):
         given = [*map(Login, sorted(sites))] if logins is None else logins

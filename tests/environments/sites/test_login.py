@@ -232,6 +232,17 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
         assert await log_in_to_sites(alone, [task("desk")]) == ("desk",)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_sign_on_on_another_private_host_is_named_with_what_allows_it(settings, monkeypatch, scheme):
+    async def answer(request):
+        raise web.HTTPFound(f"{scheme}://localhost:{request.url.port}/sign-on")
+
+    async with serve_desk(answer, monkeypatch) as (_, desk):
+        with pytest.raises(BoundaryError, match="localhost is a private address") as failure:
+            await log_in_to_sites(settings(*desk), [task("desk")])
+    assert """browser.private_hosts=["localhost"]""" in str(failure.value.hint)
+
+
 async def test_a_page_that_logs_in_without_navigation_is_not_waited_for_until_the_deadline(settings, monkeypatch):
     """The form hides before the site has answered, and the address stays."""
     form = """<form onsubmit="enter(event)"><input name=name><input name=password type=password>

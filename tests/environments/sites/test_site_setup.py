@@ -7,7 +7,7 @@ import pytest
 
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites import setup
-from webgym_cli.environments.sites.site_setup import SETUPS, set_up_site
+from webgym_cli.environments.sites.site_setup import SETUPS, require_setup_fields, set_up_site
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -62,6 +62,7 @@ async def test_a_state_may_be_zero():
         ({"cookies": [{"name": "tenant", "value": 7}]}, "cookies: value should be a text, not 7"),
         ({"start_url": "http://[::1"}, "start_url"),
         ({"state": object()}, "serializ"),
+        ({"state": {"share": float("nan")}}, "not JSON compliant"),
     ],
 )
 async def test_any_other_value_is_a_failure_of_the_environment(answer, words):
@@ -76,6 +77,12 @@ async def test_what_a_setup_raises_or_its_deadline_names_the_line():
     SETUPS.registered.clear()
     with pytest.raises(BoundaryError, match=r"more than 0.05 s"):
         await prepare(lambda: time.sleep(60), timeout=0.05)
+
+
+def test_a_task_is_refused_that_lacks_a_field_of_its_setup():
+    setup("desk")(lambda context, title, owner: None)
+    with pytest.raises(UsageError, match="setup desk: desk needs owner, which the task a does not have"):
+        require_setup_fields(TASK)
 
 
 def test_a_setup_needs_a_site():

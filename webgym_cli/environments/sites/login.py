@@ -43,10 +43,11 @@ _LONGEST_ALERT = 200
 class LoginManager:
     """Logs in to the configured sites, each time in a fresh browser context."""
 
-    def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool]) -> None:
-        """`browsers`: returns the browser pool, behind a proxy that allows the sites."""
+    def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool], gate: EgressProxy) -> None:
+        """`browsers`: returns the browser pool, behind the proxy `gate` that allows the sites."""
         self._settings = settings
         self._browsers = browsers
+        self._gate = gate
         unchecked = bool(list_unchecked_hosts(settings))
         self._options = SessionOptions.of(
             settings.browser, context_arguments={"ignore_https_errors": unchecked}, watch_traffic=True
@@ -114,16 +115,27 @@ class LoginManager:
         url = f"{find_account(self._settings, login)[0].url}{page}"
         try:
             status = await session.goto(url)
-        except BoundaryError as error:
-            hint = explain_unreachable(login.site_key, str(error))
-            raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {error}", hint=hint) from error
+        except BoundaryError as error:  # of a page without a tunnel the proxy alone knows why
+            why = self._gate.last_refusal or str(error)
+            hint = self._advise(login, why)
+            raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {why}", hint=hint) from error
         if status >= (500 if refusals else 400):
-            message = f"{login}: {session.url} answers with status {status}"
-            hint = f"start the site, or fix {login.site_key}.url"
+            message, why = f"{login}: {session.url} answers with status {status}", self._explain(session.url)
+            message, hint = when(why, f"{login}: {why}") or message, self._advise(login, why)
             if status == HTTPStatus.UNAUTHORIZED:
                 hint = f"name its user and password in browser.http_credentials, or fix {login.site_key}.login_page"
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
         return status
+
+    def _explain(self, url: str) -> str:
+        """Return why the proxy answered in place of a page's server; empty if it did not."""
+        return self._gate.refusal(url) or self._gate.find_silent(url)
+
+    def _advise(self, login: Login, why: str) -> str:
+        """Return what to do about a page that could not be opened."""
+        if why and why == self._gate.last_refusal and "private" in why:
+            return f"-s 'browser.private_hosts=[\"{why.partition(' ')[0]}\"]', as for a sign-on on another host"
+        return explain_unreachable(login.site_key, why)
 
     async def _fill(self, session: BrowserSession, login: Login, place: str, text: str) -> None:
         where = str(getattr(find_account(self._settings, login)[0], place))
@@ -165,7 +177,8 @@ class LoginManager:
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
             f"{login}: {session.url} does not show {login.site_key}.{place}, {where!r}",
-            hint=f"look at the page's login form, then: -s '{login.site_key}.{place}=...'",
+            hint=f"look at the page's login form, then: -s '{login.site_key}.{place}=...'"
+            + when(place == "submit", " (empty: Enter, on each page of the form)"),
         )
 
     async def _appears(self, session: BrowserSession, locator: Locator, key: str) -> bool:
@@ -180,7 +193,9 @@ class LoginManager:
             return await locator.count() > 0
 
     async def _complaint(self, session: BrowserSession) -> str:
-        """Return the page's error message, if any."""
+        """Return the page's error message, or why it could not be reached, if any."""
+        if why := self._explain(session.url):
+            return why
         async with session.guard("reading what the page says"):
             texts = await session.page.locator(_ALERTS).filter(visible=True).all_inner_texts()
         return " ".join(" ".join(texts).split())[:_LONGEST_ALERT]
@@ -205,7 +220,7 @@ async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
         # As in episodes: a remote browser can't reach our loopback address.
         pool = BrowserPool(settings.browser, when(not settings.browser.cdp_urls, gate.address))
         browsers = await stack.enter_async_context(pool)
-        yield LoginManager(settings, lambda: browsers)
+        yield LoginManager(settings, lambda: browsers, gate)
 
 
 def _locator(page: Page, where: str) -> Locator:

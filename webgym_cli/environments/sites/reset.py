@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from webgym_cli.util.environ import inherited_environ
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import expand_variables
+from webgym_cli.util.text import split_command
 
 # Seconds between two checks whether the site responds.
 _LOOK_AGAIN = 0.5
@@ -79,7 +79,7 @@ async def _post(site: str, known: SiteSettings, address: str) -> str:
 async def _run(site: str, command: str, log: Path, values: Mapping[str, str]) -> str:
     await asyncio.to_thread(log.unlink, missing_ok=True)
     try:
-        arguments = [_fill(argument, values) for argument in shlex.split(command)]
+        arguments = [_fill(argument, values) for argument in split_command(command)]
         code = await Job.run(arguments, env=inherited_environ(), log=log, grace=_GRACE)
     except (JobError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise _to_boundary_error(site, f"{command!r}: {error}") from error

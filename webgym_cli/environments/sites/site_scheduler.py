@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import Isolation, SiteSettings
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.accounts import (
@@ -21,14 +22,13 @@ from webgym_cli.environments.sites.accounts import (
     describe_renewal,
     find_account,
     find_site,
-    list_site_hosts,
     read_password,
 )
 from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.environments.sites.site_expert import EXPERTS
-from webgym_cli.environments.sites.site_setup import SETUPS, require_tenants
+from webgym_cli.environments.sites.site_setup import SETUPS, require_setup_fields, require_tenants
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
@@ -49,16 +49,14 @@ _BELIEVED = 60.0
 class SiteScheduler:
     """Gives episodes access to the configured sites; one per pool of environments."""
 
-    def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool]) -> None:
-        """`browsers`: returns browsers behind a proxy that allows `hosts`."""
+    def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool], gate: EgressProxy) -> None:
+        """`browsers`: returns browsers behind the proxy `gate`, which allows the sites."""
         self._settings = settings
-        self._logins = LoginManager(settings, browsers)
+        self._logins = LoginManager(settings, browsers, gate)
         self._states = LoginStore.of(settings)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._seen: dict[str, float] = {}
-        self.hosts = list_site_hosts(settings)
-        """Hosts of the sites, which must be reachable although they are private."""
 
     def address(self, text: str) -> str:
         """Return a text with the sites' URLs in place of placeholders like `__SHOPPING__`.
@@ -182,6 +180,7 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     """
     states, wanted = LoginStore.of(settings), set[Login]()
     for task in tasks:
+        require_setup_fields(task)
         if not _is_only_name(settings, task):
             for site in task_sites(task):
                 _require_known(settings, task, site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,12 @@ def require_tenants(task: Task, site: str, known: SiteSettings) -> None:
         )
 
 
+def require_setup_fields(task: Task) -> None:
+    """Raise `UsageError` for a task that lacks a field which its site's set-up function requires."""
+    if task.site in SETUPS.names():
+        SETUPS.find(task.site).require_fields(task, task_fields(task), f"setup {task.site}")
+
+
 async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, seconds: float) -> EpisodeStart:
     """Return the start of an episode with what the site's set-up function adds; unchanged without one.
 
@@ -84,8 +91,9 @@ async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, 
     limit = function.timeout or seconds
     answer = await function.call(Workers(), {**task_fields(task), "context": context}, limit)
     given = parse_start(answer, f"the setup {task.site}")
-    try:
-        state = from_json(to_json(given.state))  # stored with the episode: a check must get the same later
+    try:  # stored with the episode: a check must get the same later
+        state = from_json(to_json(given.state, inf_nan_mode="constants"))
+        json.dumps(state, allow_nan=False)  # NaN would be stored as null
     except ValueError as error:
         raise function.explain(error) from error
     address = urljoin(start.start_url, given.start_url)

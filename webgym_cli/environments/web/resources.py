@@ -12,7 +12,7 @@ from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.observe import observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.sites.accounts import list_unchecked_hosts
+from webgym_cli.environments.sites.accounts import list_site_hosts, list_unchecked_hosts
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
@@ -49,8 +49,9 @@ class WebResources:
         )
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""
-        self.desk = SiteScheduler(settings, lambda: self.browsers)
-        self.gate = EgressProxy(AddressRules.of(browser.private_hosts).with_names(self.desk.hosts), unchecked)
+        rules = AddressRules.of(browser.private_hosts).with_names(list_site_hosts(settings))
+        self.gate = EgressProxy(rules, unchecked)
+        self.desk = SiteScheduler(settings, lambda: self.browsers, self.gate)
         self.settings = settings
         self.browsers = BrowserPool(browser)
 
