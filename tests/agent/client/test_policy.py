@@ -255,17 +255,32 @@ async def test_a_thought_that_the_server_told_apart_is_put_back(ask, server, nam
     assert (await ask({"thinking": True})).text == text
 
 
-async def test_a_reply_that_the_server_broke_off_is_no_reply(ask, server):
-    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "finish_reason": "abort"}]})]
-    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
+@pytest.mark.parametrize(
+    ("finish", "kind"),
+    [
+        *((finish, "policy_unavailable") for finish in ("abort", "insufficient_system_resource", "network_error")),
+        *((finish, "policy_refused") for finish in ("content_filter", "sensitive")),
+    ],
+)
+@pytest.mark.parametrize("content", ["Hi", "", None])
+async def test_a_reply_that_the_server_broke_off_or_withheld_is_no_reply(ask, server, finish, kind, content):
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": finish}
+    server.answers = [(200, {**ANSWER, "choices": [choice]})]
+    assert await failure(ask()) == kind
+
+
+async def test_a_refusal_is_what_the_policy_says(ask, server):
+    message = {"role": "assistant", "content": None, "refusal": "I can't help."}
+    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "message": message}]})]
+    assert (await ask()).text == "I can't help."
 
 
 @pytest.mark.parametrize(
     ("statuses", "kind", "astray"),
     [
-        ((500, 503, 429, 408), FailureKind.POLICY_UNAVAILABLE, False),
+        ((500, 503, 429, 408, 425), FailureKind.POLICY_UNAVAILABLE, False),
         ((400, 413, 422), FailureKind.POLICY_REFUSED, False),
-        ((401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
+        ((301, 307, 401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
     ],
 )
 async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask, server, statuses, kind, astray):

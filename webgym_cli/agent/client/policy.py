@@ -29,11 +29,12 @@ from webgym_cli.util.text import replace_surrogates
 # Timeout of a probe, in seconds: of the server's version, and of one generated token.
 PROBE_TIMEOUT = 10.0
 # Statuses below 500 after which the same request may succeed later.
-_RETRYABLE_STATUSES = (408, 409, 429)
-# Statuses of a server that would refuse every request: wrong key, no credit, wrong model or wrong path.
-_MISCONFIGURED_STATUSES = (401, 402, 403, 404, 405)
-# `finish_reason` of a reply that the server did not finish: vLLM's of an aborted request, and OpenRouter's.
-_ABORTED = ("abort", "error")
+_RETRYABLE_STATUSES = (408, 409, 425, 429)
+# Statuses of a server that would refuse every request: redirected, wrong key, no credit, wrong model or wrong path.
+_MISCONFIGURED_STATUSES = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)
+# `finish_reason` of a reply that the server did not finish (vLLM's, OpenRouter's, DeepSeek's, Zhipu's), or withheld.
+_ABORTED = ("abort", "error", "insufficient_system_resource", "network_error")
+_FILTERED = ("content_filter", "sensitive")
 # Maximum length of a reply in characters per allowed token, about four times the usual length: a server that ignores
 # `max_tokens` must not fill the buffer.
 _CHARACTERS_PER_TOKEN = 16
@@ -84,8 +85,10 @@ class ChatPolicy:
         body = build_request_body(prompt, self._images, parameters)
         reply = await self._send(body, parameters["model"], self._client)
         # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
-        if reply.generation.finish_reason in _ABORTED:
+        if (finish := reply.generation.finish_reason) in _ABORTED:
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
+        if finish in _FILTERED:  # what is left of it is no action of the policy either
+            raise BoundaryError(FailureKind.POLICY_REFUSED, f"{self.address}: the server's filter withheld the reply")
         ids, most = reply.generation.token_ids, self._settings.max_new_tokens
         limit = _CHARACTERS_PER_TOKEN * most
         # A token may have more characters: some of the tiny model's are whole sentences.
@@ -214,4 +217,4 @@ def _read_text(choice: Any) -> str:
     thought = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(thought, str) and thought:
         return join_reasoning(thought, content, truncated=choice.get("finish_reason") == "length")
-    return content or ""
+    return content or message.get("refusal") or ""
