@@ -234,6 +234,12 @@ def test_scores_in_the_spellings_of_models(text, yes):
         ("Evaluation result: «SUCCESS»", True),
         ("My verdict on this task:\n\nSUCCESS", True),
         ("## Verdict\nSUCCESS", True),
+        ("\\boxed{SUCCESS}", True),
+        ("The verdict is \\boxed{NOT SUCCESS}", False),
+        ("Thus, the task is judged to be a SUCCESS.", True),
+        ("I therefore conclude that the task was a SUCCESS.", True),
+        ("According to the screenshots, all is done, so the verdict is SUCCESS", True),
+        ("The login failed at first, but by the menu it was found. Verdict: SUCCESS", True),
     ],
 )
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
@@ -250,6 +256,7 @@ def test_webvoyagers_verdict_stands_at_the_end(text, yes):
         "- **Thoughts**: x\n- **Status**: successful",
         "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.",
         "思考：筛选已应用。\nStatus: success",
+        "想法：满足。\n状态：success",
         "Thoughts: x\n\n**Status: success** ✅",
         "<|begin_of_box|>Thoughts: x\nStatus: success<|end_of_box|>",
     ],
@@ -319,6 +326,11 @@ UNREADABLE = {
     replies.read_webvoyager: [
         *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),
         *("Result: incomplete. SUCCESS", "The outcome was a failure.\nSUCCESS"),
+        *(
+            "According to the page, the evaluation is SUCCESS",
+            "I don't judge it a SUCCESS",
+            "Success is what it is judged",
+        ),
     ],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),

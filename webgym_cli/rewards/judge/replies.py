@@ -15,7 +15,7 @@ _END = 300
 _PLAIN = str.maketrans(dict.fromkeys("*`#")) | str.maketrans("“”„«»‘’：＝。！？—–_", '"""""\'\':=.!?-- ')
 # Fences, a chat template's tokens, and marks that agree with the verdict beside them; others may contradict it.
 _MARKS = re.compile(
-    r"^```\w*\s*(?:\n|\Z)|<\|\w+\|>|\A\s*<(?:answer|verdict)>|</(?:answer|verdict)>\s*\Z|[✅✔✓🎉\ufe0f]"
+    r"^```\w*\s*(?:\n|\Z)|<\|\w+\|>|\A\s*<(?:answer|verdict)>|</(?:answer|verdict)>\s*\Z|\\boxed\{|\}\s*\Z|[✅✔✓🎉\ufe0f]"
     r"|[❌✗✘]\s*(?=\**NOT\b|\**fail)|(NOT SUCCESS|failure)\W{1,4}[❌✗✘]",
     re.MULTILINE,
 )
@@ -25,7 +25,9 @@ _JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)(?
 # NOT SUCCESS may follow anything: read wrongly, it opens nothing.
 _VERDICT = re.compile(
     rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
-    r"|\bI (?:would )?(?:conclude|judge|rate|call)(?: (?:this|it))?(?: as)?(?: an?)?:?"
+    r"|\bI (?:would |therefore |thus )?(?:conclude|judge|rate|call)"
+    r"(?: (?:this|it|that (?:the task|this|it) (?:is|was)))?(?: as)?(?: an?)?:?"
+    r"|\b(?:task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?(?: an?)?:?"
     rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
     r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
@@ -38,7 +40,11 @@ _SENTENCE = re.compile(r"[.!?]|(?<!:)\n\n")
 _UNDECIDED = re.compile(
     r"\b(?:can ?not|can't|either|or|whether|if|unless|unable|unsure|might|could|glance|success\w*)\b", re.IGNORECASE
 )
-_QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site|agent)'s)\b[^,]*\Z", re.IGNORECASE)
+_QUOTED = re.compile(
+    r"\b(?:says?|said|shows|reads|claims|its|their|(?:page|site|agent)'s)\b[^,]*\Z"
+    r"|\baccording to [^,]*\b(?:page|site|website|agent)\b[^,]*, the \w+ (?:is|was)? *\Z",
+    re.IGNORECASE,
+)
 # The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
 _DENIED = re.compile(
@@ -59,7 +65,7 @@ _DENIAL_BEFORE = re.compile(
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
 _SCORE = re.compile(r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
-    r"(?:^|[.!?] )(?:(?:final|overall) )?status(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
+    r"(?:^|[.!?] )(?:(?:final|overall) )?(?:status|状态)(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
