@@ -143,6 +143,13 @@ def test_the_threshold_that_a_precision_needs():
     assert [row["threshold"] for row in never] == [None, None]
 
 
+def test_a_precision_that_is_just_reached_suffices():
+    episodes = [judged(number, True, probability=0.5) for number in range(25)]
+    labels = [label(one, number < 14) for number, one in enumerate(episodes)]
+    (row,) = measure_agreement(labels, episodes, 0.56)["thresholds"]  # 0.56 * 25 is more than 14 in floating point
+    assert (row["threshold"], row["precision"]) == (0.5, 0.56)
+
+
 @pytest.mark.parametrize(
     ("name", "records", "labels"),
     [

@@ -156,7 +156,7 @@ def find_threshold(episodes: Sequence[LabelledEpisode], source: str, wanted: flo
     positives = sum(label for _, label in scored)
     for threshold in sorted({score for score, _ in scored}):
         passed = [label for score, label in scored if score >= threshold]
-        if sum(passed) >= wanted * len(passed):
+        if sum(passed) / len(passed) >= wanted:  # 55 of 100 are 0.55, but 0.55 * 100 is more than 55
             reached = {**_rate("precision", "precision_interval", sum(passed), len(passed))}
             recall = _rate("recall", "recall_interval", sum(passed), positives)
             return {"source": source, "wanted": wanted, "threshold": threshold, **reached, **recall}
