@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import hashlib
 import time
 from unittest import mock
 
@@ -15,6 +16,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.scoring import CheckContext, NeedsPageError, check
 from webgym_cli.scoring.check import CHECKS, require_checks
+from webgym_cli.scoring.user_function import digest_source, list_sources
 from webgym_cli.tools.workers import Workers
 
 INFINITE = float("inf")
@@ -50,6 +52,34 @@ def test_a_check_gets_the_task_by_name_and_the_end_of_the_episode():
     result = score(decide)
     assert (result.source, result.value, result.extras, result.detail) == ("check", 0.5, {"clicks": 2.0}, "closed")
     assert len(result.digest) == 64
+
+
+def test_the_digest_of_a_check_is_that_of_the_files_that_it_imports_too(tmp_path):
+    imports = "import json\nfrom desk import tickets\nfrom desk.rules import LIMIT\ndef late():\n    import store"
+    files = {
+        "check.py": f"{imports}\ndef closed(ticket):\n    return True\n",
+        "desk/__init__.py": "from .rules import LIMIT",
+        "desk/tickets.py": "",
+        "desk/rules.py": "LIMIT = 1",
+        "store.py": "from json import dumps",
+        "other.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    sources = list_sources(tmp_path / "check.py")
+    assert {str(path.relative_to(tmp_path)) for path in sources} == files.keys() - {"other.py"}
+    namespace = {}
+    exec(compile("def closed(ticket):\n    return True\n", str(tmp_path / "check.py"), "exec"), namespace)
+    digests = [digest_source(namespace["closed"])]
+    for name in ("other.py", "desk/rules.py", "store.py"):
+        (tmp_path / name).write_text(f"{files[name]}\n")
+        digests.append(digest_source(namespace["closed"]))
+    assert [digests[0] == digest for digest in digests] == [True, True, False, False]
+    assert digests[2] != digests[3]
+    alone = tmp_path / "other.py"
+    exec(compile("def alone():\n    return True\n", str(alone), "exec"), namespace)
+    assert digest_source(namespace["alone"]) == hashlib.sha256(alone.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(("value", "reward"), [(True, 1.0), (0, 0.0), (0.25, 0.25), ({"reward": 1}, 1.0)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,14 +27,47 @@ _REASON = 300
 def digest_source(function: Callable[..., Any]) -> str:
     """Return the SHA-256 of the file that defines a function, of its code if there is none; of another object's name.
 
-    A partial function is the one that it calls, an object that can be called its class's.
+    With files beside it that it imports, or that they import, it is that of all of them. A partial function is the one
+    that it calls, an object that can be called its class's.
     """
     given = inspect.unwrap(function.func if isinstance(function, partial) else function)
     code = getattr(given, "__code__", None) or getattr(type(given).__call__, "__code__", None)
     if code is None:  # written in C
         return hashlib.sha256(getattr(given, "__qualname__", type(given).__qualname__).encode()).hexdigest()
     path = Path(code.co_filename)
-    return hashlib.sha256(path.read_bytes() if path.is_file() else code.co_code).hexdigest()
+    if not path.is_file():
+        return hashlib.sha256(code.co_code).hexdigest()
+    first, *others = list_sources(path).values()
+    return hashlib.sha256(first + b"".join(hashlib.sha256(other).digest() for other in others)).hexdigest()
+
+
+def list_sources(path: Path) -> dict[Path, bytes]:
+    """Return the content of a Python file and of those that it imports from its folder or from those below."""
+    sources: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        file = waiting.pop(0)
+        if file in sources or not file.is_file():
+            continue
+        sources[file] = file.read_bytes()
+        with suppress(SyntaxError, ValueError):  # edited since it was loaded
+            for folder, parts in _list_imports(ast.parse(sources[file]), file.parent):
+                places = [folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+                waiting += [place / "__init__.py" for place in places]
+                waiting.append(folder.joinpath(*parts[:-1], f"{parts[-1]}.py"))
+    return sources
+
+
+def _list_imports(tree: ast.AST, folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the parts of each name that code may import as a module, with the folder of a file in which it starts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((folder, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = Path(*folder.parts[: len(folder.parts) + 1 - max(node.level, 1)])
+            module = node.module.split(".") if node.module else []
+            # an imported name may be a module or something in one
+            yield from ((start, parts) for parts in (module, *([*module, alias.name] for alias in node.names)) if parts)
 
 
 @dataclass(frozen=True)
