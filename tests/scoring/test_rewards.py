@@ -179,9 +179,36 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
 
 
 @pytest.mark.parametrize(
+    ("response", "answer", "right"),
+    [
+        ("<think>Paris or Rome?</think>Paris", "Paris", True),
+        ("<think><answer>Rome</answer></think>\n<answer>**Paris**</answer>", "Paris", True),
+        ("<think><answer>Paris</answer></think>I don't know", "Paris", False),
+        ("<think>\\boxed{Paris}", "Paris", False),
+        ("<answer>Rome</answer><answer>Paris</answer>", "Rome", False),
+        ("“Paris”", "Paris", True),
+        ("北京。", "北京", True),
+        ("Par\u200bis\u200f", "Paris", True),
+        ("\u2212 5", "-5", False),
+        ("\u22125", "-5", True),
+        ("\u22125", "5", False),
+        ("1998–2003", "1998-2003", True),
+        ("1998–2003", "19982003", False),
+        ("O’Brien", "O'Brien", True),
+        ("Раris", "Paris", False),  # with Cyrillic letters
+        ("Paris or Rome", "Paris", False),
+    ],
+)
+def test_an_exact_match_reads_no_thoughts_and_drops_the_punctuation_of_other_scripts(response, answer, right):
+    assert qa_em_reward(response, answer)["em"] == right
+
+
+@pytest.mark.parametrize(
     ("response", "value"),
     [
         ("so \\boxed{7}", 1.0),
+        ("<think>\\boxed{6}?</think> \\boxed{7}", 1.0),
+        ("<think>\\boxed{6}</think> 7", 0.0),
         ("<answer>x</answer>", 1.0),
         ("\\boxed{1} \\boxed{2}", 0.0),
         ("\\boxed{1} <answer>1</answer>", 0.0),

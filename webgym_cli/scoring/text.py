@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.scoring.define import reward
-from webgym_cli.scoring.statements import extract_boxed
+from webgym_cli.scoring.statements import extract_boxed, strip_thoughts
 from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import find_between
@@ -19,6 +20,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
+_DASHES = str.maketrans("−–‐‑", "----")
 # SQuAD drops all punctuation; but these signs make another answer.
 _NUMERIC = re.compile(
     r"""(?<=\d)(?:[^\w\s]|_)(?=\d)      # 3.5 is not 35, 1,2 not 12
@@ -82,7 +84,7 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
     earlier = [str(message["content"]) for message in trajectory if message.get("role") == "assistant"][:-1]
     thought = all("<think>" in content and "</think>" in content for content in earlier if content)
     measures = _measures(_extract_answer(final_response), list_answers(answer))
-    well_formed = thought and bool(find_between(final_response, "answer"))
+    well_formed = thought and bool(find_between(strip_thoughts(final_response), "answer"))
     reward = max(0.1, measures["em"])
     return {**measures, "reward": when(well_formed, reward), "fmt": float(well_formed), "fmt_think": float(thought)}
 
@@ -104,8 +106,9 @@ def infoseek_reward(final_response: str, answer: Any, answer_eval: Sequence[Any]
 @reward
 def format_reward(final_response: str) -> float:
     """1 where the response gives its answer in exactly one `\\boxed{...}` or `<answer>...</answer>`, else 0."""
-    boxes, tags = final_response.count("\\boxed{"), find_between(final_response, "answer")
-    content = extract_boxed(final_response) if boxes else "".join(tags)
+    response = strip_thoughts(final_response)
+    boxes, tags = response.count("\\boxed{"), find_between(response, "answer")
+    content = extract_boxed(response) if boxes else "".join(tags)
     return float(boxes + len(tags) == 1 and bool(content and content.strip()))
 
 
@@ -115,15 +118,20 @@ def normalise(text: str) -> str:
     Unlike there, numbers keep their signs and points, and a text of articles or of punctuation alone stays.
     """
     is_formula = _FORMULA.fullmatch(text.strip(" .$()\n"))
-    text = _LISTED.sub(" ", _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower())))
+    text = _LISTED.sub(" ", _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower().translate(_DASHES))))
     kept = {match.start() for match in _NUMERIC.finditer(text)}
     if is_formula:
         kept |= {match.start() for match in _LETTER_SIGN.finditer(text)}
-    letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign not in _PUNCTUATION)
+    letters = "".join(sign for place, sign in enumerate(text) if place in kept or not _is_punctuation(sign))
     words = letters.split() or text.split()
     # The answer `A` of a choice is no article, nor is that of `A, B`.
     is_choice = all(len(word) == 1 and word.isalpha() for word in words)
     return " ".join([word for word in words if is_choice or word not in _ARTICLES] or words)
+
+
+def _is_punctuation(sign: str) -> bool:
+    """Whether a character is punctuation of ASCII or another script, or invisible."""
+    return sign in _PUNCTUATION or unicodedata.category(sign)[0] == "P" or unicodedata.category(sign) == "Cf"
 
 
 def _is_same(given: str, wanted: str) -> bool:
@@ -179,10 +187,10 @@ async def llm_as_judge_reward(final_response: str, question: str, answer: Any, j
 
 def _extract_answer(final_response: str) -> str:
     """Return the content of the last box, else of the last `<answer>` tags, else the whole response."""
-    if (boxed := extract_boxed(final_response)) is not None:
+    response = strip_thoughts(final_response)
+    if (boxed := extract_boxed(response)) is not None:
         return boxed
-    tags = find_between(final_response, "answer")
-    return next(reversed(tags), final_response)
+    return next(reversed(find_between(response, "answer")), response)
 
 
 def list_answers(answer: Any) -> list[str]:
