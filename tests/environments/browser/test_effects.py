@@ -162,6 +162,9 @@ FIELDS = {
     "tokens": (f"<p>{FIELD}oninput=\"if (value.endsWith(',')) {{ before(value); value = '' }}\"></p>", "a,b,", None),
     "behind": ("<button aria-label=Name onclick='h.focus()'>b</button><div id=h contenteditable style='position:fixed;"
         "left:-999px'></div>", "x", "double click"),
+    "drawn around a hidden field": ("<p class=editor style='width:90px;height:30px' onclick='firstChild.focus()'>"
+        "<textarea aria-label=Name style='width:1px;opacity:0' oninput='b.innerText = value'></textarea><b id=b>t</b>",
+        "new", None),
     "nothing": ("<button aria-label=Name>b</button><script>document.querySelector('button').onclick = (e) => "
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),

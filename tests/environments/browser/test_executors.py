@@ -111,6 +111,22 @@ async def test_clicks_of_all_kinds(session: BrowserSession, mode: InteractionMod
     assert "click,0,3,false,false" in await ask(session, "log")
 
 
+async def test_roles_and_states_in_the_internals_of_components(session: BrowserSession, tmp_path: Path):
+    hostile = "WeakMap.prototype.get = String.prototype.toLowerCase = () => 1; Object.prototype.evil = 1;"
+    own = "{ role: 'switch', ariaLabel: 'Dark', ariaChecked: 'false', ariaReadOnly: 'true' }"
+    init = f"super(); let i = Object.assign(this.attachInternals(), {own}); this.onclick = () => i.ariaChecked = 'true'"
+    script = f"{hostile} customElements.define('x-a', class extends HTMLElement {{ constructor() {{ {init} }} }})"
+    box = "style='display:block;height:30px'"
+    page = f"<script>{script}</script><x-a {box}>x</x-a><x-a {box} role=button>Go</x-a>"
+    (tmp_path / "own.html").write_text(page)
+    await session.goto((tmp_path / "own.html").as_uri())
+    assert len(await list_elements(session)) == 2
+    assert await perform(session, Action(name=ActionName.CLICK, element_id=0)) is None
+    (switch, button) = (one.element for one in await list_elements(session))
+    assert (switch.role, switch.name, switch.value, switch.states) == ("switch", "Dark", "checked", ("readonly",))
+    assert button.role == "button"
+
+
 @pytest.mark.parametrize("mode", InteractionMode)
 async def test_a_long_press_holds_the_button(session: BrowserSession, mode: InteractionMode):
     await ask(session, "{ b.onpointerdown = (e) => { b.down = e.timeStamp; }; }")

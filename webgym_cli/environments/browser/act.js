@@ -272,10 +272,11 @@ webgym.act = (() => {
     // editors render only a part of a long text
     const parts = editorOf(target) ? [wanted.slice(0, 40), wanted.slice(-40)] : [wanted];
     const isThere = parts.some((part) => has.includes(part));
+    const isDrawn = () => wanted && (!has || "value" in target) && bare(target.parentElement?.innerText).includes(wanted); // by the editor around
     const box = boxOf(target), isSeen = editorOf(target) || box && Math.min(box.width, box.height) >= UNSEEN;
-    if (isThere && !isKept && !isSeen) return { error: "the text went to a hidden field: open what is there first, by a double click or Enter" };
+    if (isThere && !isKept && !isSeen && !isDrawn()) return { error: "the text went to a hidden field: open what is there first, by a double click or Enter" };
     // a field that made tokens of it
-    if (isThere && !isKept || wanted && !has && bare(target.parentElement?.innerText).includes(wanted)) return {};
+    if (isThere && !isKept || !has && isDrawn()) return {};
     if (target.type === "password") return { error: "the field did not take all that was typed" };
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };

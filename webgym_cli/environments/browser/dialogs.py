@@ -93,10 +93,8 @@ class DialogTracker:
         self._forget(dialog)
         if name is ActionName.DISMISS_DIALOG:
             await self._refuse(dialog)
-        elif text is None:
-            await dialog.accept(known_or(typed, dialog.default_value))
         else:
-            await dialog.accept(text)
+            await dialog.accept(known_or(text, known_or(typed, dialog.default_value)))
         return None
 
     async def until_raised(self, doing: Coroutine[None, None, T]) -> T | None:

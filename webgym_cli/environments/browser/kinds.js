@@ -1,6 +1,7 @@
 // Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
   const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
+  const { attributeOf } = webgym.roles;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -250,7 +251,7 @@ webgym.kinds = (() => {
       if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
       return 3;
     }
-    const role = (element.getAttribute("role") || "").trim().split(/\s+/)[0];
+    const role = (attributeOf(element, "role") || "").trim().split(/\s+/)[0];
     if (ROLES.has(role) || editable(element)) return 3;
     if (element === element.ownerDocument.body || element === element.ownerDocument.documentElement) return 0;
     if (element.hasAttribute("aria-sort")) return 2;

@@ -7,7 +7,7 @@ webgym.names = (() => {
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
-  const { editable, matches, roleOf } = webgym.roles;
+  const { attributeOf, editable, matches, roleOf } = webgym.roles;
   const { classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf } = webgym.icons;
   const closed = new WeakMap();
 
@@ -265,7 +265,7 @@ webgym.names = (() => {
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
     // what a component calls its field, after the label that a person reads
     const told = () => {
-      const own = oneLine(element.getAttribute("aria-label")), row = own && takes && !TICKED.test(role) && oneLine(labels() || rowLabelOf(element, true));
+      const own = oneLine(attributeOf(element, "aria-label")), row = own && takes && !TICKED.test(role) && oneLine(labels() || rowLabelOf(element, true));
       return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");

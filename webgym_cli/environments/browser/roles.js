@@ -12,8 +12,19 @@ webgym.roles = (() => {
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
 
+  // An attribute, or what a custom element has in its place in its internals, as `stand_ins.js` tells.
+  const attributeOf = (element, name) => {
+    let told = element.getAttribute(name);
+    if (told !== null || !element.localName.includes("-")) return told;
+    const hear = ({ detail }) => { told = detail; };
+    element.addEventListener("webgym-told", hear);
+    element.dispatchEvent(new CustomEvent("webgym-ask", { detail: name.replace("-", ""), composed: true }));
+    element.removeEventListener("webgym-told", hear);
+    return told;
+  };
+
   const roleOf = (element) => {
-    const told = (element.getAttribute("role") || "").trim().toLowerCase().split(/\s+/)[0];
+    const told = (attributeOf(element, "role") || "").trim().toLowerCase().split(/\s+/)[0];
     if (told && told !== "presentation" && told !== "none") return told;
     const tag = element.localName;
     if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
@@ -24,5 +35,5 @@ webgym.roles = (() => {
     return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";
   };
 
-  return Object.freeze({ editable, matches, roleOf });
+  return Object.freeze({ attributeOf, editable, matches, roleOf });
 })();

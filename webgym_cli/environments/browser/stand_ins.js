@@ -49,6 +49,19 @@
     }
   }).observe({ type: "resource" });
 
+  // Roles and states in the internals of custom elements, which our scripts ask for by the attribute's name.
+  const attach = keep(HTMLElement, "attachInternals"), keepFor = keep(WeakMap, "set"), keptOf = keep(WeakMap, "get"), internals = new WeakMap();
+  const lower = keep(String, "toLowerCase");
+  HTMLElement.prototype.attachInternals = function () {
+    const own = attach(this);
+    keepFor(internals, this, own);
+    return own;
+  };
+  listen(window, "webgym-ask", ({ target, detail }) => {
+    const own = keptOf(internals, target);
+    for (const name in own) if (lower(name) === detail && own[name]) dispatch(target, new CustomEvent("webgym-told", { detail: own[name] }));
+  }, true);
+
   const refuse = (message) => new DOMException(message, "NotAllowedError");
   const granted = async () => "granted";
   const made = (kind, name, values) => Object.defineProperties(Object.create(kind.prototype), Object.getOwnPropertyDescriptors(

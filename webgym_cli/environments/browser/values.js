@@ -1,6 +1,7 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
   const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsIn, wordsOf, oneLine } = webgym.names;
+  const { attributeOf } = webgym.roles;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const FIELDS = "input:not([type=hidden]),select,textarea", LABELLED = /^(button|generic|link)$/;
@@ -42,7 +43,7 @@ webgym.values = (() => {
 
   // The states that the value does not tell.
   const statesOf = (element) => {
-    const role = roleOf(element), told = (name) => element.getAttribute(`aria-${name}`), is = (name) => told(name) === "true";
+    const role = roleOf(element), told = (name) => attributeOf(element, `aria-${name}`), is = (name) => told(name) === "true";
     const isMixed = element.indeterminate === true || told("checked") === "mixed" || told("pressed") === "mixed";
     const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid");
     const message = () => oneLine([...byIds(element, "aria-errormessage"), ...byIds(element, "aria-describedby")]
@@ -99,11 +100,11 @@ webgym.values = (() => {
     if (tag === "option") return element.selected ? "selected" : "";
     if (element.isContentEditable) return oneLine(element.innerText);
     const popup = element.popoverTargetAction !== "hide" && element.popoverTargetElement;
-    const expanded = element.getAttribute("aria-expanded") || tag === "summary" && `${element.parentElement?.open}` ||
+    const expanded = attributeOf(element, "aria-expanded") || tag === "summary" && `${element.parentElement?.open}` ||
       popup && `${matches(popup, ":popover-open")}`;
     if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
-    const toggled = (TOGGLES.find((attribute) => element.getAttribute(attribute) === "true") || "").slice(5);
-    return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
+    const toggled = (TOGGLES.find((attribute) => attributeOf(element, attribute) === "true") || "").slice(5);
+    return toggled || oneLine(attributeOf(element, "aria-valuetext") || attributeOf(element, "aria-valuenow"));
   };
 
   // What tells each of some equal elements from the others: its cell, else the nearest text that is not theirs too.
