@@ -85,8 +85,10 @@ def test_the_environment_may_hold_a_section_or_a_value(monkeypatch):
     monkeypatch.setenv("WEBGYM_LOOP", '{"iterations": 7}')
     monkeypatch.setenv("WEBGYM_ROLLOUT__TRAIN_MAX_STEPS__EASY", "2")
     monkeypatch.setenv("WEBGYM_SEED", "9")
+    monkeypatch.setenv("WEBGYM_RL__WEBRL__HEADS", "1")
     settings = load()
     assert (settings.loop.iterations, settings.rollout.train_max_steps.easy, settings.seed) == (7, 2, 9)
+    assert settings.rl.webrl.heads == 1
 
 
 REFUSED = {

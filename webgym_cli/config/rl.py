@@ -225,7 +225,7 @@ class WebRLSettings(ConfigSection):
     """The paper's lambda: weight of the critic's one-step advantage; 1 - lam is the weight of the episode's outcome."""
     gamma: float = Field(default=0.9, ge=0, le=1)
     """Discount factor per step of the released code's Monte Carlo return; the paper has no discount."""
-    heads: Literal[1, 2] = 2
+    heads: int = Field(default=2, ge=1, le=2)
     """Number of independent value heads of the critic; the minimum of their values is used. The paper has one."""
     critic_epochs: int = Field(default=1, ge=1)
     """Number of passes of the critic over the batch, before the `rl.actor.ppo_epochs` passes of the actor."""

@@ -35,7 +35,8 @@ _NO_POSITIONS: dict[str, object] = {"position": None, "to_position": None, "path
 # From this size on, in CSS pixels of both sides, it matters where an element is clicked: canvases, maps.
 _LARGE = 200
 _DIALOGS = (ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG)
-_LABEL_OF = "(list, value) => Array.from(list.options).find((option) => option.value === value)?.label ?? value"
+_LABELS_OF = """(list, text) => text.split("\\n").map((value) =>
+  Array.from(list.options).find((option) => option.value === value)?.label ?? value).join("\\n")"""
 
 
 class ActionWriter:
@@ -167,7 +168,7 @@ class Replay:
         action = recorded.action
         if action.name is ActionName.SELECT_OPTION and recorded.target and recorded.target.selector:
             async with session.guard("reading a list"):
-                label = await session.page.locator(recorded.target.selector).first.evaluate(_LABEL_OF, action.text)
+                label = await session.page.locator(recorded.target.selector).first.evaluate(_LABELS_OF, action.text)
             action = action.model_copy(update={"text": label})
         self._actions.popleft()
         self._looks = 0

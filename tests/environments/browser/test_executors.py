@@ -3,6 +3,7 @@
 import asyncio
 import html
 import io
+import json
 import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import actions
 from webgym_cli.environments.browser.actions import normalise_point, perform_action, point_at_elements
@@ -23,6 +25,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import list_tabs
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
+from webgym_cli.record.recording_file import read_recording
+from webgym_cli.record.replay import Replay
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
@@ -89,6 +93,20 @@ async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, 
 
 async def ask(session: BrowserSession, expression: str):
     return await session.page.evaluate(f"() => {expression}")
+
+
+async def test_recorded_values_of_several_options_are_chosen_by_their_labels(session: BrowserSession, tmp_path: Path):
+    options = "<option value=1>Small<option value=2>Large, blue<option value=3>Wide"
+    (tmp_path / "sizes.html").write_text(f"<select multiple aria-label=Sizes>{options}</select>")
+    await session.goto((tmp_path / "sizes.html").as_uri())
+    line = {"name": "select", "selector": "select", "options": ["1", "2"], "pageGuid": "p", "signals": []}
+    (tmp_path / "codegen.jsonl").write_text(json.dumps(line))
+    marks = ("context_config.interaction_mode=set_of_marks", "context_config.prompt_version=full")
+    action = await Replay(read_recording(tmp_path / "codegen.jsonl"), load(overrides=marks)).next(session)
+    assert action is not None and action.text == "Small\nLarge, blue"
+    assert await perform(session, action) is None
+    chosen = "Array.from(document.querySelector('select').selectedOptions, (option) => option.value)"
+    assert await ask(session, chosen) == ["1", "2"]
 
 
 @pytest.mark.parametrize("mode", InteractionMode)

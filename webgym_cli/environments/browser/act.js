@@ -39,7 +39,7 @@ webgym.act = (() => {
       options.find((option) => clean(option.label).toLowerCase() === clean(label).toLowerCase()) ||
       (clean(label) && options.find((option) => clean(option.label).toLowerCase().includes(clean(label).toLowerCase())));
     const whole = find(text);
-    const wanted = whole ? [whole] : select.multiple ? text.split(/[,\n]/).map(find) : [undefined];
+    const wanted = whole ? [whole] : select.multiple ? text.split(text.includes("\n") ? "\n" : ",").map(find) : [undefined];
     if (wanted.some((option) => !option)) {
       return { error: `no option is called ${JSON.stringify(shown(text))}; ${options.length > MOST_OPTIONS ? "the closest are" : "there are"}: ` +
         closest(text, options.map((option) => shown(option.label))).join(", ") };
