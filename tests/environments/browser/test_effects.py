@@ -149,6 +149,11 @@ FIELDS = {
     "a slider": ("<div role=slider aria-label=Name tabindex=0 style='width:50px;height:20px'></div>", "5",
         "takes keys"),
     "a slider with keys": (SLIDER.replace("MOST", "9"), "7", None),
+    "a slider that takes keys unless the mouse brought the focus": (
+        SLIDER.replace("MOST", "this.m ? 2 : 9").replace(" onkey", " onmousedown='this.m=1' onblur='this.m=0' onkey"),
+        "7",
+        None,
+    ),
     "a slider whose press is handled without a focus": (SLIDER.replace("MOST", "9").replace("onkeydown",
         "onmousedown='event.preventDefault()' onkeydown"), "7", None),
     "one of two sliders under a hidden field": (HANDLES, "7", None),

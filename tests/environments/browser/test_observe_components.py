@@ -526,6 +526,48 @@ CASES = {
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",
         [("generic", "+", "", where) for where in (("in Ann", "1 of 2"), ("in Ann", "2 of 2"), ("in Bob",))],
     ),
+    "how a column is sorted, whose header takes drops": (
+        "<table><tr><th aria-sort=ascending onclick=1 ondragover=1><div>Name</div><th aria-sort=descending><button>Size"
+        "</button></table>",
+        [
+            ("columnheader", "Name", "", ("sorted ascending",)),
+            ("button", "Size", "", ("sorted descending",)),
+        ],
+    ),
+    "lists that are called as what is chosen in them": (
+        "<label for=a>City</label><div><b id=a role=combobox tabindex=0 aria-label=Rome>Rome</b></div>"
+        "<div><label>Pet</label><p role=combobox tabindex=0 aria-labelledby=v><b id=v>Cat</b></p></div>"
+        "<label><b>5</b><input role=combobox aria-label=Rows value=5></label>",
+        [("combobox", "City", "Rome", ()), ("combobox", "Pet", "Cat", ()), ("combobox", "Rows", "5", ())],
+    ),
+    "an icon behind a field that listens itself": (
+        f"<label for=p>Secret</label><div style='{BOX}'><input id=p style='width:120px'>"
+        f"<svg class=x-icon-eye style='{ICON}' onclick=1><rect width=9 height=9 /></svg></div>",
+        [("textbox", "Secret", "", ()), ("image", "eye", "", ())],
+    ),
+    "icons by a ligature, and by what they are beside a class for all icons": (
+        "<button><i aria-hidden=true>arrow_back</i></button>"
+        f"<button class=x-button-icon-only><svg class=x-icon-plus style='{ICON}'></svg></button>"
+        f"<i class='n-tree-switcher n-base-icon' style='{ICON};cursor:pointer'></i>",
+        [("button", name, "", ()) for name in ("arrow back", "plus")] + [("generic", "tree switcher", "", ())],
+    ),
+    "a list whose rows are of one cell": (
+        "<div role=grid><div role=row aria-label=One aria-selected=true><div role=gridcell>Drag One</div></div></div>",
+        [("gridcell", "One", "Drag One", ("selected",))],
+    ),
+    "a slider beside another field's words": (
+        "<div><b role=radio tabindex=0>fast</b><div role=slider tabindex=0 style='width:9px;height:9px'></div></div>",
+        [("radio", "fast", "", ("unchecked",)), ("slider", "", "", ())],
+    ),
+    "an empty field below tabs": (
+        "<div><div role=tablist><b role=tab>Ann</b></div><div><input role=combobox aria-label=Pet></div></div>",
+        [("tab", "Ann", "", ()), ("combobox", "Pet", "", ())],
+    ),
+    "the frame of a list, its placeholder and its arrow": (
+        f"<div tabindex=0 onclick=1 style='{BOX};overflow:hidden'><div style='height:30px;cursor:pointer'><input "
+        "aria-hidden=true style='display:none'></div>Pick</div>",
+        [("generic", "", "", ())],
+    ),
 }
 
 
@@ -535,3 +577,10 @@ async def test_what_a_component_is(session: BrowserSession, tmp_path: Path, case
     await show(session, tmp_path, html)
     elements = [seen.element for seen in await list_elements(session)]
     assert [(one.role, one.name, one.value, one.states) for one in elements] == expected
+
+
+async def test_an_item_is_clicked_where_its_words_listen(session: BrowserSession, tmp_path: Path):
+    item = "<p role=treeitem style='cursor:pointer;width:300px'><b style='width:60px' onclick=1>docs</b></p>"
+    await show(session, tmp_path, item)
+    [seen] = await list_elements(session)
+    assert (seen.element.name, seen.point[0] < 100) == ("docs", True)

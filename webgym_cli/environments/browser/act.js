@@ -56,8 +56,7 @@ webgym.act = (() => {
   const atPoint = (work) => ([x, y], ...given) => unlessOpaque(deepest(x, y), (found) => work(found, ...given));
   const atFocus = (work) => (point, ...given) => unlessOpaque(focused(), (field) => work(field, ...given));
 
-  // The options of the native list at a point, or a field's suggestions, and what chooses one: their popups are outside of
-  // the page.
+  // The options of the native list at a point, or a field's suggestions (popups outside of the page), and what chooses one.
   const options = atPoint((found) => {
     if (found?.list) return { name: "type", options: Array.from(found.list.options, (option) => option.value) };
     const list = found?.closest("select"), isClosed = list && !list.multiple && list.size < 2;
@@ -106,8 +105,7 @@ webgym.act = (() => {
   const takesText = (field) => field?.isContentEditable || Boolean(editorOf(field)) ||
     matches(field, "input:not([type=checkbox],[type=radio],[type=button],[type=submit]),textarea");
 
-  // The text of the field with the focus; null if keys go elsewhere. `isRich`: its text has formats, and hard spaces where
-  // spaces were typed.
+  // The text of the field with the focus; null if keys go elsewhere. `isRich`: with formats, and hard spaces for typed ones.
   const typing = atFocus((field) => {
     const isRich = Boolean(field?.isContentEditable) && !editorOf(field), text = takesText(field) ? held(field) : null;
     return { text: isRich ? text.replaceAll("\u00a0", " ") : text, isRich };
@@ -143,8 +141,7 @@ webgym.act = (() => {
     return {};
   });
 
-  // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: select
-  // all of its text with keys first.
+  // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: after Ctrl+A.
   const prepare = ([x, y], text, append = false) => {
     [prepared, idle, target, planned] = [true, null, null, null];
     let field = deepest(x, y);
@@ -162,6 +159,8 @@ webgym.act = (() => {
     const isStepped = field && matches(field, "[role=slider][aria-valuenow],[type=range][readonly][aria-valuenow]");
     if (isStepped && text.trim() && Number.isFinite(Number(text))) {
       [apart, presses] = [Infinity, 0];
+      field.blur(); // some take keys only if the keyboard brought the focus
+      field.focus();
       return towards(text);
     }
     if (field?.localName === "input" && /^(date|time|month|week|datetime-local|color|range)$/.test(field.type)) {

@@ -1,5 +1,4 @@
-// Which boxes lie over which, from one pass over the page: a hit test walks over the whole page, and is needed only where
-// boxes overlap.
+// Which boxes lie over which, from one pass: a hit test walks over the whole page, and is needed only where boxes overlap.
 webgym.covers = (() => {
   const { getter, matches, memo, parentOf, styleOf } = webgym.names;
   const { allOf, clip, documentOf, intersect, offsetOf, rectOf } = webgym.frames;

@@ -1,5 +1,4 @@
-// Documents within the page: frames that it can read, numbers of those that it can't, and hit tests through both and
-// through shadow roots.
+// Documents within the page: frames that it can read, numbers of the others, and hit tests through both and shadow roots.
 webgym.frames = (() => {
   const { getter, matches, memo, rectOf: ownRectOf, rootOf, styleOf } = webgym.names;
   const MIN_SIDE = 3, MOST_HOSTS = 50;

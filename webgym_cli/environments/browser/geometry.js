@@ -104,8 +104,7 @@ webgym.geometry = (() => {
   const opaqueOnly = memo((element) => find(element, false)), anyOpacity = memo((element) => find(element, true));
   const place = (element, transparent = false) => (transparent ? anyOpacity : opaqueOnly)(element);
 
-  // The part of a box around its click point in which the element is seen, not what covers it: up to the boxes over it
-  // beside, above and below the point. Those over the shapes of a picture are those over the picture.
+  // The part of a box around its click point in which the element is seen: up to the boxes over it, or over its picture.
   const visiblePart = ({ face, aim, box, point }) => {
     const covers = aim || !within(point, box) ? [] : coversOf(face.ownerSVGElement || face, box) || [];
     const [x, y] = point;

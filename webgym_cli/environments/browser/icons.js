@@ -16,18 +16,19 @@ webgym.icons = (() => {
 
   const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
 
-  // The name of an image without text, from its file, symbol or class; otherwise from its surroundings.
+  // The name of an image without text, from its file, symbol, class or ligature; otherwise from its surroundings.
   const iconOf = (element) => {
-    const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)];
+    const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span,[aria-hidden=true]") || [], 0, 8)];
     for (const part of parts) {
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.match(/^(?!data:)[^?#]*/)?.[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
+        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-(?!(?:only|hover|base|button)\b)([\w-]+)/)?.[1] ||
+        part.closest("[aria-hidden=true]") && part.textContent.trim().match(/^[a-z]{2,}(_[a-z\d]+)*$/)?.[0];
       if (told) return told.replace(/[-_]+/g, " ");
     }
     const classes = parts.map((part) => part.getAttribute("class") || "");
-    const place = classes.map((names) => names.match(/([\w-]{2,})-icon(?:\s|$)/)?.[1]).find(Boolean) ||
+    const place = classes.map((names) => names.match(/([\w-]{2,}(?<!base))-icon(?:\s|$)/)?.[1]).find(Boolean) ||
       classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
     return (place || "").replace(/[-_]+/g, " ");
   };
@@ -47,7 +48,7 @@ webgym.icons = (() => {
 
   // The first class name that consists of words, for elements without any other name.
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
-    .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
+    .find((name) => /^(?:[a-z]-)?[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/^[a-z]-|[-_]+/g, (sign, at) => (at ? " " : ""));
 
   return Object.freeze({ classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf });
 })();

@@ -47,14 +47,12 @@ webgym.kinds = (() => {
     for (const [kind, known] of LISTENERS) if (types.some((type) => kind.test(type))) known.add(node);
   };
 
-  // Whether things are dropped on an element, by its listeners or by its own word where a library listens to the whole
-  // document: as a target of them it is listed, whatever it contains.
+  // Whether things are dropped on an element, by its listeners or by its own word: it is listed, whatever it contains.
   const DROPPED = /drop-?(target|zone)|droppable/, namesOf = Element.prototype.getAttributeNames;
   const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name)) ||
-    emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && element !== element.ownerDocument.body);
+    matches(element, "[class~=droppable],[class*='-droppable']") || emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && !matches(element, "th,body"));
 
-  // Boxes without anything to drag beside an equal box with such things, as the columns of a board: a library that listens
-  // to the pointer alone gives them no listener.
+  // Boxes without anything to drag beside an equal box with such things, as the columns of a board without listeners.
   const DRAGGED = "[draggable=true],[aria-roledescription*=drag i],[aria-roledescription=sortable i]";
   const emptyColumns = memo((root) => {
     const columns = new Set(), known = new Set(); // boxes that have equal ones, all visited
@@ -90,8 +88,7 @@ webgym.kinds = (() => {
 
   const cursorOf = memo((element) => styleOf(element).cursor.match(CURSORS)?.[0]);
 
-  // Whether the style sheets change an element on hover (1), or its cursor too (2), which signals users that it can be
-  // clicked.
+  // Whether the style sheets change an element on hover (1), or its cursor too (2), which shows users a control.
   const hovered = new WeakMap();
   const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // cross-origin style sheet
   const SHOWS = /display|visibility|opacity|height|clip|transform|left|right|top|scale/;
@@ -242,8 +239,7 @@ webgym.kinds = (() => {
   const isHoverable = (element) => hoverable.has(element) && !roots.has(element) && element !== element.ownerDocument.body &&
     !matches(element, `html,label,option,td,th,[role],canvas,${TIPPED}`) && !element.querySelector(NATIVE);
 
-  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell, 0.2 if
-  // it is something to hover.
+  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a cell, 0.2 to hover.
   const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));
 
   const pressInterest = (element) => {
@@ -259,7 +255,7 @@ webgym.kinds = (() => {
     if (element.getAttribute("draggable") === "true") return 2;
     const parent = parentOf(element);
     // a list that is pressed and receives drops is a board's column: its items are dragged
-    if (parent && isZone(parent) && listens(parent)) return 1;
+    if (parent && isZone(parent) && listens(parent) && !matches(parent, "tr,th,td")) return 1;
     if (isZone(element)) return 1;
     // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);

@@ -1,10 +1,10 @@
-// Accessible names of elements, and the flat tree, in which shadow roots replace their hosts'
-// children and slots contain their assigned nodes.
+// Accessible names of elements, and the flat tree: shadow roots for their hosts' children, slots with their assigned nodes.
 webgym.names = (() => {
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
   const LONGEST = 400, MOST_NODES = 300, BESIDE = 6; // characters and nodes of a name, levels around a field without one
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
+  const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
   const { attributeOf, editable, matches, roleOf } = webgym.roles;
@@ -58,8 +58,7 @@ webgym.names = (() => {
     const line = `${(text || "").slice(0, LONGEST).replace(/[\s\u200b]+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
   };
-  // Without the formatting that fields apply: blanks, currencies, dashes, case.
-  const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+  const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, ""); // without the formatting that fields apply
   const inside = (element, selector) => Array.from(Element.prototype.querySelectorAll.call(element, selector));
 
   const byIds = (element, attribute) => (element.getAttribute(attribute) || "").split(/\s+/)
@@ -152,14 +151,14 @@ webgym.names = (() => {
     if (!row) return "";
     const cells = Array.prototype.filter.call(row.children, (other) => matches(other, CELLS));
     const head = Array.prototype.find.call(row.children, (other) => other !== cell && matches(other, "th,[role=rowheader]"));
+    if (cells.length === 1 && row.hasAttribute("aria-label") && !headOf(cell)) return row.getAttribute("aria-label"); // a list's item
     const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rowsOf(row.parentElement).indexOf(row) + 1;
     return `row ${across}, column ${oneLine(headOf(cell)) || cell.getAttribute("aria-colindex") || cells.indexOf(cell) + 1}`;
   };
   const cellName = (element) =>
     (matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") || isSheetCell(element) ? placeOf(element) : "");
 
-  // What a cell tells about itself or a control in it; null if the text around tells more. The days of a calendar are
-  // told apart by their place, not by the days beside them.
+  // What a cell tells about itself or a control in it; null if the text around tells more. A calendar's days have a place.
   const cellContextOf = (element) => {
     const cell = element.closest(CELLS);
     if (!cell) return null;
@@ -170,8 +169,9 @@ webgym.names = (() => {
 
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
   const towards = (element, side, work) => {
+    const others = `${FIELDS},${MOVED}:not([role="${CSS.escape(work.role)}"])`; // the stars of a row have one label
     for (let at = element[side]; at; at = at[side]) {
-      if (at.nodeType === Node.ELEMENT_NODE && (at.control && !element.contains(at.control) || matches(at, FIELDS) || at.querySelector(`${FIELDS},td`))) return null;
+      if (at.nodeType === Node.ELEMENT_NODE && (at.control && !element.contains(at.control) || matches(at, others) || at.querySelector(`${others},td`))) return null;
       const text = at.nodeType === Node.TEXT_NODE ? at.data :
         at.nodeType === Node.ELEMENT_NODE ? partOf(at, { left: MOST_NODES, ...work }) : "";
       if (text.trim()) return text;
@@ -179,21 +179,19 @@ webgym.names = (() => {
     return "";
   };
 
-  // The label beside a field without a name, as a user reads it: the text before it; for a checkbox or radio the text
-  // after it, also a control.
+  // The label beside a field without a name: the text before it; for a checkbox or radio that after it, also a control.
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { words: !ticked, unread: (node) => matches(node, "svg,[role=img]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || "";
     }
     return "";
   };
 
   const nextOf = (node, side) => {
-    let at = node[side];
-    while (at && (at.nodeType === Node.COMMENT_NODE || at.data === "")) at = at[side]; // as frameworks leave
-    return at;
+    do node = node[side]; while (node && (node.nodeType === Node.COMMENT_NODE || node.data === "")); // as frameworks leave
+    return node;
   };
 
   // A field of a form behind a component, which nobody sees or reaches.
@@ -265,12 +263,14 @@ webgym.names = (() => {
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
     // what a component calls its field, after the label that a person reads
     const told = () => {
-      const own = oneLine(attributeOf(element, "aria-label")), row = own && takes && !TICKED.test(role) && oneLine(labels() || rowLabelOf(element, true));
+      const own = oneLine(attributeOf(element, "aria-label")), isList = role === "combobox";
+      const row = own && takes && !TICKED.test(role) && !(isList && element.closest("label")) && oneLine(labels() || rowLabelOf(element, true));
+      if (row && isList && own === oneLine(textOf(element))) return row; // a component may call a list as what is chosen in it
       return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
-      () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
+      () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
       told, labels, around, () => cellName(element), () => labelBefore(element),
       () => /[\p{L}\p{N}]/u.test(content(wordsIn)) && content(wordsIn), titleAt, content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
@@ -282,7 +282,7 @@ webgym.names = (() => {
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
-      () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
+      () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || !HOLDERS.has(role) && iconOf(element),
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element),

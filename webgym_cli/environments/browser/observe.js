@@ -1,13 +1,10 @@
-// Observation of a page, called from Python:
-//   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
-//   unlisted()        return the number of elements beyond the limit of the last `look()`;
-//   locate()          return the current click point of one of them;
-//   marked()          return the listed elements themselves.
+// Observation of a page, called from Python: `look` lists the interactive elements in the viewport, `unlisted` counts those
+// beyond its limit, `locate` returns the current click point of one of them, `marked` the elements themselves.
 webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, reacts, remembered, reveals } = webgym.kinds;
+  const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
@@ -53,8 +50,7 @@ webgym.observe = (() => {
 
   const isSmall = ({ box }) => box.width < 8 || box.height < 8;
 
-  // The visible element to click: the label of a hidden input, the wrapper of a transparent field, the editor of a code
-  // editor's field.
+  // The visible element to click: a hidden input's label, a transparent field's wrapper, the editor of a code editor's field.
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
     // what a form sends for a component's own control
@@ -122,12 +118,15 @@ webgym.observe = (() => {
 
   const fieldsIn = memo((element) => inside(element, FIELDS)); // once for the cells of a sheet
 
+  // An icon behind a field with a listener of its own, which clears the field or shows its text.
+  const isOwn = (icon, field) => !field.readOnly && listens(icon) && !wordsOf(icon) && (field.compareDocumentPosition(icon) & Node.DOCUMENT_POSITION_FOLLOWING) > 0;
+
   // An icon in a field's frame that does what the field does, or a part of a slider's track.
   const isFieldIcon = ({ element, sure, isSurface: isLarge }, index) => {
     if (sure > 2 || isLarge || wordsOf(element) || matches(element, "[aria-label],[title]")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
       const fields = fieldsIn(at);
-      if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 || matches(fields[0], "[role=slider]"));
+      if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 && !isOwn(element, fields[0]) || matches(fields[0], "[role=slider]"));
     }
     return false;
   };
@@ -146,7 +145,7 @@ webgym.observe = (() => {
     // a row whose cells are listed
     const isRow = outer.sure === 2 && matches(outer.element, "tr,[role=row]");
     if (inner.sure < 1 && isRow) return "outer";
-    const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW;
+    const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, inner)) return null;
     // stars in a frame that does nothing itself
@@ -164,11 +163,15 @@ webgym.observe = (() => {
     // a picture in the box that it fills
     if (inner.sure < 3 && area(inner) * 2 > area(outer) && !wordsOf(inner.element) && !wordsOf(outer.element)) return "inner";
     // the track of a slider, a frame without words of its own
-    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !wordsOf(outer.element)) return "outer";
+    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !oneLine(outer.element.textContent)) return "outer";
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;
     return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
   };
+
+  // Whether an element handles clicks itself; its cursor does not tell where only the words in it have a listener.
+  const handles = ({ element }, { element: inner }) => reacts(element) &&
+    (matches(element, NATIVE) || listens(element) || !listens(inner) || wordsOf(inner) !== nameOf(element));
 
   // Of nested elements with one meaning keep one: the outer one, unless it only frames the inner control.
   const withoutRepeats = (found) => {
@@ -180,15 +183,15 @@ webgym.observe = (() => {
       if (find.element.localName === "option") continue;
       if (isFieldIcon(find, index)) dropped.add(find);
       for (let above = parentOf(find.element); above; above = parentOf(above)) {
-        const isPart = find.sure === 1 || find.sure < 3 && faces.has(above) && matches(faces.get(above).element, MOVED);
-        if (isPart && faces.has(above)) dropped.add(find);
+        const faced = faces.get(above)?.element;
+        if (faced && (find.sure === 1 && !isOwn(find.element, faced) || find.sure < 3 && matches(faced, MOVED))) dropped.add(find);
         const outer = index.get(above);
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);
         if (drop) dropped.add(drop === "outer" ? outer : find);
         if (drop === "inner" && matches(outer.element, WRAPPED)) outer.value ||= (isChosen(outer, find) ? wordsOf(find.element) : valueOf(find.element)) || undefined;
         if (drop === "outer" && outer.reveals) [find.reveals, outer.reveals] = [true, false]; // the mouse is over both
-        if (drop === "inner" && find.sure > 0 && !reacts(outer.element) && (find.sure === 2 || reacts(find.element))) {
+        if (drop === "inner" && find.sure > 0 && !handles(outer, find) && (find.sure === 2 || reacts(find.element))) {
           outer.point = find.point; // only this part of it handles clicks
           outer.aim ||= find.face;
         }
@@ -208,12 +211,10 @@ webgym.observe = (() => {
     return kept.filter((find) => best.has(find));
   };
 
-  // Cells, drop zones and surfaces come after all else.
-  const isLate = (find) => find.sure < 1 || find.isZone || find.isSurface;
+  const isLate = (find) => find.sure < 1 || find.isZone || find.isSurface; // comes after all else
 
   // Numbers by which two looks agree on an element, whatever its name and place are by then.
-  const numbers = new WeakMap();
-  let numbered = 0;
+  let numbers = new WeakMap(), numbered = 0;
   const numberOf = (element) => {
     if (!numbers.has(element)) numbers.set(element, numbered++);
     return numbers.get(element);
@@ -267,8 +268,7 @@ webgym.observe = (() => {
     });
   });
 
-  // The click point of a mark, or the point at a position within its visible box (0 to 1000 on both axes), then the points
-  // of positions that the mouse passes.
+  // The click point of a mark, or the point at a position (0 to 1000) within its visible box, then those the mouse passes.
   const locate = ([id, position, path = []]) => {
     if (!marks[id]) return { count: marks.length };
     const { face, within } = marks[id];

@@ -23,8 +23,7 @@ webgym.scrolls = (() => {
     return at;
   };
 
-  // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction, in
-  // whatever shadow root or frame.
+  // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction.
   const scrollable = (way) => atOnce(() => {
     const middle = [innerWidth / 2, innerHeight / 2];
     if (scrollerAt(middle, way)) return middle;
@@ -39,16 +38,14 @@ webgym.scrolls = (() => {
     return best || middle;
   });
 
-  // The point at which to turn the wheel (default: where a scroll without a place turns it), the size of what it moves
-  // there, and whether it moves something else than a scroll without a place does.
+  // The point at which to turn the wheel, the size of what it moves there, and whether a scroll without a place moves another thing.
   const wheelAt = (place, way) => {
     const point = place || scrollable(way), there = scrollerAt(point, way);
     const { clientWidth, clientHeight } = there && !isOpaque(there) ? there : document.documentElement;
     return { point, size: [clientWidth, clientHeight], apart: Boolean(place && there) && there !== scrollerAt(scrollable(way), way) };
   };
 
-  // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
-  // origin count as changed.
+  // Whether the wheel or a drag had an effect. Pages that handle the wheel, canvases and foreign frames count as changed.
   let watched = null;
   const watch = ([x, y], dragged = false) => {
     watched?.end();
@@ -110,8 +107,7 @@ webgym.scrolls = (() => {
     return { changed: !seen || seen.changed || seen.isLeft() };
   };
 
-  // How far the page and the largest containers in sight can be scrolled, in their own heights, and how many controls of
-  // the document lie outside the view.
+  // How far the page and the largest containers in sight can be scrolled, in their heights; how many controls are outside.
   const CONTROLS = "a[href],button,input:not([type=hidden]),select,textarea,[role=button],[role=link]";
   // Only of the document and the address of the last `here`: what an observation shows.
   let looked = "";

@@ -1,7 +1,6 @@
 // Runs in a page's own world before its scripts. It replaces functions that fail under automation: the pickers of files
 // and folders, which are cancelled, by a file input or a download; locking the mouse, which is refused; and writing to the clipboard, which is denied, by a copy that our scripts hear.
-// It also tells our scripts of the timers that an input starts, or the answer to its request: what they change belongs to
-// the action.
+// It also tells our scripts of the timers that an input or the answer to its request starts: they belong to the action.
 (() => {
   const SOON_MS = 100, LATE_MS = 1500;
   const { CustomEvent, DOMException, Number } = window, { apply } = Reflect, now = performance.now.bind(performance);
@@ -24,11 +23,11 @@
   window.setTimeout = new Proxy(window.setTimeout, { apply: (target, self, given) => {
     const call = given[0], delay = given[1];
     // without destructuring, which calls an iterator that the page may have replaced
-    if (delay > SOON_MS && delay <= LATE_MS) {
+    if (delay >= SOON_MS && delay <= LATE_MS) {
       begun = now();
       end = begun + delay;
     }
-    const isLate = delay > SOON_MS && now() - acted < SOON_MS && now() + delay <= allowed + SOON_MS;
+    const isLate = delay >= SOON_MS && now() - acted < SOON_MS && now() + delay <= allowed + SOON_MS;
     if (!isLate || typeof call !== "function") return apply(target, self, given);
     dispatch(top, new CustomEvent("webgym-timer", { detail: Number(delay) }));
     given[0] = function (...values) {

@@ -6,7 +6,9 @@ webgym.values = (() => {
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const FIELDS = "input:not([type=hidden]),select,textarea", LABELLED = /^(button|generic|link)$/;
   const COMPLAINTS = ":is([role=alert],[class*=error i],[class*=invalid i],[class*=feedback i]):not(form)";
+  const APART = "a[href],[role=tab],[role=switch],h1,h2,h3"; // what is not within a field's frame
   const CURRENT = "[aria-current]:not([aria-current=false],[aria-current=''])";
+  const CELLS = "td,[role=gridcell],[role=rowheader]";
   const LONGEST = 400, UNBOUNDED = 1e15, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
   // Maximum number of levels searched for a text that tells equal names apart, and its length.
   const AROUND = 8, LONGEST_CONTEXT = 40;
@@ -28,7 +30,7 @@ webgym.values = (() => {
   // The innermost element around a field with a text, if it has no other field.
   const aroundOf = (field) => {
     for (let at = field.parentElement, level = 0; at && level < BESIDE; at = at.parentElement, level++) {
-      if (inside(at, "input:not([aria-hidden=true]),select,textarea,label").length > 1) break;
+      if (inside(at, "input:not([aria-hidden=true]),select,textarea,label").length > 1 || inside(at, APART).length) break;
       if (shownIn(at)) return at;
     }
     return field;
@@ -58,13 +60,20 @@ webgym.values = (() => {
       isMixed && "mixed",
       TICKED.test(role) && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
       told("pressed") === "false" && "not pressed",
-      told("expanded") && is("selected") && "selected",
+      (told("expanded") && is("selected") || matches(element, `[role=row][aria-selected=true]>:is(${CELLS})`)) && "selected",
+      sortedBy(element),
       matches(element, `${CURRENT},${CURRENT}>*`) && "current",
       element.matches(":focus") && element !== element.ownerDocument.body && "focused",
       told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
       (role === "slider" || role === "spinbutton") && least && most && Math.max(-least, most) < UNBOUNDED && `${least} to ${most}`,
       options.length && `options: ${options.join(", ")}`,
     ].filter(Boolean).map((state) => oneLine(state, LONGEST));
+  };
+
+  // How a column is sorted, told by its header or by what is pressed in it.
+  const sortedBy = (element) => {
+    const head = element.closest("[aria-sort]"), order = head?.getAttribute("aria-sort").match(/^(?:a|de)scending$/)?.[0];
+    return order && (head === element || wordsIn(element).trim() && textOf(head).includes(wordsIn(element).trim())) && `sorted ${order}`;
   };
 
   // The options of a list whose popup is outside of the page.
@@ -133,7 +142,7 @@ webgym.values = (() => {
     const alike = Map.groupBy(found.keys(), (index) => found[index]);
     return found.map((context, index) => {
       const same = alike.get(context);
-      return [context && `in ${context}`, same.length > 1 && `${same.indexOf(index) + 1} of ${same.length}`].filter(Boolean);
+      return [context && !(alike.size === 1 && context.endsWith("…")) && `in ${context}`, same.length > 1 && `${same.indexOf(index) + 1} of ${same.length}`].filter(Boolean);
     });
   };
 

@@ -95,9 +95,8 @@ webgym.waits = (() => {
   const isInteractive = (element) => element.localName.includes("-") && matches(element, ":defined") || interest(element) > 1 ||
     matches(element, "iframe,frame");
 
-  // What a page that shows nothing interactive is waiting for: "busy" if it is empty, or something visible spins or is
-  // marked as busy; for a start page "bare" if it has scripts and no control at all, or custom elements that are not
-  // defined yet; else "".
+  // What a page that shows nothing interactive waits for: "busy" if it is empty, spins or is marked as busy; for a start
+  // page "bare" if it has scripts and no control at all, or custom elements that are not defined yet; else "".
   const splashOf = (isStart) => atOnce(() => {
     const shown = (element) => {
       const box = element?.getBoundingClientRect?.();
