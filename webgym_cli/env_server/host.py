@@ -129,10 +129,9 @@ class SessionHost:
 
     def find_split(self, name: Any) -> tuple[Split, TaskSet]:
         """Return a split with its tasks. Raises `UsageError`."""
-        for split, tasks in self.tasks.items():
-            if split.value == name:
-                return split, tasks
-        raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
+        if name not in self.tasks:
+            raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
+        return Split(name), self.tasks[Split(name)]
 
     def _read_tasks(self) -> Iterator[list[Task]]:
         for tasks in self.tasks.values():

@@ -164,7 +164,8 @@ class Recorder:
             episode=session.id,
             greedy=session.episode.greedy,
             seed=seed,
-            fields=request.fields,
+            # What constrains the answer but doesn't change the sampling parameters.
+            fields=request.model_dump(include={"response_format", "stop"}, exclude_none=True),
         )
         try:
             async with session.around_call():

@@ -48,10 +48,6 @@ class RequestError(Exception):
         return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
 
 
-class _StreamOptions(ChatPart):
-    include_usage: bool = False
-
-
 class ChatRequest(ChatPart):
     """A chat request. Unknown fields are refused unless they are empty: they may ask for another answer."""
 
@@ -67,7 +63,7 @@ class ChatRequest(ChatPart):
     n: Literal[1] | None = None
     modalities: list[Literal["text"]] | None = None
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _refuse_unmet(self) -> Self:
@@ -96,11 +92,6 @@ class ChatRequest(ChatPart):
         if len(calls) > 1 and self.parallel_tool_calls is False:
             return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls, parallel_tool_calls is false")
         return None
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Fields that are passed on: they constrain the answer but don't change the sampling parameters."""
-        return self.model_dump(include={"response_format", "stop"}, exclude_none=True)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class GatewayServer(LocalServer):
 def _build_response(chat: ChatRequest, completion: dict[str, Any], *, is_chat: bool) -> web.Response:
     if not chat.stream:
         return web.json_response(completion if is_chat else build_response(completion))
-    with_usage = chat.stream_options is not None and chat.stream_options.include_usage
+    with_usage = chat.stream_options.get("include_usage") is True
     events = stream_completion(completion, with_usage=with_usage) if is_chat else stream_response(completion)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     return web.Response(body=b"".join(events), headers=headers)

@@ -87,12 +87,17 @@ class ChatMessage(ChatPart):
     """0: the message is context only, as in OpenAI's lines for fine-tuning."""
 
     @property
+    def texts(self) -> list[str]:
+        """The texts of its parts."""
+        return [part.text or "" for part in self.content] if isinstance(self.content, list) else [self.content or ""]
+
+    @property
     def reply(self) -> str:
         """Its text, with the reasoning in front."""
-        parts = self.content if isinstance(self.content, list) else []
-        text = self.content if isinstance(self.content, str) else "".join(part.text or "" for part in parts)
-        is_split = isinstance(self.reasoning, str) and self.reasoning
-        return join_reasoning(self.reasoning, text, truncated=False) if is_split else text
+        text = "".join(self.texts)
+        if not isinstance(self.reasoning, str) or not self.reasoning:
+            return text
+        return join_reasoning(self.reasoning, text, truncated=False)
 
 
 class _ToolFunction(ChatPart):

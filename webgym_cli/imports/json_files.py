@@ -27,11 +27,9 @@ def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
         start = file.read(_START).removeprefix(BOM_UTF8).lstrip()
         is_whole = start[:1] == b"[" or source.suffix == ".json"
         whole = parse_json(start + file.read()) if is_whole else None
-        if isinstance(whole, list):
-            yield from ((f"{source}, item {number}", value) for number, value in enumerate(whole, 1))
-            return
         if whole is not None:
-            yield str(source), whole
+            values = whole if isinstance(whole, list) else [whole]
+            yield from ((f"{source}, item {number}", value) for number, value in enumerate(values, 1))
             return
         file.seek(0)
         for number, raw in enumerate(file, 1):

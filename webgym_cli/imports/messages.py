@@ -177,9 +177,7 @@ def _drop_images(messages: Sequence[Message], count: int) -> tuple[Message, ...]
 
 
 def _build_task(episode: ChatEpisode) -> Task:
-    user = next((message for message in episode.messages if message.role == "user"), None)
-    content = user and user.content
-    texts = [part.text or "" for part in content] if isinstance(content, list) else [content or ""]
+    texts: list[str] = next((message.texts for message in episode.messages if message.role == "user"), [])
     instruction = episode.task or "\n".join(texts)
     name = episode.id or compute_digest(instruction)[:16]
     facts = {"start_url": episode.start_url, "environment": _ENVIRONMENT, "extra": episode.metadata}

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +38,12 @@ Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 
 def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
-    turns: list[dict[str, Any]] = []
-    for _, value in read_json_lines(source):
-        turn = as_object(value)
-        turn = turn | {"metadata": as_object(turn.get("metadata"))}
-        if turns and _name_episode(turn) != _name_episode(turns[0]):
-            yield _describe(source, turns), partial(_join_turns, turns)
-            turns = []
-        turns.append(turn)
-    if turns:
-        yield _describe(source, turns), partial(_join_turns, turns)
-
-
-def _name_episode(turn: dict[str, Any]) -> tuple[str, Any]:
-    return to_text(turn["metadata"].get("task_id")), turn.get("rollout_idx")
-
-
-def _describe(source: Path, turns: list[dict[str, Any]]) -> str:
-    return f"{source}, task {turns[0]['metadata'].get('task_id')}, rollout {turns[0].get('rollout_idx')}"
+    lines = (as_object(value) for _, value in read_json_lines(source))
+    turns = (turn | {"metadata": as_object(turn.get("metadata"))} for turn in lines)
+    for (task, rollout), group in groupby(
+        turns, lambda turn: (turn["metadata"].get("task_id"), turn.get("rollout_idx"))
+    ):
+        yield f"{source}, task {task}, rollout {rollout}", partial(_join_turns, list(group))
 
 
 def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
@@ -101,14 +89,11 @@ def _convert_fara(source: Path) -> ChatRecord:
     """Return the episode of a folder: actions in web_surfer.log, and a screenshot before each of them."""
     task = read_object(source / _TASK) if (source / _TASK).is_file() else {}
     task = to_fields(next(iter(as_list(task)), None), _TASK)
-    answers = [read_object(file) for file in sorted(source.glob(_ANSWER))]
-    answer = as_object(next(iter(answers), None))
-    instruction = (
-        to_text(task.get("confirmed_task")) or to_text(task.get("instruction")) or to_text(task.get("task_summary"))
-    )
+    answer = as_object(next((read_object(file) for file in sorted(source.glob(_ANSWER))), None))
+    named = (to_text(task.get(name)) for name in ("confirmed_task", "instruction", "task_summary"))
     return ChatRecord(
         _describe_fara(
-            instruction,
+            next(filter(None, named), ""),
             (value for _, value in read_json_lines(source / _LOG)),
             id=to_text(task.get("task_id")) or source.name,
             start_url=to_text(task.get("init_url")),

@@ -86,10 +86,5 @@ def _open(source: Path) -> Iterator[Index]:
 
 
 RUN = ImportFormat(
-    find,
-    read_run,
-    "a run of webgym with episodes",
-    text=None,
-    iteration_of=find_newest_iteration,
-    select=_select,
+    find, read_run, "a run of webgym with episodes", text=None, iteration_of=find_newest_iteration, select=_select
 )

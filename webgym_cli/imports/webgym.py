@@ -205,10 +205,8 @@ def _convert_action(record: Any) -> Action | None:
             {
                 "name": name,
                 "coordinate": tuple(point) if isinstance(point, list | tuple) else None,
-                "element_id": arguments.get("element_id"),
                 "text": next(iter(texts), None),
-                "direction": arguments.get("direction"),
-                "url": arguments.get("url"),
+                **{field: arguments.get(field) for field in ("element_id", "direction", "url")},
                 "submit": name == "type" or None,  # WebGym's typing always presses Enter
             }
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
@@ -20,9 +20,6 @@ from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.secrets import expand_variables
-
-if TYPE_CHECKING:
-    from webgym_cli.agent.client.load_balancer import BalancedPolicy
 
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
 
@@ -47,12 +44,9 @@ def policy_urls(policy: str) -> tuple[str, ...]:
     """
     refuse_keys("rollout.policy", policy)
     urls = tuple(expand_variables(url.strip()) for url in policy.split(","))
-    servers: set[str] = set()
-    for url in urls:
-        server = _server_key(url, alone=len(urls) == 1)
-        if server in servers:
-            raise UsageError(f"rollout.policy: {server} is named twice", hint="name each server once")
-        servers.add(server)
+    server, count = Counter(_server_key(url, alone=len(urls) == 1) for url in urls).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"rollout.policy: {server} is named twice", hint="name each server once")
     return urls
 
 
@@ -99,14 +93,6 @@ async def open_agent(
         context = settings.context_config
         yield OracleAgent(context.interaction_mode, context.prompt_version, settings.agent.call_format)
         return
-    policy = _policy(run, settings, acting)
-    try:
-        yield ModelAgent(policy, gate or PolicyGate(acting.served))
-    finally:
-        await policy.close()
-
-
-def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> BalancedPolicy:
     from webgym_cli.agent.client.chat_request import EncodedImages
     from webgym_cli.agent.client.load_balancer import BalancedPolicy
     from webgym_cli.agent.client.policy import ChatPolicy
@@ -123,4 +109,8 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> Balanced
         for url in acting.base_urls
     ]
     # only webgym's own servers have a known distribution, and they are up
-    return BalancedPolicy(chats, settings.rollout, started=acting.logprobs is not None)
+    policy = BalancedPolicy(chats, settings.rollout, started=acting.logprobs is not None)
+    try:
+        yield ModelAgent(policy, gate or PolicyGate(acting.served))
+    finally:
+        await policy.close()

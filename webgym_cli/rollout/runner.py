@@ -131,11 +131,7 @@ async def _close(environment: Environment) -> Outcome | None:
 
 @asynccontextmanager
 async def open_runner(
-    run: RunDir,
-    settings: Settings,
-    endpoint: PolicyEndpoint,
-    environment: str,
-    shared: SharedRollouts | None = None,
+    run: RunDir, settings: Settings, endpoint: PolicyEndpoint, environment: str, shared: SharedRollouts | None = None
 ) -> AsyncIterator[LocalRunner]:
     """Yield a runner with its agent and environment pool.
 

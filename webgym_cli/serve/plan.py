@@ -121,13 +121,7 @@ def _divide_gpus(serve: ServeSettings, device: str) -> list[tuple[str, ...]]:
 
 
 def plan_servers(
-    settings: Settings,
-    model: str,
-    python: Path,
-    device: str,
-    *,
-    phases: bool = False,
-    lora_rank: int = 0,
+    settings: Settings, model: str, python: Path, device: str, *, phases: bool = False, lora_rank: int = 0
 ) -> list[ServerPlan]:
     """Return the plans of this machine's servers for a model on `cpu` or `cuda`, one per replica.
 

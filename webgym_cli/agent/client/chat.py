@@ -156,10 +156,7 @@ class ChatClient:
 
     def _parameters(self, form: ReplyFormat[RecordT]) -> dict[str, Any]:
         settings = self._settings
-        parameters: dict[str, Any] = {
-            "temperature": settings.temperature,
-            self._limit_name: settings.max_new_tokens,
-        }
+        parameters: dict[str, Any] = {"temperature": settings.temperature, self._limit_name: settings.max_new_tokens}
         if settings.top_p is not None:
             parameters["top_p"] = settings.top_p
         if settings.extra_body:

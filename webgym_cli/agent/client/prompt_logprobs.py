@@ -29,11 +29,7 @@ _REFUSED = (400, 413)
 class PromptLogprobs:
     """Client of a policy behind one or several base URLs of vLLM, used round-robin."""
 
-    def __init__(
-        self,
-        endpoint: EndpointSettings,
-        base_urls: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, endpoint: EndpointSettings, base_urls: Sequence[str] = ()) -> None:
         """Open no connection yet. `base_urls`: the run's own servers; none: the endpoint's."""
         self._model = endpoint.model
         self._requests = 0
