@@ -35,7 +35,8 @@ _REASON = re.compile(
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.
 _LISTED = re.compile(
-    r"(?:^(?=.*\b(?:and|or)\b)|\b(?:is|are)(?::|\s)\s*)((?:[^A-Za-z]|\\[A-Za-z]+|\b(?:and|or|[A-Za-z])\b)+)$"
+    r"(?:^(?=.*\b(?:and|or)\b)|\b(?:is|are)(?::|\s)\s*)"
+    r"((?:[^A-Za-z\\]|\\(?:[A-Za-z]+|[^A-Za-z])|\b(?:and|or|[A-Za-z])\b)++)$"
 )
 # What says that there is no answer.
 _REFUSED = re.compile(
@@ -62,14 +63,15 @@ _STATED = re.compile(
 )
 # What joins two items, so that neither is the answer alone.
 _JOINED = re.compile(
-    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided)\b|^\s*(?:of(?:\s+\w+)?\s*)?$"
+    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided|oder|und|bis|ou|et|или)\b|^\s*(?:[oye]\s+|[或和与到至])"
+    r"|^\s*(?:of(?:\s+\w+)?\s*)?$"
     r"|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
     re.IGNORECASE,
 )
 # What states the item before it: `55 in all`.
 _SUMMED = re.compile(r"(?:\s+[A-Za-z]+)?\s+(?:in (?:all|total)|altogether)\b", re.IGNORECASE)
-# `and x = 4` after an equation in x.
-_SOLVED = re.compile(r"\s+and\s+([A-Za-z])\s*=\s*$")
+# `3x = 12 and x =`: what follows solves the equation.
+_SOLVED = re.compile(r"(?:(?<=\d)([A-Za-z])\b|\b([A-Za-z])\s*[-+*/^]).{0,200}\s+and\s+(?:\1|\2)\s*=\s*$")
 # What begins a circumstance after an answer: `in` of `72 clips in 2 months`.
 _ASIDE = re.compile(
     r"(?:^|[A-Za-z])\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
@@ -77,7 +79,8 @@ _ASIDE = re.compile(
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to|doubt|unlikely|impossible|whether|(?:false|untrue|wrong) that)\b|n't\b|√"
-    r"|[不没非]|\b(?:nicht|keine?|pas|не)\b"
+    r"|不(?!过)|没|非(?!常)|超过|至[少多]|最[少多]|[大小多少低高]于"
+    r"|\b(?:nicht|keine?|als|mindestens|höchstens|pas|plus de|moins|más|menos|не)\b"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
     r"|\b(?:if|over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise"
     r"|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
@@ -183,7 +186,7 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         (stated and _DENIED_VERB.search(text[first:stated]))
         or _DENIED.search(near)
         or (first and re.search(r"(?<!given) by\s+$", near))
-        or (re.search(r"\b(?:or|and)\b", link if first else near) and not _is_solved(text[:start]))
+        or (re.search(r"\b(?:or|and)\b", link if first else near) and not _SOLVED.search(text[:start]))
         or _PARTIAL.search(near)
         or _asks_unknown(text[:start], content + text[end:], before)
         # `x = 3, y = 4`; not `in total, x = 4`
@@ -191,15 +194,6 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         or (not stated and first and (is_list or _JOINED.search(link) or _ASIDE.search(link)))
         # of `x -5`
         or (content[0] in "-−+" and re.search(r"(?:\b[A-Za-z]|[\d)}])\s*$", near))
-    )
-
-
-def _is_solved(text: str) -> bool:
-    """Whether a text ends with the name of the unknown of its equation: `3x = 12 and x =`."""
-    solved = _SOLVED.search(text)
-    return (
-        solved is not None
-        and re.search(rf"\d{solved[1]}\b|\b{solved[1]}\s*[-+*/^]", text[: solved.start()]) is not None
     )
 
 

@@ -26,7 +26,7 @@ _PUNCTUATION = str.maketrans({**{"。": ". ", "，": ", ", "；": "; ", "：": "
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
 _FIELD = re.compile(
-    r"\"(?:final[_ ])?answer\"\s*:\s*\"?((?<=\")(?:[^\"\\\n]|\\.)*(?=\")|[^\s,}\"]+)\"?\s*[,}]", re.IGNORECASE
+    r"\"(?:final[_ ])?answer\"\s*:\s*\"?((?<=\")(?:[^\"\\\n]|\\.)*(?=\")|[^\s,}\[{\"]+)\"?\s*[,}]", re.IGNORECASE
 )
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"

@@ -122,7 +122,8 @@ def normalise(text: str) -> str:
     kept = {match.start() for match in _NUMERIC.finditer(text)}
     if is_formula:
         kept |= {match.start() for match in _LETTER_SIGN.finditer(text)}
-    letters = "".join(sign for place, sign in enumerate(text) if place in kept or not _is_punctuation(sign))
+    plain = {sign for sign in set(text) if not _is_punctuation(sign)}
+    letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign in plain)
     words = letters.split() or text.split()
     # The answer `A` of a choice is no article, nor is that of `A, B`.
     is_choice = all(len(word) == 1 and word.isalpha() for word in words)
