@@ -212,7 +212,7 @@ async def test_a_page_s_scripts_and_ours_are_strangers(session: BrowserSession, 
     for names in (["Part", "Inside"], ["hit", "1"]):
         assert [seen.element.name for seen in await list_elements(session)] == names
         for number in (0, 1):
-            await click(session, await locate_element(session, number))
+            await click(session, (await locate_element(session, number))[0])
     assert await session.evaluate("() => typeof webgym + typeof window[Symbol.for('webgym')]") == "undefinedobject"
 
 
@@ -239,7 +239,7 @@ async def test_a_frame_that_the_page_cannot_read_is_listed_and_clicked(session: 
     )
     await show(session, tmp_path, f"<button>Out</button>{framed}{hidden}{cover}")
     assert [seen.element.name for seen in await list_elements(session)] == ["Out", "Inside"]
-    await click(session, await locate_element(session, 1))
+    await click(session, (await locate_element(session, 1))[0])
     assert [seen.element.name for seen in await list_elements(session)] == ["Out", "1"]
 
 
@@ -266,7 +266,7 @@ async def test_a_hidden_input_is_clicked_by_its_label(session: BrowserSession, t
     await show(session, tmp_path, CASES["a checkbox that its label stands for"][0])
     (seen,) = await list_elements(session)
     assert seen.element.value == "" and seen.element.box[2] > 10
-    await click(session, await locate_element(session, 0))
+    await click(session, (await locate_element(session, 0))[0])
     assert (await list_elements(session))[0].element.value == "checked"
 
 
@@ -282,7 +282,7 @@ async def test_a_list_full_of_options_is_clicked_at_its_edge_and_a_line_where_it
     )
     listed = await list_elements(session)
     for number, hit in ((0, "select"), (len(listed) - 1, "line")):
-        await click(session, await locate_element(session, number))
+        await click(session, (await locate_element(session, number))[0])
         assert await session.evaluate("() => document.title") == hit
 
 
@@ -297,7 +297,7 @@ async def test_a_drawn_group_is_clicked_on_the_shape_that_listens(session: Brows
         "<text x=60 y=28 style='pointer-events:none'>clock</text></g></svg>",
     )
     (group,) = [seen.element.id for seen in await list_elements(session) if seen.element.name == "clock"]
-    await click(session, await locate_element(session, group))
+    await click(session, (await locate_element(session, group))[0])
     assert await session.evaluate("() => document.title") == "node"
 
 

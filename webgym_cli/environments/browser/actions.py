@@ -92,20 +92,12 @@ def point_at_elements(action: Action, seen: Sequence[ElementSnapshot], size: tup
 
 
 async def locate_element(
-    session: BrowserSession, element_id: int, position: mouse.Point | None = None
-) -> mouse.Point | str:
-    """Return a point of a listed element in CSS pixels, or the reason why it can't be clicked there.
-
-    `position`: 0 to 1000 of its visible box on both axes; None: the element's click point.
-    """
-    points = await _locate(session, element_id, position, ())
-    return points if isinstance(points, str) else points[0]
-
-
-async def _locate(
-    session: BrowserSession, element_id: int, position: mouse.Point | None, path: Sequence[mouse.Point]
+    session: BrowserSession, element_id: int, position: mouse.Point | None = None, path: Sequence[mouse.Point] = ()
 ) -> list[mouse.Point] | str:
-    """Return the point of a listed element, then those of positions that the mouse only passes."""
+    """Return a point of a listed element in CSS pixels and those of a path, or why it can't be clicked there.
+
+    `position`, and all of `path`: 0 to 1000 of its visible box on both axes; None: the element's click point.
+    """
     if framed := session.framed.get(element_id):
         result = await locate_framed(session, *framed, position, path)
     else:
@@ -121,7 +113,8 @@ async def _locate(
 async def _find_point(session: BrowserSession, action: Action) -> mouse.Point | str | None:
     """Return an action's point in CSS pixels, an error text, or None for an action without element and coordinate."""
     if action.element_id is not None:
-        return await locate_element(session, action.element_id, action.position)
+        points = await locate_element(session, action.element_id, action.position)
+        return points if isinstance(points, str) else points[0]
     return map_known(partial(_find_pixels, session), action.coordinate)
 
 
@@ -135,7 +128,7 @@ async def _find_way(session: BrowserSession, action: Action) -> list[mouse.Point
     """Return the points that a drag passes, and its end."""
     path = action.path or ()
     if action.to_element_id is not None:
-        points = await _locate(session, action.to_element_id, action.to_position, path)
+        points = await locate_element(session, action.to_element_id, action.to_position, path)
         return points if isinstance(points, str) else [*points[1:], points[0]]
     return [*(_find_pixels(session, point) for point in (*path, action.to_coordinate) if point)]
 

@@ -138,11 +138,10 @@ webgym.kinds = (() => {
   // Whether an element listens to the mouse that comes over it, or is one of several in what listens for all of them, as the
   // rows of a table.
   const rowsIn = memo((box) => Array.prototype.filter.call(box.children, (row) => inside(row, HOVERED).some(hides)));
-  const isRow = (element) => Boolean(element) && rowsIn(element).length > 1;
+  const rowsOf = memo((box) => [box, ...box.children].map(rowsIn).find((rows) => rows.length > 1));
   const isEntered = (element) => {
-    if (entered.has(element)) return !roots.has(element) && !isRow(element) && !Array.prototype.some.call(element.children, isRow);
-    const parent = parentOf(element), above = parent && [parent, parentOf(parent)].find((box) => box && entered.has(box));
-    return Boolean(above) && !roots.has(above) && isRow(parent) && rowsIn(parent).includes(element);
+    const parent = parentOf(element), box = [element, parent, parent && parentOf(parent)].find((one) => one && entered.has(one));
+    return Boolean(box) && !roots.has(box) && (rowsOf(box)?.includes(element) ?? box === element);
   };
 
   // The parts that a selector finds from an element on: within it, or in what comes after it.
