@@ -122,17 +122,14 @@ def normalise(text: str) -> str:
     kept = {match.start() for match in _NUMERIC.finditer(text)}
     if is_formula:
         kept |= {match.start() for match in _LETTER_SIGN.finditer(text)}
-    plain = {sign for sign in set(text) if not _is_punctuation(sign)}
+    # neither punctuation of another script nor invisible
+    kinds = {sign: unicodedata.category(sign) for sign in {*text} - _PUNCTUATION}
+    plain = {sign for sign, kind in kinds.items() if kind[0] != "P" and kind != "Cf"}
     letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign in plain)
     words = letters.split() or text.split()
     # The answer `A` of a choice is no article, nor is that of `A, B`.
     is_choice = all(len(word) == 1 and word.isalpha() for word in words)
     return " ".join([word for word in words if is_choice or word not in _ARTICLES] or words)
-
-
-def _is_punctuation(sign: str) -> bool:
-    """Whether a character is punctuation of ASCII or another script, or invisible."""
-    return sign in _PUNCTUATION or unicodedata.category(sign)[0] == "P" or unicodedata.category(sign) == "Cf"
 
 
 def _is_same(given: str, wanted: str) -> bool:

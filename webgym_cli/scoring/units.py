@@ -106,9 +106,8 @@ def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     while words and (next_factor := _FACTORS.get(_singular(words[0]))):
         factor, words = factor * next_factor, words[1:]
     # A single letter beside a number may be a variable: 5m.
-    if not spaced and words and factor == 1 and re.fullmatch("[a-z]", words[0]):
-        return None
-    if not spaced and words and factor == 1 and words[0] < _FIRST_CJK and not _is_known(words[0]):
+    is_bare = not spaced and words and factor == 1 and words[0] < _FIRST_CJK
+    if is_bare and (re.fullmatch("[a-z]", words[0]) or not _is_known(words[0])):
         return None
     # So may an unknown letter, or two at the beginning: 5 x, 5 ab.
     for place, word in enumerate(words):
