@@ -67,6 +67,8 @@ def list_unchecked_hosts(settings: Settings) -> set[str]:
 
 def explain_unreachable(key: str, reason: str) -> str:
     """Return what to do about a site, named by its key in the settings, that can't be opened."""
+    if " is a private address" in reason:  # as of a sign-on on another host
+        return f"-s 'browser.private_hosts=[\"{reason.split()[0]}\"]', if its pages may be reached"
     if "CERT" in reason.upper():
         return f"trust its certificate on this machine, or -s {key}.ignore_https_errors=true"
     return f"start the site, or fix {key}.url"

@@ -117,13 +117,13 @@ class LoginManager:
         url = f"{find_account(self._settings, login)[0].url}{page}"
         try:
             status = await session.goto(url)
-        except BoundaryError as error:  # of a page without a tunnel the proxy alone knows why
-            why = self._gate.last_refusal or str(error)
-            hint = self._advise(login, why)
+        except BoundaryError as error:  # the browser only says that there is no tunnel, perhaps to another host
+            why = self._explain(url) or when("TUNNEL" in str(error), self._gate.last_refusal) or str(error)
+            hint = explain_unreachable(login.site_key, why)
             raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {why}", hint=hint) from error
         if status >= (500 if refusals else 400):
-            message, why = f"{login}: {session.url} answers with status {status}", self._explain(session.url)
-            message, hint = when(why, f"{login}: {why}") or message, self._advise(login, why)
+            why = self._explain(session.url) or f"{session.url} answers with status {status}"
+            message, hint = f"{login}: {why}", explain_unreachable(login.site_key, why)
             if status == HTTPStatus.UNAUTHORIZED:
                 hint = f"name its user and password in browser.http_credentials, or fix {login.site_key}.login_page"
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
@@ -132,12 +132,6 @@ class LoginManager:
     def _explain(self, url: str) -> str:
         """Return why the proxy answered in place of a page's server; empty if it did not."""
         return self._gate.refusal(url) or self._gate.find_silent(url)
-
-    def _advise(self, login: Login, why: str) -> str:
-        """Return what to do about a page that could not be opened."""
-        if why and why == self._gate.last_refusal and "private" in why:
-            return f"-s 'browser.private_hosts=[\"{why.partition(' ')[0]}\"]', as for a sign-on on another host"
-        return explain_unreachable(login.site_key, why)
 
     async def _fill(self, session: BrowserSession, login: Login, place: str, text: str) -> None:
         where = str(getattr(find_account(self._settings, login)[0], place))
