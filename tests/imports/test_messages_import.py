@@ -300,6 +300,14 @@ def test_turns_of_openwebrl_are_joined(run, folder):
     assert (long.task.id, long.task.start_url, len(short.steps)) == ("7", "https://shop.test/", 1)
 
 
+def test_task_ids_of_openwebrl_may_be_numbers(run, folder):
+    first, second = openwebrl(0, True), openwebrl(0, True)
+    first["metadata"]["task_id"], second["metadata"] = 1, second["metadata"] | {"task_id": 2, "intent": "Buy a desk."}
+    summary, _ = bring(run, write(folder, first, second), "auto")
+    assert (summary["imported"], summary["skipped"]) == (2, {})
+    assert [one.instruction for one in stored(run)] == ["Buy a lamp.", "Buy a desk."]
+
+
 def test_a_folder_of_fara(run, folder):
     at = folder / "task_7"
     at.mkdir()
