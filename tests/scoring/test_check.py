@@ -16,8 +16,9 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.scoring import CheckContext, NeedsPageError, check
 from webgym_cli.scoring.check import CHECKS, require_checks
-from webgym_cli.scoring.user_function import digest_source, list_sources
+from webgym_cli.scoring.user_function import digest_source
 from webgym_cli.tools.workers import Workers
+from webgym_cli.util.python_sources import list_sources
 
 INFINITE = float("inf")
 
@@ -59,27 +60,48 @@ def test_the_digest_of_a_check_is_that_of_the_files_that_it_imports_too(tmp_path
     files = {
         "check.py": f"{imports}\ndef closed(ticket):\n    return True\n",
         "desk/__init__.py": "from .rules import LIMIT",
-        "desk/tickets.py": "",
+        "desk/tickets.py": "from desk.db.lines import read",
+        "desk/db/__init__.py": "",
+        "desk/db/lines.py": "from ..times import now",
+        "desk/times.py": "",
         "desk/rules.py": "LIMIT = 1",
         "store.py": "from json import dumps",
         "other.py": "",
     }
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     sources = list_sources(tmp_path / "check.py")
     assert {str(path.relative_to(tmp_path)) for path in sources} == files.keys() - {"other.py"}
+    within = list_sources(tmp_path / "desk" / "tickets.py")
+    assert {path.name for path in within} == {"tickets.py", "__init__.py", "lines.py", "times.py", "rules.py"}
     namespace = {}
     exec(compile("def closed(ticket):\n    return True\n", str(tmp_path / "check.py"), "exec"), namespace)
     digests = [digest_source(namespace["closed"])]
+    assert digest_source(namespace["closed"]) == digests[0]
     for name in ("other.py", "desk/rules.py", "store.py"):
         (tmp_path / name).write_text(f"{files[name]}\n")
+        list_sources.cache_clear()
         digests.append(digest_source(namespace["closed"]))
     assert [digests[0] == digest for digest in digests] == [True, True, False, False]
     assert digests[2] != digests[3]
     alone = tmp_path / "other.py"
     exec(compile("def alone():\n    return True\n", str(alone), "exec"), namespace)
     assert digest_source(namespace["alone"]) == hashlib.sha256(alone.read_bytes()).hexdigest()
+
+
+def test_an_installed_check_is_its_own_package(tmp_path):
+    folder = tmp_path / "site-packages"
+    for name, text in {
+        "mine/checks.py": "import other, webgym_cli\nfrom mine import db",
+        "single.py": "import other",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for name in ("mine/__init__.py", "mine/db.py", "other.py"):
+        (folder / name).write_text("")
+    assert {path.name for path in list_sources(folder / "mine" / "checks.py")} == {"checks.py", "__init__.py", "db.py"}
+    assert list(list_sources(folder / "single.py")) == [folder / "single.py"]
 
 
 @pytest.mark.parametrize(("value", "reward"), [(True, 1.0), (0, 0.0), (0.25, 0.25), ({"reward": 1}, 1.0)])

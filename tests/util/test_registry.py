@@ -174,6 +174,24 @@ def test_a_file_edited_within_a_second_is_loaded_anew(tmp_path, monkeypatch):
     assert values == [1, 2]
 
 
+def test_two_files_with_helpers_of_one_name_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plugins = [tmp_path / name / "checks.py" for name in ("a", "b", "c")]
+    for plugin in plugins:
+        plugin.parent.mkdir()
+        plugin.write_text("import json, helpers_of_desk\n")
+        (plugin.parent / "json.py").write_text("")  # not what the import gives, here or in Python
+        (plugin.parent / "helpers_of_desk.py").write_text("")
+    (plugins[2].parent / "helpers_of_desk.py").unlink()
+    try:
+        import_plugins([str(plugins[0]), str(plugins[0])])
+        with pytest.raises(UsageError, match=r"a/helpers_of_desk\.py .*b/helpers_of_desk\.py"):
+            import_plugins([str(plugins[1])])
+        import_plugins([str(plugins[2])])
+    finally:
+        sys.modules.pop("helpers_of_desk", None)
+
+
 @pytest.mark.parametrize("source", ["1/0", "syntax error here", "import no_such_module_at_all"])
 def test_a_plugin_that_fails_is_named(tmp_path, source):
     path = tmp_path / "broken.py"

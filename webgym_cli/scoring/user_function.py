@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.tools.workers import TooLateError, Workers
+from webgym_cli.util.python_sources import list_sources
 
 # Maximum length of a quoted exception of a user's function, in characters.
 _REASON = 300
@@ -39,35 +38,6 @@ def digest_source(function: Callable[..., Any]) -> str:
         return hashlib.sha256(code.co_code).hexdigest()
     first, *others = list_sources(path).values()
     return hashlib.sha256(first + b"".join(hashlib.sha256(other).digest() for other in others)).hexdigest()
-
-
-def list_sources(path: Path) -> dict[Path, bytes]:
-    """Return the content of a Python file and of those that it imports from its folder or from those below."""
-    sources: dict[Path, bytes] = {}
-    waiting = [path]
-    while waiting:
-        file = waiting.pop(0)
-        if file in sources or not file.is_file():
-            continue
-        sources[file] = file.read_bytes()
-        with suppress(SyntaxError, ValueError):  # edited since it was loaded
-            for folder, parts in _list_imports(ast.parse(sources[file]), file.parent):
-                places = [folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
-                waiting += [place / "__init__.py" for place in places]
-                waiting.append(folder.joinpath(*parts[:-1], f"{parts[-1]}.py"))
-    return sources
-
-
-def _list_imports(tree: ast.AST, folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the parts of each name that code may import as a module, with the folder of a file in which it starts."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((folder, alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = Path(*folder.parts[: len(folder.parts) + 1 - max(node.level, 1)])
-            module = node.module.split(".") if node.module else []
-            # an imported name may be a module or something in one
-            yield from ((start, parts) for parts in (module, *([*module, alias.name] for alias in node.names)) if parts)
 
 
 @dataclass(frozen=True)

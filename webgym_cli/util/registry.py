@@ -36,6 +36,8 @@ _REASON = 300
 _NAMES = 12
 # Locations that stored data may name, because the settings do.
 _ALLOWED: set[str] = set()
+# Folders of users' modules.
+_FOLDERS: list[Path] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,7 @@ def _import_place(where: str) -> ModuleType:
     # last, and only for what a user names: no such folder may provide webgym's own imports
     if here not in sys.path:
         sys.path.append(here)
+        _FOLDERS.append(Path(here))
     return _module_of_file(Path(where)) if is_file else importlib.import_module(where)
 
 
@@ -252,6 +255,7 @@ def _module_of_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    _refuse_shared_names(path.resolve())
     sys.modules[name] = module
     try:
         with user_code():
@@ -260,6 +264,17 @@ def _module_of_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _refuse_shared_names(path: Path) -> None:
+    """Raise `UsageError` if a file would get a module of another user's file in place of the one beside it."""
+    from webgym_cli.util.python_sources import list_sources
+
+    for source in [file for file in list_sources(path) if file != path and file.is_relative_to(path.parent)]:
+        name = ".".join(source.relative_to(path.parent).with_suffix("").parts).removesuffix(".__init__")
+        other = Path(getattr(sys.modules.get(name), "__file__", None) or source)
+        if other.resolve() != source and any(map(other.is_relative_to, _FOLDERS)):
+            raise UsageError(f"{path} would get {other} in place of {source}", hint="rename one of the two")
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
