@@ -27,6 +27,7 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.gateway import recorder, server, sessions
+from webgym_cli.gateway.responses import convert_to_chat
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute
@@ -280,6 +281,8 @@ async def test_an_item_of_an_earlier_response_can_be_referred_to_in_its_session(
     whole = {**again, "input": [items[0], text, call, items[-1]]}
     assert (await world.post("/v1/responses", session["key"], whole)).status_code == 200
     assert world.upstream.bodies[1]["messages"] == world.upstream.bodies[2]["messages"]
+    never = (1 / 0 for _ in "a")  # without a reference no earlier answer is built
+    assert convert_to_chat({"input": items[:1]}, never)["messages"] == items[:1]
 
 
 @pytest.mark.parametrize(("name", "status"), [("policy", 200), ("helper-judge", 200), ("gpt-4o", 404)])

@@ -194,15 +194,24 @@ def test_columns_that_are_null_and_fields_of_openai_s_lines_are_taken(run, folde
     assert (summary["imported"], summary["steps"]) == (2, 3)
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_that_was_split_off_is_in_front_of_its_reply_and_not_in_the_history(run, folder, name):
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"reasoning_content": "It is cheap."}, {"reasoning": "It is cheap.", "reasoning_content": ""}),
+        {"reasoning": "It is cheap.\n", "content": "<think>\nIt is cheap.</think>I click 1."},
+    ],
+)
+def test_reasoning_that_was_split_off_is_in_front_of_its_reply_and_not_in_the_history(run, folder, fields):
     given = episode()
-    given["messages"][2][name] = "It is cheap."
+    given["messages"][2] |= fields
+    given["messages"][4] = call(2)
     bring(run, write(folder, given), "messages", prompt=PromptSpec(call_format="hermes"))
     (trajectory,) = stored(run)
     assert trajectory.steps[0].response.startswith("<think>\nIt is cheap.</think>I click 1.\n<tool_call>")
-    assert (trajectory.prompt.thinking, trajectory.steps[0].action.calls[0].name) == (True, "click")
-    assert "cheap" not in "".join(message.content for message in trajectory.steps[1].sent.messages)
+    assert trajectory.prompt.thinking
+    assert [step.action.calls[0].arguments for step in trajectory.steps] == [{"x": 1}, {"x": 2}]
+    history = "".join(message.content for message in trajectory.steps[1].sent.messages)
+    assert ("cheap" in history) is ("content" in fields)
 
 
 def test_context_is_no_step(run, folder):

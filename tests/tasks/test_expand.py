@@ -42,10 +42,13 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
 
 
 def test_values_that_are_written_alike_in_an_id_have_ids_of_their_own(tmp_path):
-    path = write(tmp_path, parameters={"title": ["Red", "red", "🎉", "🎈"]}, **SHORT)
-    ids = [task.id for task in expand_templates(path).train]
-    assert ids[::2] == ["close-red", "close-"] and len(set(ids)) == 4
-    assert [task.id for task in expand_templates(path).train] == ids
+    titles = ["Red", "red", "🎉", "blue", "🎈"]
+    tasks = expand_templates(write(tmp_path, parameters={"title": titles}, **SHORT)).train
+    ids = {task.extra["title"]: task.id for task in tasks}
+    assert [name.rpartition("-")[0] for name in ids.values()] == ["close-red", "close-red", "close-", "close", "close-"]
+    assert len(set(ids.values())) == 5 and ids["blue"] == "close-blue"
+    tasks = expand_templates(write(tmp_path, parameters={"title": titles[::-1]}, **SHORT)).train
+    assert {task.extra["title"]: task.id for task in tasks} == ids
 
 
 def test_times_dates_and_numbers_with_leading_zeros_stay_as_they_are_written(tmp_path):

@@ -12,11 +12,13 @@ from webgym_cli.gateway.requests import RequestError
 
 def convert_to_chat(value: dict[str, Any], completions: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return a Responses request as a chat request. `completions`: those of its session. Raises `RequestError`."""
-    earlier = {item["id"]: item for completion in completions for item in build_response(completion)["output"]}
     given = value.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list):
         raise RequestError(400, "input: a text or a list is needed", "invalid_value")
+    earlier: dict[str, Any] = {}
+    if any(map(_is_reference, items)):
+        earlier = {item["id"]: item for completion in completions for item in build_response(completion)["output"]}
     system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
     chat = {name: item for name, item in value.items() if name not in ("input", "instructions", "text")}
     chat["messages"] = [*system, *chain.from_iterable(_convert_item(item, earlier) for item in items)]
@@ -104,8 +106,12 @@ def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "response.completed", "response": response}
 
 
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
 def _convert_item(item: Any, earlier: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if isinstance(item, dict) and item.get("type") == "item_reference":
+    if _is_reference(item):
         item = earlier.get(str(item.get("id")), item)
     if not isinstance(item, dict):
         raise RequestError(400, "input: an item is no object", "invalid_value")

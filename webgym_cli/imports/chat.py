@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
 from webgym_cli.agent.actions.parse import ParseError
@@ -80,7 +80,8 @@ class ChatMessage(ChatPart):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: _Contents | None = None
-    reasoning: Any = Field(default=None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
+    reasoning_content: Any = None
+    reasoning: Any = None
     """What a server's parser split off: servers don't send it on in a history."""
     tool_calls: list[_SentCall] | None = Field(default=None, max_length=MAX_ITEMS)
     weight: float | None = None
@@ -94,10 +95,7 @@ class ChatMessage(ChatPart):
     @property
     def reply(self) -> str:
         """Its text, with the reasoning in front."""
-        text = "".join(self.texts)
-        if not isinstance(self.reasoning, str) or not self.reasoning:
-            return text
-        return join_reasoning(self.reasoning, text, truncated=False)
+        return join_reasoning("".join(self.texts), self.reasoning_content, self.reasoning, truncated=False)
 
 
 class _ToolFunction(ChatPart):

@@ -155,7 +155,8 @@ def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, images: _Imag
         sent = convert_messages(messages[:number], spec.tools or (), call_format, images.__getitem__)
         pictures = sent.images[-most:]
         text = convert_reply(messages[number], call_format)
-        read = read_reply(text, spec)
+        # Replies with and without reasoning stand side by side in files of others.
+        read = read_reply(text, spec.model_copy(update={"thinking": "</think>" in text}))
         new = [picture for picture in dict.fromkeys(pictures[:-1]) if picture not in seen and picture != pictures[-1]]
         seen.update(pictures)
         yield replace(

@@ -9,6 +9,7 @@ import json
 import math
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +82,7 @@ def expand_templates(path: Path, templates: TaskTemplates | None = None) -> Expa
     values = {name: _list_values(path, name, source) for name, source in given.parameters.items()}
     held_out = {name: _choose(path, name, chosen, values) for name, chosen in given.held_out.items()}
     keys = {name: set(map(_key, chosen)) for name, chosen in held_out.items()}
-    expanded, ids = ExpandedTasks(held_out=held_out), dict[str, Any]()
+    expanded, ids = ExpandedTasks(held_out=held_out), set[str]()
     used = [_list_parameters(path, template, values) for template in given.templates]
     if unused := values.keys() - set().union(*used):
         hint = "put {NAME} into a template; a name has letters, digits and _"
@@ -89,14 +90,15 @@ def expand_templates(path: Path, templates: TaskTemplates | None = None) -> Expa
     if sum(math.prod(len(values[name]) for name in names) for names in used) > MAX_TASKS:
         raise UsageError(f"{path}: more than {MAX_TASKS:,} tasks", hint="list fewer values")
     for template, names in zip(given.templates, used, strict=True):
-        for combination in itertools.product(*(values[name] for name in names)):
-            assigned = dict(zip(names, combination, strict=True))
-            task = _fill_task(path, template, assigned)
-            if ids.get(task.id) is template:  # of `Red` and `red`, or of values that the id does not name
+        filled = [dict(zip(names, one, strict=True)) for one in itertools.product(*map(values.__getitem__, names))]
+        tasks = [_fill_task(path, template, assigned) for assigned in filled]
+        counts = Counter(task.id for task in tasks)
+        for task, assigned in zip(tasks, filled, strict=True):
+            if counts[task.id] > 1:  # of `Red` and `red`, or of values that the id does not name
                 task = task.model_copy(update={"id": f"{task.id}-{digest_json(assigned)[:8]}"})
             if task.id in ids:
                 raise UsageError(f"{path}: two tasks have the id {task.id}", hint="give each template an id of its own")
-            ids[task.id] = template
+            ids.add(task.id)
             is_held_out = any(_key(assigned[name]) in keys[name] for name in keys.keys() & assigned.keys())
             (expanded.test if is_held_out else expanded.train).append(task)
     if not expanded.train:
@@ -199,8 +201,7 @@ def _run_command(path: Path, name: str, command: str) -> list[Any]:
     except subprocess.TimeoutExpired:
         raise UsageError(f"{where} took longer than {_COMMAND_SECONDS:g} s") from None
     if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:]
-        raise UsageError(": ".join([f"{where} ended with {done.returncode}", *last]))
+        raise UsageError(": ".join([f"{where} ended with {done.returncode}", *done.stderr.strip().splitlines()[-1:]]))
     return [_parse(line) for line in done.stdout.splitlines() if line.strip()]
 
 
@@ -231,10 +232,8 @@ def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[st
     """Return the parameters that a template names, in order."""
     names = list(dict.fromkeys(match[1] for match in _find_placeholders(template)))
     if unknown := [name for name in names if name not in values]:
-        raise UsageError(
-            f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter",
-            hint=f"there are: {', '.join(values)}",
-        )
+        hint = f"there are: {', '.join(values)}"
+        raise UsageError(f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter", hint=hint)
     others = (_OPENED.search(PLACEHOLDER.sub("", text)) for text in list_leaves(template) if isinstance(text, str))
     if broken := next((match for match in others if match and match[1] in values), None):
         raise UsageError(

@@ -243,6 +243,8 @@ THOUGHTS = {
     "nothing but a thought": ("So.", None, "stop", "<think>\nSo.</think>"),
     "an empty thought": ("", "Done.", "stop", "Done."),
     "no thought": (None, "Done.", "stop", "Done."),
+    "a thought that the content has, too": ("So.\n", "<think>So.</think>Done.", "stop", "<think>So.</think>Done."),
+    "another thought in the content": ("So.\n", "No.</think>Done.", "stop", "<think>\nSo.\n</think>No.</think>Done."),
     "a thought that is no text": ({"a": 1}, "Done.", "stop", "Done."),
 }
 

@@ -213,8 +213,6 @@ def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
 def _read_text(choice: Any) -> str:
     """Return the generated text, with the reasoning in front if the server's parser split it off."""
     message = choice["message"]
-    content: str | None = message.get("content")
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(thought, str) and thought:
-        return join_reasoning(thought, content, truncated=choice.get("finish_reason") == "length")
-    return content or message.get("refusal") or ""
+    thoughts = (message.get("reasoning_content"), message.get("reasoning"))
+    text = join_reasoning(message.get("content"), *thoughts, truncated=choice.get("finish_reason") == "length")
+    return text or message.get("refusal") or ""

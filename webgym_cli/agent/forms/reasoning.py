@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from webgym_cli.util.text import remove_between
 
@@ -26,12 +27,17 @@ def history_text(response: str, *, thinking: bool) -> str:
     return _after_last(response).strip() if thinking else remove_between(response, OPEN, CLOSE)
 
 
-def join_reasoning(thought: str, content: str | None, *, truncated: bool) -> str:
+def join_reasoning(content: str | None, *thoughts: Any, truncated: bool) -> str:
     """Rejoin the reasoning and content into which a server's reasoning parser split a response.
 
-    Only line breaks at the seams may differ from the sampled text. `truncated`: the model reached its length limit;
-    without content it did so within the reasoning, which then stays open.
+    `thoughts`: values of the fields that may have the reasoning; the first text that is not empty counts. Content that
+    begins with it stays as it is. Only line breaks at the seams may differ from the sampled text. `truncated`: the model
+    reached its length limit; without content it did so within the reasoning, which then stays open.
     """
+    thought = next((one for one in thoughts if isinstance(one, str) and one), "")
+    head, closed, _ = (content or "").partition(CLOSE)
+    if not thought or (closed and head.strip().removeprefix(OPEN).strip() == thought.strip()):
+        return content or ""
     start = OPEN if thought.startswith("\n") else f"{OPEN}\n"
     if content is None and truncated:
         return f"{start}{thought}"
