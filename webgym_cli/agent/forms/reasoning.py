@@ -31,8 +31,8 @@ def join_reasoning(content: str | None, *thoughts: Any, truncated: bool) -> str:
     """Rejoin the reasoning and content into which a server's reasoning parser split a response.
 
     `thoughts`: values of the fields that may have the reasoning; the first text that is not empty counts. Content that
-    begins with it stays as it is. Only line breaks at the seams may differ from the sampled text. `truncated`: the model
-    reached its length limit; without content it did so within the reasoning, which then stays open.
+    begins with it stays as it is. Only line breaks at the seams may differ from the sampled text. `truncated`: the
+    model reached its length limit; without content it did so within the reasoning, which then stays open.
     """
     thought = next((one for one in thoughts if isinstance(one, str) and one), "")
     head, closed, _ = (content or "").partition(CLOSE)
