@@ -119,7 +119,7 @@ def chat_template_kwargs(model: str) -> dict[str, str]:
     """Return the fixed arguments of a model's chat template; by default Llama's inserts the current date."""
     folder = find_model_folder(model)
     family = None if folder else _find_by_name(model)
-    dated = "date_string" in read_chat_template(folder) if folder else bool(family and family.template == "llama3")
+    dated = "date_string" in read_chat_template(folder) or (family is not None and family.template == "llama3")
     return when(dated, {"date_string": DATE})
 
 
@@ -157,7 +157,7 @@ def _find_by_name(model: str) -> ModelFamily | None:
 
 
 def _detect_thinking(model: str, folder: Path | None) -> bool | None:
-    template = read_chat_template(folder) if folder else ""
+    template = read_chat_template(folder)
     if OPEN in template and template_opens_thought(template):  # to render it, jinja2 is imported
         return True
     name = Path(model).name
@@ -181,8 +181,10 @@ def find_model_folder(model: str) -> Path | None:
     return matching if matching.is_dir() else None
 
 
-def read_chat_template(folder: Path) -> str:
-    """Return the chat template that a server would use; empty if there is none."""
+def read_chat_template(folder: Path | None) -> str:
+    """Return the chat template that a server would use; empty if there is none, or no folder."""
+    if folder is None:
+        return ""
     try:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     except (OSError, ValueError):

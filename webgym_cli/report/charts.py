@@ -75,8 +75,8 @@ def compute_ticks(low: float, high: float) -> list[float]:
     """Return evenly spaced round numbers that cover the range from `low` to `high`."""
     largest = max(abs(low), abs(high))
     span = max(high - low, largest * 1e-9) if high > low else largest
-    # The power of ten of a subnormal span would underflow.
-    span = span if span > sys.float_info.min * 1e9 else 1.0
+    if span <= sys.float_info.min * 1e9:  # the power of ten of a subnormal span would underflow
+        span = 1.0
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
     apart = next(power * factor for factor in (1, 2, 5, 10) if power * factor * _TICKS >= span * 0.999)
     first, last = math.floor(low / apart + 1e-9), math.ceil(max(high, low + span * 1e-9) / apart - 1e-9)

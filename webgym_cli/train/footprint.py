@@ -79,7 +79,9 @@ def needed_for_sft(
     model: list[Tensor], config: dict[str, Any], stage: int | None, steps: int, *, carried: bool
 ) -> int | None:
     """Return the bytes that LLaMA-Factory's training will need, or None if the model's shapes are unknown."""
-    return peak_bytes(estimate_sizes(model, config, stage), config, steps, carried=carried) if model else None
+    if not model:
+        return None
+    return peak_bytes(estimate_sizes(model, config, stage), config, steps, carried=carried)
 
 
 def needed_for_rl(model: list[Tensor], config: dict[str, Any], steps: int, *, networks: int) -> int | None:
