@@ -20,7 +20,8 @@ NUMBERS = "printf '7\\nx\\n7\\n'"
 
 
 def write(folder, **changes):
-    (folder / "people.csv").write_text("\ufeffname,team\nAda,blue\nBob,red\n")  # a BOM, as spreadsheets write it
+    # a BOM and empty columns, as spreadsheets write them
+    (folder / "people.csv").write_text("\ufeffname,team,,\nAda,blue,,\nBob,red,,\n")
     parameters = {
         "title": ["A b", "C", "D"],
         "person": {"csv": "people.csv"},
@@ -36,7 +37,7 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
     assert len(tasks) == 3 * 2 * 2 and len({task.key for task in tasks}) == 12
     first = tasks[0]
     assert (first.id, first.instruction) == ("close-a-b-ada-blue-7", "Close 'A b' for Ada.")
-    person = {"name": "Ada", "team": "blue"}
+    person = {"name": "Ada", "team": "blue", "": ""}
     own = {"title": "A b", "person": person, "n": 7, "team": "blue", "tags": [7]}
     assert first.extra == {**own, "template": TEMPLATE}
 

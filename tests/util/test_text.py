@@ -49,9 +49,17 @@ def test_an_error_is_told_in_a_line_that_says_something(error, line):
         ("cut -d '|' -f 1", ["cut", "-d", "|", "-f", "1"]),
         ('sh -c "a | b && c > d"', ["sh", "-c", "a | b && c > d"]),
         (r"grep \| a\ b --x=a>b", ["grep", "|", "a b", "--x=a>b"]),
+        ("curl http://h/?a=1&b=2 a;b x|y -> >=1 <a>", ["curl", "http://h/?a=1&b=2", "a;b", "x|y", "->", ">=1", "<a>"]),
+        (r"""find 'a; b' \; "a">b c ;""", ["find", "a; b", ";", "a>b", "c", ";"]),
         ("list | sort", None),
         ("make && list", None),
         ("list > out", None),
+        ("make; list", None),
+        ("list &", None),
+        ("list 2>/dev/null", None),
+        ("list 2>&1", None),
+        ("list &>out", None),
+        ("list <in", None),
     ],
 )
 def test_what_only_a_shell_understands_is_no_command(command, words):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from webgym_cli.config.section import ConfigSection
-from webgym_cli.util.text import split_command
 from webgym_cli.util.urls import is_address
 
 Isolation = Literal["parallel", "serial", "reset", "tenant"]
@@ -94,7 +94,7 @@ class SiteSettings(ConfigSection):
     @classmethod
     def _has_known_placeholders(cls, reset: str) -> str:
         if not is_address(reset.strip()):
-            split_command(reset)
+            shlex.split(reset)  # ValueError: an unclosed quotation mark
         # Left as it is, `{episodes}` would be one tenant for all episodes. `${NAME}` and `{{.ID}}` are a command's own.
         written = re.findall(r"(?<![{$])\{[a-z_]+\}(?!\})", reset)
         if unknown := [name for name in written if name not in _PLACEHOLDERS]:

@@ -181,7 +181,8 @@ def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
         raise UsageError(f"{path}: parameters.{name}: {file} can't be read: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: parameters.{name}: {file} is no CSV: {error}") from None
-    if len(set(header)) < len(header):
+    named = [column for column in header if column]  # a spreadsheet may write empty columns at the end
+    if len(set(named)) < len(named):
         raise UsageError(f"{path}: parameters.{name}: {file}: two columns have the same name", hint=", ".join(header))
     # A missing value is None, and the values without a column are under the name None.
     if ragged := next((number for number, row in enumerate(listed, 1) if None in (*row, *row.values())), 0):

@@ -16,9 +16,9 @@ _SPACE = re.compile(r"\s*")
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/?#\s,@]*(?:@[^/?#\s,@]*)*@", re.IGNORECASE)
 # Control characters that terminals interpret or HTML forbids; tab and line feed are harmless.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# What a shell would not take literally, and operators of it that are words of their own.
+# What a shell takes literally, and operators of it: words of their own, with a file, or at a word's end.
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
-_SHELL = frozenset(("|", "||", "&&", ">", ">>", "<", "2>&1"))
+_OPERATOR = re.compile(r";(?=\s+\S)|(?<!\S)(?:\|[|&]?|&&?|(?:\d*|&)>[>&|]?(?!=)\S*|\d*<(?!=|\S*>)\S*)(?!\S)")
 # Unicode categories that terminals interpret or can't show.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -31,9 +31,10 @@ def first_line(error: BaseException) -> str:
 
 def split_command(text: str) -> list[str]:
     """Return the words of a command that no shell reads. Raises `ValueError`, also for operators of a shell."""
-    if operators := _SHELL.intersection(_QUOTED.sub("", text).split()):
-        raise ValueError(f"{min(operators)} needs a shell: sh -c '...'")
-    return shlex.split(text)
+    words = shlex.split(text)
+    if operator := _OPERATOR.search(_QUOTED.sub("_", text)):
+        raise ValueError(f"{operator[0]} needs a shell: sh -c '...'")
+    return words
 
 
 def format_count(count: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import unused_port
 
 from tests.environments.sites.desk import Desk
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
@@ -241,6 +242,21 @@ async def test_a_sign_on_on_another_private_host_is_named_with_what_allows_it(se
         with pytest.raises(BoundaryError, match="localhost is a private address") as failure:
             await log_in_to_sites(settings(*desk), [task("desk")])
     assert """browser.private_hosts=["localhost"]""" in str(failure.value.hint)
+
+
+async def test_a_login_is_not_explained_by_the_refusal_of_what_a_page_shows(settings, monkeypatch):
+    closed = unused_port()
+
+    async def answer(request):
+        if request.path == "/me":
+            raise web.HTTPFound(f"https://127.0.0.1:{closed}/")
+        form = "<img src=http://10.0.0.5/><form><input name=name><input name=password type=password><button>"
+        return web.Response(text="Hello" if request.query else form, content_type="text/html")
+
+    async with serve_desk(answer, monkeypatch) as (_, desk):
+        with pytest.raises(BoundaryError, match=f"127.0.0.1:{closed} does not answer") as failure:
+            await log_in_to_sites(settings(*desk, "sites.desk.proof_page=/me"), [task("desk")])
+    assert failure.value.hint == "start the site, or fix sites.desk.url"
 
 
 async def test_a_page_that_logs_in_without_navigation_is_not_waited_for_until_the_deadline(settings, monkeypatch):

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from tests.environments.sites.desk import Desk
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import describe_isolation
+from webgym_cli.environments.sites.accounts import list_site_hosts
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, task_sites
 from webgym_cli.environments.sites.site_scheduler import (
     exclusive_sites,
@@ -61,7 +62,9 @@ def keep(states):
 
 
 def test_placeholders_become_addresses_without_a_slash_too_many(settings):
-    desk = Desk(settings("sites.shopping.url=http://h.test:7770/", "sites.map.url=http://[::1]:3000"))
+    known = settings("sites.shopping.url=http://h.test:7770/", "sites.map.url=http://[::1]:3000")
+    assert list_site_hosts(known) == ("h.test", "::1")
+    desk = Desk(known)
     assert desk.address("__SHOPPING__/a __MAP__ __OTHER__") == "http://h.test:7770/a http://[::1]:3000 __OTHER__"
     with pytest.raises(SettingsError, match=r"sites\.reddit\.url is empty"):
         desk.address("__REDDIT__/f/books")
@@ -407,6 +410,7 @@ async def test_a_site_is_reset_by_a_command(resetting, tmp_path):
         ("no-such-program", (), "ended with 127: can't start no-such-program"),
         ("sleep 60", ("sites.reddit.reset_timeout=0.5",), "the reset of reddit failed: took longer than 0.5 s"),
         ("http://127.0.0.1:1/reset", (), "can't be reached"),
+        ("echo done 2>/dev/null", (), "2>/dev/null needs a shell"),
     ],
 )
 async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_back(resetting, hook, given, words):

@@ -83,6 +83,8 @@ def test_a_task_is_refused_that_lacks_a_field_of_its_setup():
     setup("desk")(lambda context, title, owner: None)
     with pytest.raises(UsageError, match="setup desk: desk needs owner, which the task a does not have"):
         require_setup_fields(TASK)
+    # a field of the context's name is hidden, not refused
+    require_setup_fields(TASK.model_copy(update={"extra": {"title": "Chair", "owner": "A", "context": "Chair"}}))
 
 
 def test_a_setup_needs_a_site():

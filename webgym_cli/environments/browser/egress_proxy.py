@@ -75,11 +75,6 @@ class EgressProxy:
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{host}:{port}"
 
-    @property
-    def last_refusal(self) -> str:
-        """Why the newest of the refused hosts was refused; empty if none is."""
-        return next(reversed(self._refused.values()), "")
-
     def refusal(self, url: str) -> str | None:
         """Return the reason why a page's address was refused; None if it was not."""
         try:

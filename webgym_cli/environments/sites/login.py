@@ -32,7 +32,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
+    from playwright.async_api import Locator, Page, Request
 
 _PASSWORD_SHOWN = "input[type=password]:visible"
 # Elements with a site's error messages.
@@ -114,11 +114,18 @@ class LoginManager:
 
         `refusals`: accept status codes from 400 to 499.
         """
-        url = f"{find_account(self._settings, login)[0].url}{page}"
+        url = address = f"{find_account(self._settings, login)[0].url}{page}"
+
+        def note(request: Request) -> None:
+            nonlocal address
+            if request.is_navigation_request() and request.frame.parent_frame is None:
+                address = request.url
+
+        session.page.on("request", note)
         try:
             status = await session.goto(url)
         except BoundaryError as error:  # the browser only says that there is no tunnel, perhaps to another host
-            why = self._explain(url) or when("TUNNEL" in str(error), self._gate.last_refusal) or str(error)
+            why = self._explain(address) or str(error)
             hint = explain_unreachable(login.site_key, why)
             raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {why}", hint=hint) from error
         if status >= (500 if refusals else 400):

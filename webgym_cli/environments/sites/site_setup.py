@@ -42,6 +42,7 @@ class SiteSetup(UserFunction):
     """Time limit in seconds; None: `agent.reward_timeout`."""
 
     noun = "setup"
+    hides_fields = True
 
 
 SETUPS: Registry[SiteSetup] = Registry(
