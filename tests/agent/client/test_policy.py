@@ -244,6 +244,7 @@ THOUGHTS = {
     "an empty thought": ("", "Done.", "stop", "Done."),
     "no thought": (None, "Done.", "stop", "Done."),
     "a thought that the content has, too": ("So.\n", "<think>So.</think>Done.", "stop", "<think>So.</think>Done."),
+    "a thought with its tags": ("<think>\nSo.\n</think>", "Done.", "stop", "<think>\nSo.\n</think>Done."),
     "another thought in the content": ("So.\n", "No.</think>Done.", "stop", "<think>\nSo.\n</think>No.</think>Done."),
     "a thought that is no text": ({"a": 1}, "Done.", "stop", "Done."),
 }

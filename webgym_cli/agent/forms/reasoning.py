@@ -34,7 +34,7 @@ def join_reasoning(content: str | None, *thoughts: Any, truncated: bool) -> str:
     begins with it stays as it is. Only line breaks at the seams may differ from the sampled text. `truncated`: the
     model reached its length limit; without content it did so within the reasoning, which then stays open.
     """
-    thought = next((one for one in thoughts if isinstance(one, str) and one), "")
+    thought = next((one for one in thoughts if isinstance(one, str) and one), "").removeprefix(OPEN).removesuffix(CLOSE)
     head, closed, _ = (content or "").partition(CLOSE)
     if not thought or (closed and head.strip().removeprefix(OPEN).strip() == thought.strip()):
         return content or ""
