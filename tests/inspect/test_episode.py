@@ -60,14 +60,18 @@ def test_verdicts_come_in_the_order_of_asking():
 
 
 @pytest.mark.parametrize(
-    ("response", "thinking", "parts"),
+    ("response", "has_action", "thinking", "parts"),
     [
-        ("go", False, ("", "go")),
-        ("<think>a</think>go", False, ("<think>a</think>", "go")),
-        ("a</think>go", True, ("a</think>", "go")),
-        ("never closed", True, ("never closed", "")),
-        ("never opened</think>go", False, ("", "never opened</think>go")),
+        ("go", True, False, ("", "go")),
+        ("<think>a</think>go", True, False, ("<think>a</think>", "go")),
+        ("a</think>go", True, True, ("a</think>", "go")),
+        ("never closed", False, True, ("never closed", "")),
+        ("an imported reply without reasoning", True, True, ("", "an imported reply without reasoning")),
+        ("never opened</think>go", True, False, ("", "never opened</think>go")),
     ],
 )
-def test_a_thought_is_told_from_what_was_said(response, thinking, parts):
-    assert split_thought(response, thinking=thinking) == parts
+def test_a_thought_is_told_from_what_was_said(response, has_action, thinking, parts):
+    step = trajectory().steps[0]
+    action = step.action if has_action else None
+    step = step.model_copy(update={"response": response, "action": action})
+    assert split_thought(step, thinking=thinking) == parts

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.agent.forms.reasoning import strip_reasoning
+from webgym_cli.agent.forms.reasoning import CLOSE, strip_reasoning
 from webgym_cli.errors import UsageError
 from webgym_cli.records.judgement import Judgement, Verdict
-from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.store.buffer import LineRef, read, read_judgement
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
@@ -58,10 +58,11 @@ def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
         yield "reference", judgement.reference
 
 
-def split_thought(response: str, *, thinking: bool) -> tuple[str, str]:
-    """Return a response's reasoning and the rest."""
-    rest = strip_reasoning(response, thinking=thinking)
-    return response.removesuffix(rest), rest
+def split_thought(step: Step, *, thinking: bool) -> tuple[str, str]:
+    """Return a response's reasoning and the rest. One with an action and no closed reasoning has none."""
+    is_open = step.action is None or CLOSE in step.response
+    rest = strip_reasoning(step.response, thinking=thinking and is_open)
+    return step.response.removesuffix(rest), rest
 
 
 def _judgements(run: RunDir, index: Index, trajectory: Trajectory) -> Iterator[Judgement]:

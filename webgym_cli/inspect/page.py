@@ -58,7 +58,7 @@ def _build_step_views(trajectory: Trajectory, store: ScreenshotStore) -> Iterato
     """Yield the template values of each step."""
     for step in trajectory.steps:
         image, missing = _load_image(step.observation.screenshot, store)
-        thought, rest = split_thought(step.response, thinking=trajectory.prompt.thinking)
+        thought, rest = split_thought(step, thinking=trajectory.prompt.thinking)
         prompt = render_step(trajectory, step.index)
         pictures = _name_pictures(trajectory, step, prompt)
         turns = [

@@ -95,7 +95,7 @@ def _judgement_lines(judgement: Judgement) -> Iterator[Line]:
 
 def _step_lines(step: Step, *, thinking: bool) -> Iterator[Line]:
     observation, generation = step.observation, step.generation
-    thought, spoken = split_thought(step.response, thinking=thinking)
+    thought, spoken = split_thought(step, thinking=thinking)
     yield "page", observation.title, ""
     yield "url", observation.url, ""
     yield from (("notice", notice, _ODD) for notice in observation.notices)
