@@ -176,16 +176,19 @@ def test_a_file_edited_within_a_second_is_loaded_anew(tmp_path, monkeypatch):
 
 def test_two_files_with_helpers_of_one_name_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    plugins = [tmp_path / name / "checks.py" for name in ("a", "b", "c")]
+    plugins = [tmp_path / name / "checks.py" for name in ("a", "b", "c", "d")]
     for plugin in plugins:
         plugin.parent.mkdir()
         plugin.write_text("import json, helpers_of_desk\n")
         (plugin.parent / "json.py").write_text("")  # not what the import gives, here or in Python
         (plugin.parent / "helpers_of_desk.py").write_text("")
-    (plugins[2].parent / "helpers_of_desk.py").unlink()
+    for plugin in plugins[2:]:
+        (plugin.parent / "helpers_of_desk.py").unlink()
+    (plugins[3].parent / "helpers_of_desk.py").symlink_to("../a/helpers_of_desk.py")  # the same file
     try:
+        import_plugins([str(plugins[3])])
         import_plugins([str(plugins[0]), str(plugins[0])])
-        with pytest.raises(UsageError, match=r"a/helpers_of_desk\.py .*b/helpers_of_desk\.py"):
+        with pytest.raises(UsageError, match=r"d/helpers_of_desk\.py .*b/helpers_of_desk\.py"):
             import_plugins([str(plugins[1])])
         import_plugins([str(plugins[2])])
     finally:

@@ -273,7 +273,7 @@ def _refuse_shared_names(path: Path) -> None:
     for source in [file for file in list_sources(path) if file != path and file.is_relative_to(path.parent)]:
         name = ".".join(source.relative_to(path.parent).with_suffix("").parts).removesuffix(".__init__")
         other = Path(getattr(sys.modules.get(name), "__file__", None) or source)
-        if other.resolve() != source and any(map(other.is_relative_to, _FOLDERS)):
+        if other.resolve() != source.resolve() and any(map(other.is_relative_to, _FOLDERS)):
             raise UsageError(f"{path} would get {other} in place of {source}", hint="rename one of the two")
 
 
