@@ -192,6 +192,11 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
         ("\u2212 5", "-5", False),
         ("\u22125", "-5", True),
         ("\u22125", "5", False),
+        *((f"{dash}5", "5", False) for dash in "－﹣—"),
+        *((f"{dash}5", "-5", True) for dash in "－﹣—"),
+        ("5′", "5″", False),
+        ("50‰", "50", False),
+        ("Paris—London", "Paris-London", True),
         ("1998–2003", "1998-2003", True),
         ("1998–2003", "19982003", False),
         ("O’Brien", "O'Brien", True),
@@ -201,6 +206,14 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
 )
 def test_an_exact_match_reads_no_thoughts_and_drops_the_punctuation_of_other_scripts(response, answer, right):
     assert qa_em_reward(response, answer)["em"] == right
+
+
+@pytest.mark.parametrize("thoughts", ["<think>Rome or Paris or London</think>", "Rome or London</think>\n"])
+def test_no_reward_of_texts_reads_thoughts(thoughts):
+    response = f"{thoughts}Paris"
+    assert ok_vqa_reward(response, ["Paris"]) == infoseek_reward(response, "Paris") == 1.0
+    assert qa_em_reward_tool_call(response, "Paris", messages_of(response, tools=0))["em"] == 1.0
+    assert ok_vqa_reward(f"{thoughts}Rome", ["Paris"]) == infoseek_reward(f"{thoughts}Rome", "Paris") == 0.0
 
 
 @pytest.mark.parametrize(

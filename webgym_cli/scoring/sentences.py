@@ -42,7 +42,7 @@ _LISTED = re.compile(
 _REFUSED = re.compile(
     r"\b(?:need more|not enough|insufficient) information\b|n['’]t enough information\b"
     r"|\b(?:can(?:no|['’])t|unable to|impossible to) (?:be )?(?:answer|solve|determine)d?\b"
-    r"(?! (?:(?:this |it )?(?:directly|exactly)|by|using|with)\b)",
+    r"(?! (?:(?:this |it )?(?:directly|exactly)|by|using|with|[a-z])\b)(?![^.!?\n]*\byet\b)",
     re.IGNORECASE,
 )
 # A formula or a number.
@@ -78,7 +78,7 @@ _ASIDE = re.compile(
 )
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
-    r"|up to|doubt|unlikely|impossible|whether|(?:false|untrue|wrong) that)\b|n't\b|√"
+    r"|only that|up to|doubt|unlikely|impossible|whether|(?:false|untrue|wrong) that)\b|n't\b|√"
     r"|不(?!过)|没|非(?!常)|超过|至[少多]|最[少多]|[大小多少低高]于"
     r"|\b(?:nicht|keine?|als|mindestens|höchstens|pas|plus de|moins|más|menos|не)\b"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
@@ -132,13 +132,15 @@ def read_phrase(content: str) -> list[str]:
 
 def read_loose(text: str) -> list[str]:
     """Return the last item of a text that marks no answer."""
-    if not re.search(r"[^\W\d_]{2}|[一-鿿]", text) or _REFUSED.search(text):
+    if not re.search(r"[^\W\d_]{2}|[一-鿿]", text):
         return []  # an expression: its last number is not its value
     start, sentence, before = 0, "", ""
     for end in [*(match.end() for match in SENTENCE.finditer(text)), len(text)]:
         if _items(text[start:end]):
             sentence, before = text[start:end], text[:start]
         start = end
+    if _REFUSED.search(text, len(before)):
+        return []
     phrase = _FILLERS.sub("", _NEGATIVE.sub("-", sentence.strip(" *`\"'.!\n")))
     listed = [
         match[1] for match in _LISTED.finditer(phrase) if not _DENIED_VERB.search(phrase[: match.start(1)].strip())

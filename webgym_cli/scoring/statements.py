@@ -21,12 +21,18 @@ _BETWEEN_BOXES = re.compile(r"[\s,;$.]*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?[\s$
 _BARE_BOX = re.compile(r"(\\boxed)\s*(-?\d+(?:\.\d+)?)(?![\w{])")
 # Formatting, and tokens of chat templates.
 _HTML = re.compile(r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>", re.IGNORECASE)
-_THOUGHT, _THOUGHT_END = re.compile(r"<think(?:ing)?>"), re.compile(r"</think(?:ing)?>")
+# Where reasoning starts, and ends; a sentence may mention the tags: `I used <think> tags`.
+_THOUGHT = re.compile(r"^\s*<think(?:ing)?>", re.MULTILINE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>")
+_BARE_END = re.compile(r"(?<![^.!?\n][ \"'`(])</think(?:ing)?>|</think(?:ing)?>(?! +[a-z]|[\"'`).,;])")
 _PUNCTUATION = str.maketrans({**{"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? "}, "、": ", "})
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
+# In an object that ends the response.
 _FIELD = re.compile(
-    r"\"(?:final[_ ])?answer\"\s*:\s*\"?((?<=\")(?:[^\"\\\n]|\\.)*(?=\")|[^\s,}\[{\"]+)\"?\s*[,}]", re.IGNORECASE
+    r"\"(?:final[_ ])?answer\"\s*:\s*\"?((?<=\")(?:[^\"\\\n]|\\.)*(?=\")|[^\s,}\[{\"]+)\"?"
+    r"(?=\s*(?:,[^{}]*+)?\}[\s}\]`]*\Z)",
+    re.IGNORECASE,
 )
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"
@@ -38,16 +44,16 @@ _PHRASE = re.compile(
 # A letter that a sentence names as the choice: `So it is (B).`, `Option B is correct.`
 _LETTER = r"(\((?-i:[A-J])\)|(?-i:[A-J])(?![\w'’]))"
 _CHOSEN = re.compile(
-    r"(?:^|[.!?]\s+|\b(?:so|thus|therefore|hence|(?<!n['’]t )(?<!not )(?:think|believe|guess)),?\s+(?:that )?)"
+    r"(?:^|[.!?]\s+|\b(?:(?<!if )so|thus|therefore|hence|I (?:think|believe|guess)),?\s+(?:that )?)"
     rf"(?:(?:it(?:['’]s| is| must be)|i (?:choose|select|pick)|choose|go with) (?:option )?{_LETTER}(?=[.:]|\s*$)"
     rf"|(?:(?:the )?(?:option|choice) )?{_LETTER} is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
     rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}",
     re.IGNORECASE | re.MULTILINE,
 )
-# What takes a statement back at once.
+# What takes a statement back at once; `It is incorrect because ...` may explain another.
 _WITHDRAWN = re.compile(
-    r"[\W_]*(?:(?:hmm+|wait|oh|no|oops|sorry|actually)\W+)*(?:that|this|it)(?:['’]s| is| was)"
-    r" (?:wrong|incorrect|not right)(?! (?:of|to)\b)",
+    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually)\W+)+|(?=that['’]s wrong))(?:that|this|it)(?:['’]s| is| was)"
+    r" (?:wrong|incorrect|not right)(?!-| (?:of|to|because|since|as)\b)",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(r"\b(?:wait|correction|mistake|sorry|scratch that|actually)\b|\bno,", re.IGNORECASE)
@@ -63,8 +69,7 @@ def find_answers(response: str) -> list[str]:
     response = _HTML.sub("", response).translate(_PUNCTUATION)
     marked = _last_statement(response)
     if marked is None:
-        chosen = {match[match.lastindex or 0] for match in _CHOSEN.finditer(response)}
-        return [response, *(chosen or read_loose(response))] if len(chosen) < 2 else [response]
+        return [response, *_find_choice(response), *read_loose(response)]
     content, end, is_exact = marked
     rest = response[end:]
     withdrawn = _WITHDRAWN.match(rest)
@@ -74,9 +79,19 @@ def find_answers(response: str) -> list[str]:
     return [content] if is_exact else [content, *read_phrase(content)]
 
 
+def _find_choice(response: str) -> list[str]:
+    """Return the letter that a response names as its choice; none of several, or if what follows takes it back."""
+    matches = list(_CHOSEN.finditer(response))
+    letters = {match[match.lastindex or 0] for match in matches}
+    if len(letters) != 1 or _WITHDRAWN.match(response, matches[-1].end()):
+        return []
+    return [] if _RETRACTED.search(response, matches[-1].end()) else [*letters]
+
+
 def strip_thoughts(response: str) -> str:
     """Return a response without the reasoning between thinking tags, which may be cut off at either end."""
-    return _THOUGHT.split(_THOUGHT_END.split(response)[-1])[0].strip()
+    end = _THOUGHT_END if _THOUGHT.search(response) else _BARE_END
+    return _THOUGHT.split(end.split(response)[-1])[0].strip()
 
 
 def extract_reference(text: str) -> str | None:

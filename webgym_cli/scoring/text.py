@@ -20,13 +20,14 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
-_DASHES = str.maketrans("−–‐‑", "----")
+_DASHES = str.maketrans(dict.fromkeys("−–‐‑‒—―﹘﹣－", "-"))
 # SQuAD drops all punctuation; but these signs make another answer.
 _NUMERIC = re.compile(
     r"""(?<=\d)(?:[^\w\s]|_)(?=\d)      # 3.5 is not 35, 1,2 not 12
     | (?<=\d)\+(?!\w) | (?<=\w)\+(?=\w) # 5+, a+b
     | [<>](?==?\s*[$€£]?\.?\d) | (?<=[<>])=  # <5, <= 5
     | (?<=\w)\^(?=\w) | (?<=\d)\*(?=\*?\d)   # x^2, 2**3
+    | (?<=\d)[′″‰‱]                          # 5′ is not 5″
     | -(?=\\) | (?<=\de)-(?=\d)              # -\infty, 1e-5
     | (?<![\w.)])-(?=[$€£]?\.?\d) | (?<!\w)\.(?=\d)  # -5, .5
     | (?:(?<=\b[a-z])|(?<=\bab))(?:\+\+?|\#|-(?=\W*$))(?!\w)  # C++, C#, A+, AB-""",
@@ -72,7 +73,7 @@ def qa_em_reward_tool_call(final_response: str, answer: Any, trajectory: Message
     """Exact match of the last tool's result or, where the last message is not a tool's, of the final response."""
     last = next(reversed(trajectory), {})
     answered = last.get("role") == "tool"
-    given = str(last["content"]) if answered else final_response
+    given = str(last["content"]) if answered else strip_thoughts(final_response)
     measures = _measures(given, list_answers(answer))
     called = float(count_tool_results(trajectory) > 0)
     return {**measures, "reward": measures["em"], "has_tool_calling": called, "has_tool_call_answer": float(answered)}
@@ -92,15 +93,14 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
 @reward
 def ok_vqa_reward(final_response: str, answers: Sequence[str]) -> float:
     """F1 over words; of several answers the best."""
-    return _measures(final_response, answers)["f1"]
+    return _measures(strip_thoughts(final_response), answers)["f1"]
 
 
 @reward
 def infoseek_reward(final_response: str, answer: Any, answer_eval: Sequence[Any] = ()) -> float:
     """F1 over words; the best of the answers and of the texts in `answer_eval`."""
-    return _measures(final_response, [*list_answers(answer), *(item for item in answer_eval if isinstance(item, str))])[
-        "f1"
-    ]
+    answers = [*list_answers(answer), *(item for item in answer_eval if isinstance(item, str))]
+    return _measures(strip_thoughts(final_response), answers)["f1"]
 
 
 @reward

@@ -48,7 +48,16 @@ _LEFT = re.compile(
 )
 # A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
 _PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
-_FIRST_CJK = "ぁ"  # from here on a character may be a word
+# Units and counters of other scripts, with a noun after a counter. Other words may change the number: `5万`, `5以上`.
+_FIRST_FOREIGN = "\u0400"
+_FOREIGN = (
+    r"(?:(?:平方|立方)?(?:千米|厘米|分米|毫米|米|公里)(?:/(?:小?时|秒|分钟?))?|千克|公斤|毫?克|吨|毫?升|小时|時間|分[钟間]|秒|[度元円岁歳]"
+    r"|[个個只人名位天年本张張枚匹头条件辆台朵颗棵支把瓶杯盒袋箱页道次分]"
+    r"(?:[ぁ-鿿](?<![以未不没非错誤误之方万亿億千百十半倍多余几或和与到至加减乘除前后後左右上下内外超過过数第零])){0,6}"
+    r"|개|명|원|살|마리|시간|분|초|일|(?=です|입니다)"
+    r"|(?:кг|км|см|мм|м|г|л|ч|руб|час|минут|секунд|дн|день|лет|год|градус|рубл|метр|литр|человек|яблок|книг|монет)"
+    r"(?:[аеиоуыюяьй][а-яё]{0,2})?)(?:です|입니다)?"
+)
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
 _WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|mathbf)\s*\{([^{}\\]*)\}")
 # A currency before its number, and bits, which are no bytes: Mb, Mbps.
@@ -57,7 +66,7 @@ _BITS = re.compile(r"\b([kKMGT]i?)b(?=ps\b|/s\b|\b)")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
 _TAIL = re.compile(
     r"(?:(?<=[\d.)}!])(\s*)|((?<=\S)\s*~\s*|(?<=\\pi)\s+(?=[A-Za-z]{2})))"
-    r"((?:[^\W\d_]|[%°¢€£¥])(?:[^\W\d_]|[%°¢/ .'-])*(?:\s*\^\{?[23]\}?)?|[%°$])$"
+    rf"((?:[A-Za-zÀ-ɏ]|[%°¢€£¥])(?:[A-Za-zÀ-ɏ]|[%°¢/ .'-])*(?:\s*\^\{{?[23]\}}?)?|{_FOREIGN}|[%°$])$"
 )
 _SIGN = re.compile(rf"(?:US)?\\?(\$)|([€£¥₹])|({CODES})")
 
@@ -106,12 +115,12 @@ def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     while words and (next_factor := _FACTORS.get(_singular(words[0]))):
         factor, words = factor * next_factor, words[1:]
     # A single letter beside a number may be a variable: 5m.
-    is_bare = not spaced and words and factor == 1 and words[0] < _FIRST_CJK
+    is_bare = not spaced and words and factor == 1 and words[0] < _FIRST_FOREIGN
     if is_bare and (re.fullmatch("[a-z]", words[0]) or not _is_known(words[0])):
         return None
     # So may an unknown letter, or two at the beginning: 5 x, 5 ab.
     for place, word in enumerate(words):
-        if len(word) < (2 if place else 3) and word < _FIRST_CJK and not _is_known(word) and word not in _EMPTY:
+        if len(word) < (2 if place else 3) and word < _FIRST_FOREIGN and not _is_known(word) and word not in _EMPTY:
             return None
     return frozenset(_canonical(word) for word in words if word not in _EMPTY), factor
 

@@ -25,9 +25,11 @@ _JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)(?
 # NOT SUCCESS may follow anything: read wrongly, it opens nothing.
 _VERDICT = re.compile(
     rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
-    r"|\bI (?:would |therefore |thus )?(?:conclude|judge|rate|call)"
-    r"(?: (?:this|it|that (?:the task|this|it) (?:is|was)))?(?: as)?(?: an?)?:?"
-    r"|\b(?:task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?(?: an?)?:?"
+    r"|\bI (?:would |therefore |thus )?(?:conclude|judge|rate|call)(?: (?:this|it))?(?: as)?(?: an?)?:?"
+    # At a sentence's start alone: after other words it may be a condition or what a page says.
+    r"|(?:\A|(?<=[.!?][ \n])|(?<=[.!?]\n\n))(?:(?:thus|therefore|hence|so),? |based on (?:the|all) screenshots, )?"
+    r"(?:I (?:therefore |thus )?conclude that (?:the task|this|it) (?:is|was)"
+    r"|(?:the task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?)(?: an?)?:?"
     rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
     r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
