@@ -78,7 +78,7 @@ _ASIDE = re.compile(
 )
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
-    r"|only that|up to|doubt|unlikely|impossible|whether|(?:false|untrue|wrong) that)\b|n't\b|√"
+    r"|up to|doubt|unlikely|impossible|whether|(?:false|untrue|wrong) that)\b|n't\b|√"
     r"|不(?!过)|没|非(?!常)|超过|至[少多]|最[少多]|[大小多少低高]于"
     r"|\b(?:nicht|keine?|als|mindestens|höchstens|pas|plus de|moins|más|menos|не)\b"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
@@ -91,7 +91,7 @@ _DENIED = re.compile(
 # The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.
 _DENIED_VERB = re.compile(
     r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+\S+$"
-    r"|\b(?:could|might|may)\s+be$|\b(?:false|wrong|untrue) that\s+\S+\s+\S+$",
+    r"|\b(?:could|might|may)\s+be$|\b(?:false|wrong|untrue|only) that\s+\S+\s+\S+$",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.

@@ -16,7 +16,10 @@ _LINES = [line.split() for line in re.split(r"[|\n]", _NAMES) if line]
 _CANONICAL = {name: names[0] for names in _LINES for name in names}
 _KNOWN = frozenset(_CANONICAL.values())
 # Words that multiply the number before them.
-_FACTORS = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_FACTORS = {
+    **{"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
+    **{"lakh": 10**5, "crore": 10**7},
+}
 
 # The words of 0 to 19, and of the tens from 20.
 ONES = re.findall(
