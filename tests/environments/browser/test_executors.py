@@ -129,13 +129,17 @@ async def test_clicks_of_all_kinds(session: BrowserSession, mode: InteractionMod
     assert "click,0,3,false,false" in await ask(session, "log")
 
 
-async def test_roles_and_states_in_the_internals_of_components(session: BrowserSession, tmp_path: Path):
+@pytest.mark.parametrize("mode", ["open", "closed", None])
+async def test_roles_and_states_in_the_internals_of_components(session: BrowserSession, tmp_path: Path, mode: str):
     hostile = "WeakMap.prototype.get = String.prototype.toLowerCase = () => 1; Object.prototype.evil = 1;"
     own = "{ role: 'switch', ariaLabel: 'Dark', ariaChecked: 'false', ariaReadOnly: 'true' }"
     init = f"super(); let i = Object.assign(this.attachInternals(), {own}); this.onclick = () => i.ariaChecked = 'true'"
     script = f"{hostile} customElements.define('x-a', class extends HTMLElement {{ constructor() {{ {init} }} }})"
     box = "style='display:block;height:30px'"
-    page = f"<script>{script}</script><x-a {box}>x</x-a><x-a {box} role=button>Go</x-a>"
+    parts = f"<x-a {box}>x</x-a><x-a {box} role=button>Go</x-a>"
+    root = f"p.attachShadow({{ mode: '{mode}' }}).innerHTML = \"{parts}\""
+    around = f"<x-b id=p></x-b><script>customElements.define('x-b', class extends HTMLElement {{}}); {root}</script>"
+    page = f"<script>{script}</script>{around if mode else parts}"
     (tmp_path / "own.html").write_text(page)
     await session.goto((tmp_path / "own.html").as_uri())
     assert len(await list_elements(session)) == 2

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.browser
 __all__ = ["session"]
 
 OVER = "position:absolute;inset:0;background:#fff"
+LISTENS = "<script>for (const one of document.querySelectorAll('.m')) one.addEventListener('{}', () => {{}})</script>"
+UNSHOWN = "<button hidden>Go</button>"
 CASES = {
     "a field by the words before it, not by a button's": (
         "<div>Draft of a note <button>Delete</button></div><p><input></p>",
@@ -147,10 +149,43 @@ CASES = {
         "<script>m.addEventListener('pointerdown', () => {})</script>",
         [("generic", "")],
     ),
-    "cards of a column that listens": (
-        "<div id=m style='width:90px'><h3>Todo</h3><p style='border:1px solid'>Fix</p></div>"
-        "<script>m.addEventListener('pointerdown', () => {})</script>",
-        [("paragraph", "Fix")],
+    "cards of a column that listens: equal ones, or what is not selected as text": (
+        "<div class=m><h3>Todo</h3><p style='border:1px solid'>Fix</p><p style='border:1px solid'>Mend</p></div>"
+        "<div class=m><h3>Done</h3><p style='border:1px solid;user-select:none'>Ask</p></div>"
+        f"{LISTENS.format('pointerdown')}",
+        [("paragraph", "Fix"), ("paragraph", "Mend"), ("paragraph", "Ask")],
+    ),
+    "texts and cells in what listens to the pointer": (
+        "<style>.m * { border-bottom:1px solid }</style><div class=m style='width:90px'><h1>Shop</h1><p>Open</p>"
+        "<div>Note</div></div>"
+        f"<table class=m><tr><td>Ann<td>Bob</table>{LISTENS.format('pointerdown')}",
+        [("generic", "Shop Open Note"), ("table", "Ann Bob")],
+    ),
+    "the words on a backdrop": (
+        "<div class=m style='position:fixed;inset:0;background:#0008'><p style='background:#fff'>Loading</p>"
+        f"<p style='background:#fff'>Wait</p></div>{LISTENS.format('mousedown')}",
+        [],
+    ),
+    "the list that the mouse enters as one": (
+        f"<ul class=m><li>Ann {UNSHOWN}<li>Bob {UNSHOWN}</ul>{LISTENS.format('mouseenter')}",
+        [("list", "Ann Bob")],
+    ),
+    "sections of a page, and the one row of a table, that listen to the mouse": (
+        f"<header>Shop {UNSHOWN}</header><section>Text {UNSHOWN}</section><script>document.body.addEventListener("
+        f"'mouseover', () => {{}})</script><table class=m><tr><td>Ann {UNSHOWN}</table>{LISTENS.format('mouseover')}",
+        [],
+    ),
+    "headers of rows and of columns without a head of the table": (
+        "<table><tr><td><th onclick=1>Q1<th onclick=1>Q2</tr><tr><th onclick=1>Ann<td>5<td>6</tr>"
+        "<tr><th onclick=1 scope=col>Bob<td>7<td>8</table>"
+        "<table><tr><th onclick=1>Item<th onclick=1>Price<td></tr></table>",
+        [("columnheader", "Q1"), ("columnheader", "Q2"), ("rowheader", "Ann")]
+        + [("columnheader", name) for name in ("Bob", "Item", "Price")],
+    ),
+    "fields above a row of totals, and below one of a section": (
+        "<table><tr><th>Item<th>Qty</tr><tr><td>Pen<td><input></tr><tr><th>Tools<th>none</tr>"
+        "<tr><td>Saw<td><input></tr><tr><th>Total<th>5</tr></table>",
+        [("textbox", "Qty"), ("textbox", "Qty")],
     ),
     "what a clip path leaves": (
         "<button style='clip-path:inset(0 60% 0 0);width:90px'>Left</button>"

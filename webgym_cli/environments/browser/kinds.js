@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
-  const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
+  const { editable, inside, isSheetCell, matches, memo, oneLine, parentNode, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
   const { attributeOf } = webgym.roles;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
@@ -21,7 +21,7 @@ webgym.kinds = (() => {
   const MANY_TYPES = 30, CLICKS = /^(click|dblclick|touchstart|(mouse|pointer)(down|up))$/;
   const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet(), entered = new WeakSet();
   const menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet(), hoverable = new WeakSet();
-  const LISTENERS = [[CLICKS, heard], [/^(drop|dragover|dragenter)$/, zones], [/^(mouse|pointer)(enter|over)$/, entered], [/^contextmenu$/, menus],
+  const LISTENERS = [[CLICKS, heard], [/^(drop|dragover|dragenter)$/, zones], [/^(mouse|pointer)over$/, entered], [/^contextmenu$/, menus],
     [/^(mouse|pointer)down$/, pressed], [/^wheel$/, wheeled], [/^(mouse|pointer)enter$/, hoverable]];
   // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
   const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
@@ -122,6 +122,7 @@ webgym.kinds = (() => {
     return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
   });
 
+  const GRIDS = "table,tbody,thead,[role=grid],[role=treegrid],[role=table]";
   const HOVERED = `${NATIVE},[role^=menuitem],[tabindex],li,[onclick]`;
 
   // Whether controls that are hidden now are shown while the mouse is over an element: by a style sheet, or by a listener.
@@ -135,13 +136,15 @@ webgym.kinds = (() => {
   // a transparent box to tick lies over its picture
   const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
 
-  // Whether an element listens to the mouse that comes over it, or is one of several in what listens for all of them, as the
-  // rows of a table.
+  // Whether an element listens to the mouse that comes over it, or is one of equal ones in what listens for all of them.
+  const isLike = (row, other) => row.localName === other.localName && (matches(row, "li,tr") || row.classList[0] === other.classList[0]);
   const rowsIn = memo((box) => Array.prototype.filter.call(box.children, (row) => inside(row, HOVERED).some(hides)));
-  const rowsOf = memo((box) => [box, ...box.children].map(rowsIn).find((rows) => rows.length > 1));
+  const rowsOf = memo((box) => [box, ...box.children].map(rowsIn).find((rows) => rows.length > 1 && rows.every((row) => isLike(row, rows[0]))));
   const isEntered = (element) => {
-    const parent = parentOf(element), box = [element, parent, parent && parentOf(parent)].find((one) => one && entered.has(one));
-    return Boolean(box) && !roots.has(box) && (rowsOf(box)?.includes(element) ?? box === element);
+    if (matches(element, GRIDS) || roots.has(element)) return false;
+    const parent = parentOf(element), boxes = [element, parent, parent && parentOf(parent)];
+    const box = boxes.find((one) => one && entered.has(one) && !roots.has(one) && !matches(one, "html,body"));
+    return hoverable.has(element) || Boolean(box) && (rowsOf(box)?.includes(element) ?? box === element);
   };
 
   // The parts that a selector finds from an element on: within it, or in what comes after it.
@@ -222,9 +225,13 @@ webgym.kinds = (() => {
     return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
   };
 
-  // A card of a board whose columns listen to the pointer that takes it.
-  const isCard = (element, parent) => [parent, parent && parentOf(parent)].some((box) => box && pressed.has(box) && !roots.has(box) &&
-    box !== box.ownerDocument.body) && isDrawn(element) && !element.querySelector(NATIVE) && Boolean(oneLine(textOf(element)));
+  // A card of a board whose columns listen to the pointer that takes it: one of several, or of which no text is selected.
+  const isCard = (element, parent) => {
+    const isColumn = (box) => box && pressed.has(box) && !roots.has(box) && !matches(box, "html,body") && !isLayer(box);
+    const isEqual = (other) => other !== element && other.localName === element.localName && other.getAttribute("class") === element.getAttribute("class");
+    return [parent, parent && parentOf(parent)].some(isColumn) && isDrawn(element) && !matches(element, "td,th,tr,[role=row],[role=cell]") &&
+      (styleOf(element).userSelect === "none" && styleOf(parent).userSelect !== "none" || Array.prototype.some.call(parentNode(element).children, isEqual)) && !element.querySelector(NATIVE) && Boolean(oneLine(textOf(element)));
+  };
 
   // A bar between panes that is dragged; not the edges of windows and column headers.
   const isDivider = (element, parent) => {

@@ -7,7 +7,7 @@ webgym.names = (() => {
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
-  const { attributeOf, editable, matches, roleOf } = webgym.roles;
+  const { atOnce, attributeOf, editable, matches, memo, roleOf } = webgym.roles;
   const { classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf } = webgym.icons;
   const closed = new WeakMap();
 
@@ -19,22 +19,6 @@ webgym.names = (() => {
   const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot"), parentNode = getter(Node, "parentNode");
   const titleOf = getter(Document, "title"), { getRootNode } = Node.prototype;
   const treeOf = (node) => Reflect.apply(getRootNode, node, []);
-
-  // Within `atOnce` no script of the page runs: what is computed then for an element holds until its end.
-  let turn = 0, depth = 0;
-  const atOnce = (work) => {
-    [turn, depth] = [turn + 1, depth + 1];
-    try { return work(); } finally { depth--; }
-  };
-  const memo = (compute) => {
-    let known = new Map(), of = turn;
-    return (key) => {
-      if (!depth) return compute(key);
-      if (of !== turn) [known, of] = [new Map(), turn];
-      if (!known.has(key)) known.set(key, compute(key));
-      return known.get(key);
-    };
-  };
 
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
   const closedSlot = (element, host) =>
@@ -108,8 +92,12 @@ webgym.names = (() => {
 
   // The column header of a cell, or of a field in a cell or in the header itself.
   const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]", HEADED = "th *,[role=columnheader] *";
-  const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader],thead td" :
-    "[role=columnheader],tr:first-child>th,tr:not(:has(td))>th")));
+  const headsOf = memo((table) => {
+    if (table.querySelector("thead")) return inside(table, "thead th,[role=columnheader],thead td");
+    const first = table.querySelector("td")?.parentElement; // rows of headers below it are totals and sections
+    const isAbove = (head) => !first || first.contains(head) || Boolean(first.compareDocumentPosition(head) & Node.DOCUMENT_POSITION_PRECEDING);
+    return inside(table, "[role=columnheader],tr:first-child>th,tr:not(:has(td))>th").filter((head) => matches(head, "[role]") || isAbove(head));
+  });
   const measure = Element.prototype.getBoundingClientRect, rectOf = memo((element) => Reflect.apply(measure, element, []));
   const TABLES = "table,[role=grid],[role=table],[role=treegrid]";
   const headOf = (element) => {

@@ -12,15 +12,48 @@ webgym.roles = (() => {
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
 
-  // An attribute, or what a custom element has in its place in its internals, as `stand_ins.js` tells.
-  const attributeOf = (element, name) => {
-    let told = element.getAttribute(name);
-    if (told !== null || !element.localName.includes("-")) return told;
-    const hear = ({ detail }) => { told = detail; };
-    element.addEventListener("webgym-told", hear);
-    element.dispatchEvent(new CustomEvent("webgym-ask", { detail: name.replace("-", ""), composed: true }));
-    element.removeEventListener("webgym-told", hear);
+  // Within `atOnce` no script of the page runs: what is computed then for an element holds until its end.
+  let turn = 0, depth = 0;
+  const atOnce = (work) => {
+    [turn, depth] = [turn + 1, depth + 1];
+    try { return work(); } finally { depth--; }
+  };
+  const memo = (compute) => {
+    let known = new Map(), of = turn;
+    return (key) => {
+      if (!depth) return compute(key);
+      if (of !== turn) [known, of] = [new Map(), turn];
+      if (!known.has(key)) known.set(key, compute(key));
+      return known.get(key);
+    };
+  };
+
+  // What `stand_ins.js` tells of the internals of a custom element, or the names of all elements with internals. The event
+  // is one that hands on an element, also out of a closed shadow root.
+  const ask = (document, submitter) => {
+    let told = {};
+    const hear = ({ detail }) => { told = detail || {}; };
+    document.addEventListener("webgym-told", hear);
+    document.dispatchEvent(new SubmitEvent("webgym-ask", { submitter }));
+    document.removeEventListener("webgym-told", hear);
     return told;
+  };
+  const namesOf = memo((document) => ask(document, null)), internalsOf = memo((element) => ask(element.ownerDocument, element));
+
+  // An attribute, or what a custom element has in its place in its internals.
+  const attributeOf = (element, name) => {
+    const own = element.getAttribute(name), tag = element.localName;
+    if (own !== null || !tag.includes("-") || !namesOf(element.ownerDocument)[tag]) return own;
+    const told = internalsOf(element)[name.replace("-", "")];
+    return typeof told === "string" && told || null;
+  };
+
+  // A header in a row of data: before its data, or first, unless the row is a table's first and has several.
+  const isRowHeader = (head) => {
+    const scope = head.scope, row = head.parentElement, isTop = matches(row, ":first-child") && row.querySelectorAll(":scope>th").length > 1;
+    if (scope || head.closest("thead")) return scope.startsWith("row");
+    const isBefore = head.cellIndex === 0 || head.nextElementSibling?.localName === "td";
+    return isBefore && !isTop && Boolean(row.querySelector(":scope>td"));
   };
 
   const roleOf = (element) => {
@@ -29,11 +62,11 @@ webgym.roles = (() => {
     const tag = element.localName;
     if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
-    if (tag === "th" && !element.closest("thead") && element.parentElement?.querySelector(":scope > td")) return "rowheader";
+    if (tag === "th" && element.parentElement && isRowHeader(element)) return "rowheader";
     if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
     if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
     return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";
   };
 
-  return Object.freeze({ attributeOf, editable, matches, roleOf });
+  return Object.freeze({ atOnce, attributeOf, editable, matches, memo, roleOf });
 })();

@@ -48,18 +48,27 @@
     }
   }).observe({ type: "resource" });
 
-  // Roles and states in the internals of custom elements, which our scripts ask for by the attribute's name.
+  // Roles and states in the internals of custom elements, which our scripts ask for: all of one element, or the names of
+  // the elements that have any.
+  const getter = (kind, name) => {
+    const { get } = Object.getOwnPropertyDescriptor(kind.prototype, name);
+    return (self) => apply(get, self, []);
+  };
   const attach = keep(HTMLElement, "attachInternals"), keepFor = keep(WeakMap, "set"), keptOf = keep(WeakMap, "get"), internals = new WeakMap();
-  const lower = keep(String, "toLowerCase");
+  const tagOf = getter(Element, "localName"), askedOf = getter(SubmitEvent, "submitter"), tags = { __proto__: null };
+  const states = Object.keys(ElementInternals.prototype).filter((name) => /^(role$|aria(?!.*Elements?$))/.test(name))
+    .map((name) => ({ name: name.toLowerCase(), read: getter(ElementInternals, name) }));
   HTMLElement.prototype.attachInternals = function () {
     const own = attach(this);
     keepFor(internals, this, own);
+    tags[tagOf(this)] = true;
     return own;
   };
-  listen(window, "webgym-ask", ({ target, detail }) => {
-    const own = keptOf(internals, target);
-    for (const name in own) if (lower(name) === detail && own[name]) dispatch(target, new CustomEvent("webgym-told", { detail: own[name] }));
-  }, true);
+  listen(document, "webgym-ask", (event) => {
+    const element = askedOf(event), own = element && keptOf(internals, element), told = { __proto__: null };
+    for (let at = 0; own && at < states.length; at++) told[states[at].name] = states[at].read(own);
+    dispatch(document, new CustomEvent("webgym-told", { detail: element ? told : tags }));
+  });
 
   const refuse = (message) => new DOMException(message, "NotAllowedError");
   const granted = async () => "granted";
