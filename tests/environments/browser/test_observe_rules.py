@@ -166,6 +166,16 @@ CASES = {
         f"<p style='background:#fff'>Wait</p></div>{LISTENS.format('mousedown')}",
         [],
     ),
+    "rows whose headers are hidden below a copy of them": (
+        "<table class=m><tr><th tabindex=-1 style='visibility:hidden'>1<td>Ann<tr><th tabindex=-1 style='visibility:"
+        f"hidden'>2<td>Bob</table>{LISTENS.format('mouseover')}",
+        [],
+    ),
+    "the arrow of a list that listens itself": (
+        f"<div><div role=combobox tabindex=0 style='width:60px'>Rome</div><b class=m>"
+        f"<svg width=16 height=16 onclick=1></svg></b></div>{LISTENS.format('click')}",
+        [("combobox", "")],
+    ),
     "the list that the mouse enters as one": (
         f"<ul class=m><li>Ann {UNSHOWN}<li>Bob {UNSHOWN}</ul>{LISTENS.format('mouseenter')}",
         [("list", "Ann Bob")],

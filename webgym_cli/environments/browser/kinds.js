@@ -134,7 +134,7 @@ webgym.kinds = (() => {
   });
   const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
   // a transparent box to tick lies over its picture
-  const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
+  const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) && !matches(part, "td,th") || part.querySelector(HOVERED));
 
   // Whether an element listens to the mouse that comes over it, or is one of equal ones in what listens for all of them.
   const isLike = (row, other) => row.localName === other.localName && (matches(row, "li,tr") || row.classList[0] === other.classList[0]);

@@ -119,7 +119,7 @@ webgym.observe = (() => {
   const fieldsIn = memo((element) => inside(element, FIELDS)); // once for the cells of a sheet
 
   // An icon behind a field with a listener of its own, which clears the field or shows its text.
-  const isOwn = (icon, field) => !field.readOnly && listens(icon) && !wordsOf(icon) && (field.compareDocumentPosition(icon) & Node.DOCUMENT_POSITION_FOLLOWING) > 0;
+  const isOwn = (icon, field) => field.localName === "input" && !field.readOnly && listens(icon) && !wordsOf(icon) && (field.compareDocumentPosition(icon) & Node.DOCUMENT_POSITION_FOLLOWING) > 0;
 
   // An icon in a field's frame that does what the field does, or a part of a slider's track.
   const isFieldIcon = ({ element, sure, isSurface: isLarge }, index) => {

@@ -66,7 +66,10 @@
   };
   listen(document, "webgym-ask", (event) => {
     const element = askedOf(event), own = element && keptOf(internals, element), told = { __proto__: null };
-    for (let at = 0; own && at < states.length; at++) told[states[at].name] = states[at].read(own);
+    for (let at = 0; own && at < states.length; at++) {
+      const state = states[at].read(own);
+      if (state) told[states[at].name] = state;
+    }
     dispatch(document, new CustomEvent("webgym-told", { detail: element ? told : tags }));
   });
 
