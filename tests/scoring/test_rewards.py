@@ -128,6 +128,7 @@ def test_equality_that_wants_a_tool(response, used, value):
 def test_the_parts_of_a_response():
     assert extract_boxed("\\boxed{\\frac{1}{2}} \\boxed{") == "\\frac{1}{2}"
     assert extract_boxed("\\boxed{" * 1000) is None
+    assert format_reward("\n" * 10**5 + "\\boxed{7}\n" + "\n" * 10**5 + "x") == 1.0  # in linear time
     assert extract_boxed("nothing") is None
     assert extract_boxed("\\boxed{1} \\boxed{}") == ""
     assert find_answers("Final answer: 7. Or not")[0] == "7"

@@ -22,7 +22,7 @@ _BARE_BOX = re.compile(r"(\\boxed)\s*(-?\d+(?:\.\d+)?)(?![\w{])")
 # Formatting, and tokens of chat templates.
 _HTML = re.compile(r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>", re.IGNORECASE)
 # Where reasoning starts, and ends; a sentence may mention the tags: `I used <think> tags`.
-_THOUGHT = re.compile(r"^\s*<think(?:ing)?>", re.MULTILINE)
+_THOUGHT = re.compile(r"^[ \t]*<think(?:ing)?>", re.MULTILINE)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>")
 _BARE_END = re.compile(r"(?<![^.!?\n][ \"'`(])</think(?:ing)?>|</think(?:ing)?>(?! +[a-z]|[\"'`).,;])")
 _PUNCTUATION = str.maketrans({**{"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? "}, "、": ", "})
