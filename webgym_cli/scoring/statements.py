@@ -25,7 +25,9 @@ _HTML = re.compile(r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>", re.IGNORECASE)
 _THOUGHT = re.compile(r"^[ \t]*<think(?:ing)?>", re.MULTILINE)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>")
 _BARE_END = re.compile(r"(?<![^.!?\n][ \"'`(])</think(?:ing)?>|</think(?:ing)?>(?! +[a-z]|[\"'`).,;])")
-_PUNCTUATION = str.maketrans({**{"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? "}, "、": ", "})
+_PUNCTUATION = str.maketrans(
+    {"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? ", "、": ", ", "－": "-", "﹣": "-"}
+)
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
 # In an object that ends the response.
