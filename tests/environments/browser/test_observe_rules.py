@@ -162,8 +162,8 @@ CASES = {
         [("generic", "Shop Open Note"), ("table", "Ann Bob")],
     ),
     "the words on a backdrop": (
-        "<div class=m style='position:fixed;inset:0;background:#0008'><p style='background:#fff'>Loading</p>"
-        f"<p style='background:#fff'>Wait</p></div>{LISTENS.format('mousedown')}",
+        "<div><div class=m style='position:fixed;inset:0;background:#0008'><p style='background:#fff'>Loading</p>"
+        f"<p style='background:#fff'>Wait</p></div></div>{LISTENS.format('mousedown')}",
         [],
     ),
     "rows whose headers are hidden below a copy of them": (

@@ -227,7 +227,7 @@ webgym.kinds = (() => {
 
   // A card of a board whose columns listen to the pointer that takes it: one of several, or of which no text is selected.
   const isCard = (element, parent) => {
-    const isColumn = (box) => box && pressed.has(box) && !roots.has(box) && !matches(box, "html,body") && !isLayer(box);
+    const isColumn = (box) => box && pressed.has(box) && !roots.has(box) && !matches(box, "html,body") && !isLayer(box) && styleOf(box).position !== "fixed";
     const isEqual = (other) => other !== element && other.localName === element.localName && other.getAttribute("class") === element.getAttribute("class");
     return [parent, parent && parentOf(parent)].some(isColumn) && isDrawn(element) && !matches(element, "td,th,tr,[role=row],[role=cell]") &&
       (styleOf(element).userSelect === "none" && styleOf(parent).userSelect !== "none" || Array.prototype.some.call(parentNode(element).children, isEqual)) && !element.querySelector(NATIVE) && Boolean(oneLine(textOf(element)));
