@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.serve.fakes import adapter, fake_python, look, weights
+from tests.serve.fakes import adapter, fake_python, look, until, weights
 from tests.serve.one_machine import OneMachine
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, UsageError
@@ -59,7 +59,7 @@ async def ask(url, model="policy"):
     async with httpx.AsyncClient(trust_env=False) as client:
         try:
             answer = await client.post(f"{url}/chat/completions", json={"model": model, "messages": []})
-        except httpx.ConnectError:
+        except httpx.TransportError:  # also of a connection that a killed server breaks
             return 0
     return answer.json()["choices"][0]["token_ids"] if answer.status_code == 200 else answer.status_code
 
@@ -133,6 +133,7 @@ async def test_a_server_that_dies_is_named_and_started_again_where_it_was(new_fl
     assert await fleet.add_adapter("policy-v1", added)
     url, watching = fleet.base_urls[1], asyncio.create_task(fleet.watch())
     os.kill((await look(cluster.servers["n1"].base_url))["pid"], signal.SIGKILL)
+    await until(lambda: any(event["event"] == "replica" for event in new_fleet.events))
     async with asyncio.timeout(60):
         while not isinstance(answer := await ask(url, "policy-v1"), list):  # noqa: ASYNC110 - an HTTP server
             await asyncio.sleep(0.05)

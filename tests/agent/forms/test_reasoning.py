@@ -30,11 +30,11 @@ def test_what_acts_is_what_a_model_says_after_its_thoughts(thinking, response, r
 
 @pytest.mark.parametrize("content", ["Done.", "\n\nDone.", "", None])
 def test_a_rejoined_response_says_what_its_content_said(content):
-    whole = join_reasoning("So.", content, truncated=False)
+    whole = join_reasoning(content, "So.", truncated=False)
     assert strip_reasoning(whole, thinking=True) == (content or "")
     assert strip_reasoning(whole, thinking=False) == (content or "")
 
 
 def test_a_cut_thought_stays_open():
-    assert join_reasoning("So I", None, truncated=True) == "<think>\nSo I"
-    assert join_reasoning("\nSo.\n", "\n\nIt is", truncated=True) == "<think>\nSo.\n</think>\n\nIt is"
+    assert join_reasoning(None, "So I", truncated=True) == "<think>\nSo I"
+    assert join_reasoning("\n\nIt is", "\nSo.\n", truncated=True) == "<think>\nSo.\n</think>\n\nIt is"

@@ -93,7 +93,9 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
         mail.status = 503
     code, (row,), output = await login()
     assert (code, row["status"], state.exists()) == (1, "failed", False)
-    assert f"{SITE}: {mail.url}/login answers with status 50" in output
+    address = mail.url.removeprefix("http://")
+    reason = {"gone": f"{address} does not answer", "503": f"{mail.url}/login answers with status 503"}[down]
+    assert f"{SITE}: {reason}" in output
     assert f"next: start the site, or fix sites.{SITE}.url" in output
     if down == "gone":
         mail._runner = None
