@@ -102,9 +102,11 @@ class LoginManager:
             return f"{proof} leads to the login page"
         if known.proof:
             there = await self._appears(session, _locator(session.page, known.proof).first, f"{login.site_key}.proof")
+            if there:
+                return ""
             async with session.guard("reading the title"):
                 title = await session.page.title()
-            return when(not there, f"{session.url} ({title!r}) does not have {login.site_key}.proof, {known.proof!r}")
+            return f"{session.url} ({title!r}) does not have {login.site_key}.proof, {known.proof!r}"
         async with session.guard("looking for a login form"):
             shown = await session.page.locator(_PASSWORD_SHOWN).count()
         return when(shown, f"{session.url} asks for a password")
