@@ -96,3 +96,10 @@ def pytest_xdist_make_scheduler(config, log):
     from tests.shares import Shares
 
     return Shares(config, log)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """A test that needs a second try has a fault, and only its first failure shows which."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"first try of {report.nodeid}")
+        terminalreporter.line(report.longreprtext)
