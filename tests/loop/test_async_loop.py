@@ -54,7 +54,8 @@ def test_with_a_bound_of_0_the_batches_are_those_of_rollouts_and_trainings_in_tu
 def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm):
     run, when = new_run("run"), random.Random(algorithm)
     loop = (algorithm, ASYNC, "loop.iterations=5")
-    slow = {"DIAL_PAUSE": "0.1", "TRAIN_SECONDS": "0.4"}
+    # Five trainings take longer than both waits: a loop that has ended can't be killed.
+    slow = {"DIAL_PAUSE": "0.1", "TRAIN_SECONDS": "1.2"}
     for _ in range(2):
         command = run.start(*loop, **slow)
         command.until(command.out.read_text)
@@ -62,7 +63,7 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
         command.send(signal.SIGKILL)
         begun = {trajectory["episode"] for trajectory in run.read_stored()}
         assert len(begun) <= (len(run.read_versions()) + 1 + 1) * 8, "a restart began more than the bound allows"
-    code, _, error = run.finish(*loop, **slow)
+    code, _, error = run.finish(*loop)
     assert code == 0, error
     facts = check_ledger(run, bound=1)
     assert (facts["versions"], facts["stored"]) == (5, 40)
