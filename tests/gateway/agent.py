@@ -89,4 +89,5 @@ for number in range({"idle": 0, "long": 3, "helped": 3}.get(mode, 2)):
 if mode == "fifo":
     os.mkfifo(os.environ["AGENT_ANSWER_FILE"])
 elif mode != "idle":
-    Path(os.environ["AGENT_ANSWER_FILE"]).write_text(content)
+    encoding = "utf-8-sig" if mode == "bom" else "utf-8"
+    Path(os.environ["AGENT_ANSWER_FILE"]).write_text(content, encoding)

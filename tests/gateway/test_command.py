@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import re
+import shlex
 import socket
 import sys
 from pathlib import Path
@@ -23,12 +24,12 @@ from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
-from webgym_cli.gateway.command import CommandEpisode, parse_command
+from webgym_cli.gateway.command import CommandEpisode
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.requests import RequestError
 from webgym_cli.gateway.sessions import recover_sessions
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.rollout_setup import plan_current_rollout
+from webgym_cli.loop.rollout_setup import parse_command, plan_current_rollout
 from webgym_cli.loop.rollouts import execute_rollout
 from webgym_cli.prepare.rl.rows import read_turns
 from webgym_cli.records.failure import FailureKind, Stop
@@ -122,9 +123,11 @@ async def test_agents_act_at_once_and_each_is_judged_by_its_own_answer(tmp_path,
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("right", "reward"), [(True, 1.0), (False, 0.0)])
-async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model, right, reward):
-    (result,), _, tokens = await roll_out(tmp_path, model, "answer", right=right)
+@pytest.mark.parametrize(
+    ("mode", "right", "reward"), [("answer", True, 1.0), ("bom", True, 1.0), ("answer", False, 0.0)]
+)
+async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model, mode, right, reward):
+    (result,), _, tokens = await roll_out(tmp_path, model, mode, right=right)
     assert (result.outcome.reward, result.outcome.stop, len(result.steps)) == (reward, Stop.ANSWERED, 2)
     assert result.id == result.episode == "train-0000-00000" and result.instruction
     assert isinstance(read_turns(result, tokens), list)
@@ -308,7 +311,15 @@ async def test_an_agent_reaches_no_key_no_private_address_and_no_reward(tmp_path
     assert text.split() == ["key", "None", "refused", "403", "refused", "404"]
 
 
-def test_a_command_that_no_shell_could_read_is_refused():
-    assert parse_command("python 'my agent.py' -v") == ["python", "my agent.py", "-v"]
+@pytest.mark.parametrize(
+    "text",
+    ["{agent} 'agent.py", "", "  ", "my agent.sh", "./plain.py", ".", "~/agent.sh", "MODE=1 ./agent.sh", "./none.sh"],
+)
+def test_a_command_that_can_t_be_started_is_refused_before_a_browser_starts(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    for name, mode in (("my agent.sh", 0o700), ("agent.sh", 0o700), ("plain.py", 0o600)):
+        Path(name).touch(mode)
+    for words in ([sys.executable, "my agent.py", "-v"], ["./my agent.sh"], ["./agent.sh", "a|b"]):
+        assert parse_command(shlex.join(words)) == words
     with pytest.raises(SettingsError):
-        parse_command("python 'agent.py")
+        parse_command(text.format(agent=sys.executable))

@@ -769,6 +769,25 @@ async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path,
     assert len(upstream.bodies) == 3
 
 
+@pytest.mark.parametrize("waits", ["for its client", "for the next look"])
+async def test_a_session_whose_trajectory_a_full_disk_does_not_take_is_stored_later(world, waits):
+    session = await world.open()
+    await world.chat(session["key"], ask("First."))
+    with mock.patch.object(recorder, "append", side_effect=StoreError("No space left on device")):
+        path = f"/sessions/{session['id']}/end"
+        assert (await world.post(path, session["key"], {"reward": 1})).status_code == 503
+        await look_for_expired(world)
+        assert (await world.chat(session["key"], ask("Second."))).status_code == 409
+    if waits == "for its client":
+        await end(world, session, reward=1)
+    else:
+        await look_for_expired(world)
+    (trajectory,) = stored(world.run)
+    assert (trajectory.outcome.reward, trajectory.outcome.failure, len(trajectory.steps)) == (1, None, 1)
+    assert [path.name for path in world.run.sessions.iterdir()] == [f"{session['id']}.jsonl"]
+    assert (await world.post(path, session["key"])).status_code == 401
+
+
 async def test_no_file_holds_a_key(world):
     session = await world.open()
     await world.chat(session["key"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from webgym_cli.environments.base import AgentAccess
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.errors import BoundaryError, SettingsError
+from webgym_cli.errors import BoundaryError
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
 from webgym_cli.gateway.sessions import Session
@@ -21,7 +21,7 @@ from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.util.files import open_regular, write_json
 from webgym_cli.util.temporary_folder import TemporaryFolder
-from webgym_cli.util.text import replace_surrogates, split_command
+from webgym_cli.util.text import replace_surrogates
 
 # Seconds that an agent has to end after its episode's time limit.
 _GRACE = 5.0
@@ -117,19 +117,11 @@ class CommandEpisode(EpisodeRun):
         self.timer.record_step(episode.id, calls + 1, episode.max_steps, self.task.start_url)
 
 
-def parse_command(text: str) -> list[str]:
-    """Return the words of `rollout.agent`, which no shell reads. Raises `SettingsError`."""
-    try:
-        return split_command(text)
-    except ValueError as error:
-        raise SettingsError(f"rollout.agent: {text!r}: {error}", hint="quote it as a shell does") from None
-
-
 def _read_answer(file: Path) -> str | None:
     """Return the agent's answer; None without one. Raises `BoundaryError` for a file that can't be read."""
     try:
         with open_regular(file) as opened:
-            return replace_surrogates(opened.read(_MAX_ANSWER).decode(errors="replace")).strip()
+            return replace_surrogates(opened.read(_MAX_ANSWER).decode("utf-8-sig", errors="replace")).strip()
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
@@ -15,7 +16,7 @@ from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, StoreError
 from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request
 from webgym_cli.gateway.sessions import OPEN_SUFFIX, GatewayCall, Session, digest_key, recover_sessions
 from webgym_cli.imports.chat import read_reply
@@ -74,7 +75,7 @@ class Recorder:
             self._turns[episode.task.key] += 1
         for session in recover_sessions(self.run.sessions):
             if session.end is not None:
-                self._store(session, recovered=True)
+                self._store(session, again=True)
             elif (session.episode.split, session.episode.iteration) == (self.split, self.iteration):
                 self.sessions[session.key] = session
             else:  # the policy that acted is not served any more
@@ -110,6 +111,8 @@ class Recorder:
 
     async def call(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
         """Return the call of a request, which is sampled once however often it is sent. Raises `RequestError`."""
+        if session.end is not None:  # and waits to be stored
+            raise RequestError(409, "the session has ended", "session_ended")
         if known := next((call for call in session.calls if call.request == digest), None):
             return known
         if digest not in session.running:
@@ -131,10 +134,12 @@ class Recorder:
             raise RequestError(409, "the session ended meanwhile", "session_ended") from None
 
     def end(self, session: Session, end: Outcome) -> None:
-        """End a session and store its trajectory. Raises `StoreError`."""
-        session.record("end", end=end)
+        """End a session and store its trajectory. Raises `StoreError`: the session waits for the next try to end it."""
+        again = session.end is not None
+        if not again:
+            session.record("end", end=end)
+        self._store(session, again=again)
         self.dismiss(session)
-        self._store(session)
 
     def dismiss(self, session: Session) -> None:
         """Close a session without storing it."""
@@ -143,12 +148,13 @@ class Recorder:
             task.cancel()
 
     async def end_expired(self) -> None:
-        """End each session that exceeds the episode's time limit as a failure, until cancelled."""
+        """Until cancelled, end each session beyond the time limit as a failure, and store those that wait for it."""
         limit = self.settings.rollout.episode_timeout
         while True:
-            for session in [one for one in self.sessions.values() if one.age > limit]:
+            for session in [one for one in self.sessions.values() if one.end is not None or one.age > limit]:
                 late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
-                self.end(session, late)
+                with suppress(StoreError):  # a full disk, of which the agents' calls tell: the next look tries again
+                    self.end(session, late)
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
@@ -227,10 +233,10 @@ class Recorder:
         tools = next((call.tools for call in reversed(session.calls) if not call.helper), ())
         return self._spec.model_copy(update={"tools": tools})
 
-    def _store(self, session: Session, *, recovered: bool = False) -> None:
-        """Store an ended session's trajectory, unless it is `recovered` from a gateway that was killed after that."""
+    def _store(self, session: Session, *, again: bool = False) -> None:
+        """Store an ended session's trajectory, unless an earlier try (`again`) was broken off after that."""
         episode = session.episode
-        stored = scan_stored(self.run, episode.split, episode.iteration) if recovered else ()
+        stored = scan_stored(self.run, episode.split, episode.iteration) if again else ()
         if all(one.id != episode.id for one in stored):
             outcome = session.outcome(self.settings.rollout.success_threshold)
             trajectory = Trajectory(

@@ -10,11 +10,12 @@ from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
-from webgym_cli.gateway.command import AgentCommand, CommandEpisode, parse_command
+from webgym_cli.gateway.command import AgentCommand, CommandEpisode
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.rollout_setup import parse_command
 from webgym_cli.records.events import make_event
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from webgym_cli.environments.registry import (
     log_in_to_sites,
     require_experts,
 )
-from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
+from webgym_cli.errors import BelowThresholdError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split, Task
@@ -30,7 +31,7 @@ from webgym_cli.store.batches import require_turns
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import select_version, version
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.text import format_count
+from webgym_cli.util.text import format_count, split_command
 
 
 def plan_current_rollout(
@@ -77,12 +78,28 @@ def select_evaluated(run: RunDir, number: int, split: Split, policy: str) -> Run
     return select_version(run, number)
 
 
+def parse_command(text: str) -> list[str]:
+    """Return the words of `rollout.agent`, which no shell reads. Raises `SettingsError`, also without its program."""
+    try:
+        words = split_command(text)
+    except ValueError as error:
+        raise SettingsError(f"rollout.agent: {text!r}: {error}", hint="quote it as a shell does") from None
+    if not words or shutil.which(words[0]) is None:
+        raise SettingsError(
+            f"rollout.agent: {text!r}: its first word is no program that can be started",
+            hint="no shell reads it: ~, $NAME and NAME=value are not replaced, and a path with spaces needs quotes",
+        )
+    return words
+
+
 def check_policy(settings: Settings, policy: str, tasks: Collection[Task]) -> None:
-    """Raise `UsageError` for an invalid policy or action set, and for tasks that the policy can't act on."""
+    """Raise `UsageError` for an invalid policy, agent or action set, and for tasks that the policy can't act on."""
     ACTION_SETS.find(str(settings.context_config.prompt_version))
     if policy == ORACLE:
         require_experts(settings, tasks)
-    elif policy != VLLM:
+    elif tasks and settings.rollout.agent:
+        parse_command(settings.rollout.agent)
+    if policy not in (ORACLE, VLLM):
         policy_urls(policy)
     check_tasks(settings, tasks)
 
