@@ -18,8 +18,7 @@ from webgym_cli.config.load import (
 )
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
-from webgym_cli.config.removed import REMOVED
-from webgym_cli.config.renamed import OPPOSITE, RENAMED, RenamedSettingWarning, current_name
+from webgym_cli.config.renamed import OPPOSITE, REMOVED, RENAMED, RenamedSettingWarning, current_name
 from webgym_cli.errors import SettingsError
 
 

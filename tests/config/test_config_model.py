@@ -12,7 +12,7 @@ from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load, load_with_sources
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
-from webgym_cli.config.removed import REMOVED
+from webgym_cli.config.renamed import REMOVED
 from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split

@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs.pages import ROOT, table_rows
 from webgym_cli.config.load import flatten, load
-from webgym_cli.config.removed import REMOVED
+from webgym_cli.config.renamed import REMOVED
 
 # Each name and value of the source script or paper, and the defaults of the frameworks below it, by the page's table;
 # for `webgym` by our setting.

@@ -1,47 +1,39 @@
-"""Renamed settings, and WebGym's names for settings. Both are accepted with one note each."""
+"""Former names of settings, and WebGym's: renamed ones, and those without effect. Each is accepted with one note."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Collection, Mapping
-from itertools import product
+from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from webgym_cli.config.removed import ANY, REMOVED, list_notes
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.optional import when
 
-_WEBARENA = ("shopping", "shopping_admin", "reddit", "gitlab", "map", "wikipedia", "homepage")
+# No value of a setting that has no former default is another one.
+ANY = object()
+
+
+class Removed(NamedTuple):
+    """A setting, or section, without effect: of an earlier version, a constant now or gone, or of WebGym's files."""
+
+    instead: str
+    """What to use instead, or the value that holds."""
+    value: Any = ANY
+    """The former default, which is what holds now; `ANY`: nothing holds, nor for the keys of a section."""
+    refused: bool = False
+    """Whether another value is an error, because other data or other weights would result."""
+
+
+_TABLES = json.loads(Path(__file__).with_name("former_names.json").read_text(encoding="utf-8"))
 # Old dotted key or section -> current name.
-RENAMED = {
-    "algorithm_config.gradient_checkpointing": "algorithm_config.disable_gradient_checkpointing",
-    "algorithm_config.num_nodes": "train.nodes",
-    "algorithm_config.warmup_ratio": "algorithm_config.warmup_steps",
-    "browser.settle_seconds": "browser.max_idle_wait",
-    "filters.bands": "filters.difficulties",
-    "generate.max_tokens": "generate.max_new_tokens",
-    "judge.blocking_api_key_env_var": "judge.jobs.blocking.api_key_env_var",
-    "judge.blocking_base_url": "judge.jobs.blocking.base_url",
-    "judge.blocking_model": "judge.jobs.blocking.model",
-    "judge.key_points_api_key_env_var": "judge.jobs.key_points.api_key_env_var",
-    "judge.key_points_base_url": "judge.jobs.key_points.base_url",
-    "judge.key_points_model": "judge.jobs.key_points.model",
-    "judge.max_tokens": "judge.max_new_tokens",
-    "model_config.prompt_version": "context_config.prompt_version",
-    "num_nodes": "train.nodes",
-    "roles": "venvs",
-    **{f"rollout.policy_{name}": f"rollout.endpoint.{name}" for name in ("api_key_env_var", "timeout", "retries")},
-    "serve.between_phases": "serve.during_training",
-    "webarena.auth_folder": "browser.auth_folder",
-    **{
-        f"webarena.{site}.{name}": f"sites.{site}.accounts.user.{name}"
-        for site, name in product(_WEBARENA[:4], ("account", "password_env_var"))
-    },
-    **{f"webarena.{site}": f"sites.{site}" for site in _WEBARENA},
-}
-
-
+RENAMED: dict[str, str] = _TABLES["renamed"]
+# Dotted key or section -> what holds.
+REMOVED = {key: Removed(**about) for key, about in _TABLES["removed"].items()}
+_WEBARENA = ("shopping", "shopping_admin", "reddit", "gitlab", "map", "wikipedia", "homepage")
 # Settings of all of WebArena's sites together, which each site has now.
 SHARED = ("webarena.login", "webarena.login_hours", "webarena.reset_timeout")
 # A renamed switch whose new name has the opposite value, and the values as pydantic reads them.
@@ -88,7 +80,7 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
     named = ((key, find_section(key, REMOVED)) for key in flat)
     removed = {key: name for key, name in named if name and (key == name or REMOVED[name].value is ANY)}
     renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
-    ignored, refused = list_notes({name: flat[key] for key, name in removed.items()}, stored=is_stored)
+    ignored, refused = _list_notes({name: flat[key] for key, name in removed.items()}, stored=is_stored)
     if refused and source:
         raise SettingsError(f"{source}: {refused[0]}", hint="leave it out")
     notes += ignored
@@ -128,3 +120,22 @@ def _give_to_sites(flat: Mapping[str, Any], *, only_used: bool) -> tuple[list[st
         rest = {f"sites.{site}.{name}": value for site in sites} | rest
         notes.append(f"{key} is sites.NAME.{name} of each of WebArena's sites now (the old name still works)")
     return when(not only_used, notes), rest
+
+
+def _list_notes(given: dict[str, Any], *, stored: bool) -> tuple[list[str], list[str]]:
+    """Return the notes on settings without effect, and the errors.
+
+    `stored`: they are those of a run, which has every setting of its version: only other values are worth a note.
+    """
+    notes, errors = [], []
+    for key, value in given.items():
+        removed = REMOVED[key]
+        if isinstance(value, str):  # possibly a text of the environment
+            with suppress(ValueError):
+                value = json.loads(value)
+        usual = value == removed.value or removed.value is ANY
+        if removed.refused and not usual and not stored:
+            errors.append(f"{key} is no setting any more: {removed.instead}")
+        elif not (usual and stored):
+            notes.append(f"{key} has no effect: {removed.instead}")
+    return notes, errors

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.removed import REMOVED
-from webgym_cli.config.renamed import RENAMED, SHARED, current_name, rename_keys
+from webgym_cli.config.renamed import REMOVED, RENAMED, SHARED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
