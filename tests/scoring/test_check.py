@@ -18,7 +18,7 @@ from webgym_cli.scoring import CheckContext, NeedsPageError, check
 from webgym_cli.scoring.check import CHECKS, require_checks
 from webgym_cli.scoring.user_function import digest_source
 from webgym_cli.tools.workers import Workers
-from webgym_cli.util.python_sources import list_sources
+from webgym_cli.util.user_code import list_sources
 
 INFINITE = float("inf")
 

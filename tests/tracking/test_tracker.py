@@ -191,7 +191,7 @@ def test_a_trainer_stays_offline_where_the_server_did_not_answer(run, silent, mo
         async with StageContext(run, settings("log_config.wait_seconds=3"), new_attempt(run), seen.append) as context:
             await training.train(context, planned)
 
-    monkeypatch.setattr("webgym_cli.train.process_env.report_offline", report_offline)
+    monkeypatch.setattr("webgym_cli.train.plan.report_offline", report_offline)
     with pytest.raises(WebGymError, match="planned"):
         run_async(train())
     failed, plan = seen

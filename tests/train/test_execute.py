@@ -155,7 +155,7 @@ async def test_exit_0_before_the_last_step_is_a_failure(ready, run):
 
 async def test_a_trainer_that_makes_no_progress_is_ended(ready, monkeypatch):
     monkeypatch.setattr("webgym_cli.train.execute.LOOK_SECONDS", 0.1)
-    monkeypatch.setattr("webgym_cli.train.progress.STALL_FACTOR", 0)
+    monkeypatch.setattr("webgym_cli.train.trainer_log.STALL_FACTOR", 0)
     with pytest.raises(JobError, match="no progress"):
         await ready("hang", train={"stall_minutes": 2 / 60})
     assert any("no progress" in event.get("message", "") for event in ready.events)

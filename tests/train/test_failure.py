@@ -3,7 +3,7 @@
 import pytest
 
 from webgym_cli.errors import JobError, PeerLostError
-from webgym_cli.train.failure import trainer_error
+from webgym_cli.train.trainer_log import trainer_error
 
 # Printed by torchrun 2.13 when one of two ranks was killed; the other one is ended, or notices the lost connection.
 REPORT = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from webgym_cli.errors import JobError
-from webgym_cli.train.progress import StallDetector, TrainerLogTail, read_log
+from webgym_cli.train.trainer_log import StallDetector, TrainerLogTail, read_log
 from webgym_cli.util.training_log import trim_log
 
 

@@ -12,7 +12,7 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.machine_time import MachineMeter
 from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
-from webgym_cli.train import failure, publish
+from webgym_cli.train import publish, trainer_log
 
 NAME = "model_20260109_000000"
 
@@ -84,16 +84,16 @@ subprocess.CalledProcessError: Command '['torchrun']' returned non-zero exit sta
 )
 def test_the_reason_in_a_log(tmp_path, log, line):
     (tmp_path / "log").write_text(log)
-    assert failure.reason(tmp_path / "log") == line
+    assert trainer_log.reason(tmp_path / "log") == line
 
 
 def test_a_killed_trainer_and_a_full_disk_have_their_own_words(tmp_path):
     (tmp_path / "log").write_text("OSError: [Errno 28] No space left on device\n")
-    assert "lack of memory" in str(failure.trainer_error(137, tmp_path / "log"))
-    assert "free disk space" in failure.trainer_error(1, tmp_path / "log").hint
+    assert "lack of memory" in str(trainer_log.trainer_error(137, tmp_path / "log"))
+    assert "free disk space" in trainer_log.trainer_error(1, tmp_path / "log").hint
     torch_save = "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 9262336 vs 9262228\n"
     (tmp_path / "log").write_text(torch_save)
-    assert "free disk space" in failure.trainer_error(1, tmp_path / "log").hint
+    assert "free disk space" in trainer_log.trainer_error(1, tmp_path / "log").hint
 
 
 def tensors(path, *values, kind="F32", name="w"):

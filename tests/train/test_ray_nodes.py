@@ -15,7 +15,7 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train import ray_nodes
 from webgym_cli.train.execute import execute
-from webgym_cli.train.failure import trainer_error
+from webgym_cli.train.trainer_log import trainer_error
 
 
 class Scene:

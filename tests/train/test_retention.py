@@ -4,12 +4,12 @@ import sys
 
 from tests.train.fake_checkpoints import published
 from webgym_cli.store import checkpoints
-from webgym_cli.train import retention
+from webgym_cli.train import publish
 
 
 def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
     folders = [published(run, version, zero=version == 1) for version in (1, 2, 3)]
-    retention.drop_old_states(run, 2)
+    publish.drop_old_states(run, 2)
     assert (folders[0] / "model.safetensors").is_file()
     assert (folders[0] / "trainer_state.json").is_file()
     assert not [
@@ -17,7 +17,7 @@ def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
     ]
     assert [checkpoint.resumable for checkpoint in checkpoints.checkpoints(run)] == [False, True, True]
     assert (folders[1] / "optimizer.pt").is_file()
-    retention.drop_old_states(run, 2)
+    publish.drop_old_states(run, 2)
 
 
 def test_the_states_and_the_critic_of_policy_gradients_go_like_others(run):
@@ -25,16 +25,16 @@ def test_the_states_and_the_critic_of_policy_gradients_go_like_others(run):
     for folder in folders:
         (folder / "rl_state/actor").mkdir(parents=True)
         (folder / "critic").mkdir()
-    retention.drop_old_states(run, 1)
+    publish.drop_old_states(run, 1)
     assert [(folder / "rl_state").is_dir() for folder in folders] == [False, True]
     assert (folders[0] / "critic").is_dir()
-    retention.drop_old_weights(run, 1)
+    publish.drop_old_weights(run, 1)
     assert [(folder / "critic").is_dir() for folder in folders] == [False, True]
 
 
 def test_all_weights_stay_unless_a_number_is_set(run):
     folders = [published(run, version) for version in (1, 2)]
-    retention.drop_old_weights(run, None)
+    publish.drop_old_weights(run, None)
     assert all((folder / "model.safetensors").is_file() for folder in folders)
 
 
@@ -44,7 +44,7 @@ def test_old_checkpoints_lose_their_weights_and_keep_their_records(run):
     adapter.mkdir()
     (adapter / "adapter_model.safetensors").touch()
     (folders[1] / "model.safetensors.index.json").write_text("{}")
-    retention.drop_old_weights(run, 1)
+    publish.drop_old_weights(run, 1)
     assert [list(folder.rglob("*.safetensors*")) for folder in folders[:2]] == [[], []]
     assert not [path for path in folders[1].iterdir() if path.name.startswith(("global_step", "rng", "latest"))]
     assert (folders[2] / "model.safetensors").is_file() and (folders[2] / "optimizer.pt").is_file()
@@ -62,7 +62,7 @@ def test_a_crash_between_record_and_weights_is_made_good(run):
     first, _ = (published(run, version) for version in (1, 2))
     record = json.loads((first / checkpoints.RECORD).read_text())
     (first / checkpoints.RECORD).write_text(json.dumps(record | {"weights": False}))
-    retention.drop_old_weights(run, 1)
+    publish.drop_old_weights(run, 1)
     assert not (first / "model.safetensors").exists()
 
 
@@ -70,7 +70,7 @@ def test_the_reference_of_the_newest_policy_keeps_its_weights(run):
     first, second, third = (published(run, version) for version in (1, 2, 3))
     record = json.loads((third / checkpoints.RECORD).read_text())
     (third / checkpoints.RECORD).write_text(json.dumps(record | {"reference": first.name}))
-    retention.drop_old_weights(run, 1)
+    publish.drop_old_weights(run, 1)
     assert [(folder / "model.safetensors").exists() for folder in (first, second, third)] == [True, False, True]
 
 
@@ -79,9 +79,9 @@ def test_weights_that_a_server_was_started_with_stay(run):
     command = [sys.executable, "-S", "-c", "print(flush=True); input()", "--model", str(first)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         server.stdout.readline()
-        retention.drop_old_weights(run, 1)
+        publish.drop_old_weights(run, 1)
         assert (first / "model.safetensors").is_file()
         assert checkpoints.checkpoints(run)[0].weights
         server.communicate(b"\n")
-    retention.drop_old_weights(run, 1)
+    publish.drop_old_weights(run, 1)
     assert not (first / "model.safetensors").exists()

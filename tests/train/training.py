@@ -11,7 +11,7 @@ from webgym_cli.loop.training import plan_training
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store.run import RunDir, new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.progress import read_log
+from webgym_cli.train.trainer_log import read_log
 
 FIRST, SECOND = "model_20260101_000000", "model_20260102_000000"
 

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from webgym_cli.trainer.webrl import webrl_losses as webrl
+from webgym_cli.trainer.webrl import webrl_batch as webrl
 
 
 def close(rows, wanted):

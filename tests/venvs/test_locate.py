@@ -6,7 +6,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.config.shipped import requirements_file, shipped_root
 from webgym_cli.errors import VenvError
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.plan import child_environment
 from webgym_cli.venvs import cpu_fixes, locate
 from webgym_cli.venvs.locate import (
     ROLES,

@@ -24,7 +24,7 @@ from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.testing.tiny_model import build_tiny_model
 from webgym_cli.train.policy_gradient.backend import MODULE
-from webgym_cli.train.progress import TRAINER_LOG
+from webgym_cli.train.trainer_log import TRAINER_LOG
 from webgym_cli.util.files import write_json
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python, trainer_environ

@@ -1,10 +1,11 @@
-"""Options shared by commands."""
+"""Options shared by commands, and ids of trajectories, also from stdin."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from itertools import chain
@@ -188,3 +189,26 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     ordered = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in sorted(every, key=place)]
     with_options.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
     return with_options
+
+
+IdsArg = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Trajectory ids; - reads them from stdin.")]
+
+
+def read_ids(ids: list[str] | None) -> list[str] | None:
+    """Return the ids; `-` is replaced by those on stdin, plain or as JSON Lines with `id`. None without arguments."""
+    if not ids:
+        return None
+    return list(chain.from_iterable(_read_stdin() if name == "-" else [name] for name in ids))
+
+
+def _read_stdin() -> Iterator[str]:
+    for line in map(str.strip, sys.stdin):
+        if line.startswith("{"):
+            try:
+                yield str(json.loads(line)["id"])
+            except (ValueError, RecursionError) as error:
+                raise UsageError(f"stdin: neither an id nor JSON: {error}") from None
+            except KeyError:
+                raise UsageError("stdin: a line of JSON without id", hint="webgym inspect-buffer RUN -q") from None
+        elif line:
+            yield line

@@ -142,7 +142,7 @@ def stage(
     # Here, because a plan, or a look at a run, needs none of these.
     from webgym_cli.store.lock import lock_run
     from webgym_cli.store.state import note_command
-    from webgym_cli.train.process_env import refuse_torchrun_variables
+    from webgym_cli.train.plan import refuse_torchrun_variables
 
     if run.exists:
         for line in list_unused_variables(run.config):

@@ -1,10 +1,12 @@
-"""The files that ship with webgym: `configs/` in a checkout, `webgym_cli/configs/` in a wheel."""
+"""The files that ship with webgym (`configs/` in a checkout, `webgym_cli/configs/` in a wheel), and DeepSpeed's."""
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import suggest_name
@@ -57,3 +59,30 @@ def requirements_file(role: str, device: str) -> Path:
     is_known = (sys.platform, platform.machine()) == LOCKED_PLATFORM
     locked = is_known and sys.version_info[:2] in LOCKED_PYTHONS[device]
     return shipped_root() / "roles" / f"{role}-{device}.{'lock' if locked else 'txt'}"
+
+
+def zero_stage(deepspeed: dict[str, Any]) -> int:
+    """Return the ZeRO stage of a DeepSpeed configuration."""
+    return int(deepspeed.get("zero_optimization", {}).get("stage", 0))
+
+
+def is_offloaded(deepspeed: dict[str, Any], part: str) -> bool:
+    """Return whether DeepSpeed offloads `part` (`optimizer` or `param`) to the CPU."""
+    zero = deepspeed.get("zero_optimization", {})
+    return bool(zero.get(f"offload_{part}", {}).get("device", "none") != "none")
+
+
+def read_deepspeed_file(value: dict[str, Any] | str | Path | None) -> dict[str, Any] | None:
+    """Return the DeepSpeed configuration of a file, or the given one. Raises `SettingsError` naming the file."""
+    if value is None or isinstance(value, dict):
+        return value
+    file = Path(str(value))
+    try:
+        loaded = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{file}: DeepSpeed's settings can't be read: {error.strerror}") from None
+    except ValueError as error:
+        raise SettingsError(f"{file}: not JSON: {error}") from None
+    if not isinstance(loaded, dict):
+        raise SettingsError(f"{file}: DeepSpeed's settings must be a JSON object")
+    return loaded

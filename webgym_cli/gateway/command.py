@@ -18,8 +18,8 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome, PromptSpec
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.stage_timer import EpisodeStage
-from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.util.files import open_regular, write_json
+from webgym_cli.util.secrets import environ_without_keys
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.util.text import replace_surrogates
 

@@ -33,8 +33,7 @@ from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
 from webgym_cli.util.proxies import find_proxy
 from webgym_cli.util.user_code import is_own
-from webgym_cli.venvs.inspect import installed_packages
-from webgym_cli.venvs.locate import role_python
+from webgym_cli.venvs.locate import installed_packages, role_python
 
 # Specs of the tasks' environments by name.
 Environments = Mapping[str, EnvironmentSpec]

@@ -39,7 +39,7 @@ async def train(context: StageContext, plan: TrainPlan | None = None) -> None:
     """Train by `plan`, default `plan_training`; releases the servers' GPUs first."""
     # Here, because a plan needs no event loop.
     from webgym_cli.train.execute import execute as execute_training
-    from webgym_cli.train.process_env import report_offline
+    from webgym_cli.train.plan import report_offline
 
     plan = plan or plan_training(context.run, context.settings)
     if plan.data.iteration != version(context.run):  # planned before this process locked the run

@@ -13,7 +13,7 @@ from threading import BoundedSemaphore
 
 from webgym_cli.errors import WebGymError
 from webgym_cli.scoring import latex_script
-from webgym_cli.util.environ import environ_without_keys
+from webgym_cli.util.secrets import environ_without_keys
 
 # Maximum number of processes: of comparisons at the same time.
 PROCESSES = 4

@@ -17,7 +17,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.tools.workers import TooLateError, Workers
-from webgym_cli.util.python_sources import list_sources
+from webgym_cli.util.user_code import list_sources
 
 # Maximum length of a quoted exception of a user's function, in characters.
 _REASON = 300

@@ -19,7 +19,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.pending import has_pending
 from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
-from webgym_cli.util.environ import environ_without_keys
+from webgym_cli.util.secrets import environ_without_keys
 from webgym_cli.venvs.wandb_mode import wandb_environment, with_key
 
 LOG = "tracking.log"

@@ -212,7 +212,7 @@ class TrainingBackend:
     """A trainer. It leaves `checkpoint-N/` in the training's folder as HuggingFace's Trainer does.
 
     A finished one holds `*.safetensors`, and `trainer_state.json`, written last, whose `global_step` is `max_steps`.
-    Progress comes from `trainer_log.jsonl` there (`train/progress.py`), if the trainer writes one.
+    Progress comes from `trainer_log.jsonl` there (`train/trainer_log.py`), if the trainer writes one.
     """
 
     plan: PlanFn

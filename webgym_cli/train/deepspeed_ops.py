@@ -13,17 +13,16 @@ from typing import Any
 
 import psutil
 
-from webgym_cli.config.deepspeed import is_offloaded, read_deepspeed_file
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.config.shipped import find_deepspeed_file, is_offloaded, read_deepspeed_file
 from webgym_cli.errors import VenvError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
-from webgym_cli.train import failure
 from webgym_cli.train.backend import TrainPlan
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.plan import child_environment
 from webgym_cli.train.registry import find_backend
+from webgym_cli.train.trainer_log import reason
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import Device, resolve_device, role_home, role_python
 
@@ -86,7 +85,7 @@ async def require_ops(plan: TrainPlan, settings: Settings, log: Path, sink: Even
 
 
 def _refuse(ops: Sequence[str], log: Path) -> VenvError:
-    return VenvError(f"DeepSpeed can't build {', '.join(ops)}: {failure.reason(log)}; log: {log}", hint=_HINT)
+    return VenvError(f"DeepSpeed can't build {', '.join(ops)}: {reason(log)}; log: {log}", hint=_HINT)
 
 
 # Below the cache torch has a folder for each version and device, below the variable's folder it has none.

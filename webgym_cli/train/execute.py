@@ -22,11 +22,10 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import deepspeed_ops, footprint, publish, working_dir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
-from webgym_cli.train.failure import trainer_error
-from webgym_cli.train.process_env import STOP_GRACE, child_environment
-from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
+from webgym_cli.train.plan import STOP_GRACE, child_environment
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
+from webgym_cli.train.trainer_log import TRAINER_LOG, StallDetector, TrainerLogTail, trainer_error
 from webgym_cli.util.files import disk_errors, write_atomic, write_json
 from webgym_cli.util.training_log import trim_log
 

@@ -12,8 +12,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.config.deepspeed import is_offloaded, zero_stage
 from webgym_cli.config.model_families import find_model_folder
+from webgym_cli.config.shipped import is_offloaded, zero_stage
 from webgym_cli.errors import StoreError
 from webgym_cli.records.training_files import VISION
 from webgym_cli.store.weights import Tensor, list_tensors

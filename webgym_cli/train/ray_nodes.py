@@ -23,8 +23,8 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
-from webgym_cli.train.failure import trainer_error
-from webgym_cli.train.process_env import STOP_GRACE, child_environment
+from webgym_cli.train.plan import STOP_GRACE, child_environment
+from webgym_cli.train.trainer_log import trainer_error
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
 

@@ -268,7 +268,7 @@ def _module_of_file(path: Path) -> ModuleType:
 
 def _refuse_shared_names(path: Path) -> None:
     """Raise `UsageError` if a file would get a module of another user's file in place of the one beside it."""
-    from webgym_cli.util.python_sources import list_sources
+    from webgym_cli.util.user_code import list_sources
 
     for source in [file for file in list_sources(path) if file != path and file.is_relative_to(path.parent)]:
         name = ".".join(source.relative_to(path.parent).with_suffix("").parts).removesuffix(".__init__")

@@ -1,4 +1,6 @@
-"""Keys and passwords of this process: read from environment variables, and removed from all text that is written."""
+"""Keys and passwords of this process: read from environment variables, removed from all text that is written, and from
+the environment of child processes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
@@ -213,3 +216,36 @@ def _list_base64(raw: bytes, before: int) -> set[str]:
     """Return what base64 shows of bytes that follow `before` others (modulo 3), as in `Authorization: Basic`."""
     first, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
     return {encode(b"\0" * before + raw)[first:end].decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
+
+
+# Keys that vLLM, the trainers and their libraries read themselves, whatever else uses them.
+_READ_BY_PROGRAMS = re.compile(r"(HF|HUGGING_FACE|VLLM|MODELSCOPE|AWS)_")
+
+_before: dict[str, str] = {}
+"""The environment before `lend_variables` changed it; empty: it is unchanged."""
+
+
+@contextmanager
+def lend_variables(**variables: str) -> Iterator[None]:
+    """Set variables for a process that can only take them from ours. What else starts meanwhile does not get them."""
+    _before.update(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+            if name in _before:
+                os.environ[name] = _before[name]
+        _before.clear()
+
+
+def inherited_environ() -> dict[str, str]:
+    """Return this process's environment without lent variables."""
+    return dict(_before or os.environ)
+
+
+def environ_without_keys() -> dict[str, str]:
+    """Return the environment for programs that need none of the keys of settings, such as a judge's."""
+    keys = {name for name in key_variables() if not _READ_BY_PROGRAMS.match(name)}
+    return {name: value for name, value in inherited_environ().items() if name not in keys}

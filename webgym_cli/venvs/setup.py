@@ -23,8 +23,15 @@ from webgym_cli.util.files import file_size, write_json
 from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs import installer as installer_script
 from webgym_cli.venvs.browser import Report, Runner
-from webgym_cli.venvs.inspect import installed_packages
-from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, find_configured, role_environment, role_home
+from webgym_cli.venvs.locate import (
+    ROLES,
+    Device,
+    RoleEnvironment,
+    find_configured,
+    installed_packages,
+    role_environment,
+    role_home,
+)
 
 # Messages of uv, pip and Playwright without a network.
 _OFFLINE = re.compile(

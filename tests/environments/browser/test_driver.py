@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from webgym_cli.environments.browser.driver import start_driver
-from webgym_cli.util.environ import inherited_environ
+from webgym_cli.util.secrets import inherited_environ
 
 pytestmark = pytest.mark.browser
 

@@ -14,7 +14,8 @@ from webgym_cli.jobs import devices
 from webgym_cli.loop.training import plan_training
 from webgym_cli.prepare.sft.training_files import refresh_train_config
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import process_env, working_dir
+from webgym_cli.train import plan as train_plan
+from webgym_cli.train import working_dir
 from webgym_cli.train.llamafactory.backend import build_start
 from webgym_cli.train.llamafactory.dataset import total_steps
 from webgym_cli.util.files import read_json, write_json
@@ -186,7 +187,7 @@ async def test_moments_are_carried_from_the_parent(ready, run, monkeypatch):
     assert (plan.start.mode, plan.start.source, plan.start.training.carried) == ("carried", parent, True)
     assert plan.overrides["warmup_steps"] == 0
     assert plan.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
-    monkeypatch.setattr("webgym_cli.train.llamafactory.optimizer_carryover.build_start", AsyncMock(return_value="why"))
+    monkeypatch.setattr("webgym_cli.train.llamafactory.backend._run_builder", AsyncMock(return_value="why"))
     fresh = await build_start(plan, settings_for(), run.root, lambda event: None)
     assert (fresh.start.mode, fresh.options["warmup_steps"], fresh.start.training.carried) == ("fresh", 2, False)
     assert "resume_from_checkpoint" not in fresh.options
@@ -334,27 +335,27 @@ def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
 def test_processes_follow_the_gpus_that_can_be_used(monkeypatch, visible, setting, processes):
     monkeypatch.setattr(devices, "present", lambda: 4)
     settings = settings_for(train={"nproc_per_node": setting})
-    assert process_env.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
-    assert process_env.count_processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
+    assert train_plan.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
+    assert train_plan.count_processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
 
 
 def test_a_training_takes_the_gpus_that_the_settings_name(monkeypatch):
     monkeypatch.setattr(devices, "present", lambda: 8)
     settings = settings_for(train={"gpus": ["4", "5", "6"]})
-    assert process_env.count_processes(settings, "cuda", {}) == 3
+    assert train_plan.count_processes(settings, "cuda", {}) == 3
     with pytest.raises(SettingsError, match=r"train\.gpus: CUDA_VISIBLE_DEVICES=0,4 hides 5, 6"):
-        process_env.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": "0,4"})
+        train_plan.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": "0,4"})
     where = {"model": "owner/model", "folder": Path("folder")}
-    assert process_env.trainer_env(settings, "cuda", **where)["CUDA_VISIBLE_DEVICES"] == "4,5,6"
-    assert "CUDA_VISIBLE_DEVICES" not in process_env.trainer_env(settings, "cpu", **where)
+    assert train_plan.trainer_env(settings, "cuda", **where)["CUDA_VISIBLE_DEVICES"] == "4,5,6"
+    assert "CUDA_VISIBLE_DEVICES" not in train_plan.trainer_env(settings, "cpu", **where)
 
 
 def test_processes_without_the_variable(monkeypatch):
     monkeypatch.setattr(devices, "present", lambda: 8)
-    assert process_env.count_processes(settings_for(), "cuda", {}) == 8
+    assert train_plan.count_processes(settings_for(), "cuda", {}) == 8
     monkeypatch.setattr(devices, "present", lambda: 0)  # a driver that shows no device files
-    assert process_env.count_processes(settings_for(), "cuda", {}) == 1
-    assert process_env.count_processes(settings_for(train={"nproc_per_node": 4}), "cuda", {}) == 4
+    assert train_plan.count_processes(settings_for(), "cuda", {}) == 1
+    assert train_plan.count_processes(settings_for(train={"nproc_per_node": 4}), "cuda", {}) == 4
 
 
 @pytest.mark.parametrize(
@@ -364,7 +365,7 @@ def test_processes_without_the_variable(monkeypatch):
 def test_gpus_that_do_not_suffice_are_named(monkeypatch, visible, setting, words):
     monkeypatch.setattr(devices, "present", lambda: 8)
     with pytest.raises(UsageError, match=words) as caught:
-        process_env.count_processes(
+        train_plan.count_processes(
             settings_for(train={"nproc_per_node": setting}), "cuda", {"CUDA_VISIBLE_DEVICES": visible}
         )
     assert caught.value.hint

@@ -9,8 +9,7 @@ import typer
 
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.commands.inspect_buffer import SelectionOptions
-from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import DryRunOpt, RunArg, SettingsOptions
+from webgym_cli.cli.options import DryRunOpt, IdsArg, RunArg, SettingsOptions, read_ids
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from webgym_cli.cli.commands.inspect_buffer import SplitOpt
-from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import FieldOpt, PaidOptions, RunArg, parse_fields, refuse_both, refuse_without_effect
+from webgym_cli.cli.options import (
+    FieldOpt,
+    IdsArg,
+    PaidOptions,
+    RunArg,
+    parse_fields,
+    read_ids,
+    refuse_both,
+    refuse_without_effect,
+)
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split

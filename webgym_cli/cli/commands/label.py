@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from webgym_cli.cli.browse import OpenOpt, PortOpt, serve_pages
-from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import RunArg
+from webgym_cli.cli.options import IdsArg, RunArg, read_ids
 from webgym_cli.cli.output import Output
 
 

@@ -9,8 +9,7 @@ import typer
 
 from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.commands.judge import IterationOpt, build_query
-from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import RunArg, StageOptions, refuse_both
+from webgym_cli.cli.options import IdsArg, RunArg, StageOptions, read_ids, refuse_both
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings

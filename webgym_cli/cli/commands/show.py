@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli.browse import open_in_browser
-from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import JsonOpt, RunArg, refuse_both
+from webgym_cli.cli.options import IdsArg, JsonOpt, RunArg, read_ids, refuse_both
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError

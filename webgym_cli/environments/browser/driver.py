@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from webgym_cli.util.environ import lend_variables
+from webgym_cli.util.secrets import lend_variables
 
 if TYPE_CHECKING:
     from playwright.async_api import Playwright

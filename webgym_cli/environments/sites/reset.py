@@ -16,10 +16,9 @@ from webgym_cli.environments.episode_start import EpisodeStart, parse_start
 from webgym_cli.errors import BoundaryError, JobError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.util.environ import inherited_environ
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.optional import when
-from webgym_cli.util.secrets import expand_variables
+from webgym_cli.util.secrets import expand_variables, inherited_environ
 from webgym_cli.util.text import split_command
 
 # Seconds between two checks whether the site responds.

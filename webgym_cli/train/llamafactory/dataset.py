@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.config.deepspeed import read_deepspeed_file
+from webgym_cli.config.shipped import read_deepspeed_file
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.dataset import TRAIN_CONFIG, WANDB_ENV
 from webgym_cli.store.run import RunDir

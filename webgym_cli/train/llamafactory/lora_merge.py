@@ -19,9 +19,10 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.training_files import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
-from webgym_cli.train import failure, working_dir
+from webgym_cli.train import working_dir
 from webgym_cli.train.backend import TrainPlan
-from webgym_cli.train.process_env import STOP_GRACE, child_environment
+from webgym_cli.train.plan import STOP_GRACE, child_environment
+from webgym_cli.train.trainer_log import trainer_error
 from webgym_cli.util.files import read_optional_object, write_atomic
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
@@ -95,7 +96,7 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
             hint="-s train.time_limit_minutes=… gives it more; the same command goes on with the merge",
         ) from None
     if code != 0:
-        error = failure.trainer_error(code, log)
+        error = trainer_error(code, log)
         raise JobError(f"the adapter could not be merged: {error}", hint=error.hint, returncode=code)
 
 

@@ -21,7 +21,7 @@ from webgym_cli.records.dataset import TRAIN_FILE
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory.dataset import read_train_config
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.plan import child_environment
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_home, role_python

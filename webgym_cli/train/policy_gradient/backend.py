@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.algorithm_config import FilterSettings
-from webgym_cli.config.deepspeed import read_deepspeed_file
 from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
-from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import RlData, TrainingData
@@ -23,10 +22,17 @@ from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import Tensor
-from webgym_cli.train import footprint, process_env, working_dir
+from webgym_cli.train import footprint, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainerLaunch, TrainingBackend, TrainingStart, TrainPlan, fresh_note
 from webgym_cli.train.footprint import TrainingMemory, rl_memory
-from webgym_cli.train.plan import build_plan, find_placement, find_resumable, identify
+from webgym_cli.train.plan import (
+    build_plan,
+    find_placement,
+    find_resumable,
+    identify,
+    torchrun_command,
+    trainer_env,
+)
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.working_dir import TrainingIdentity, has_optimizer_states
 from webgym_cli.util.json_values import digest_json
@@ -65,8 +71,8 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     start = find_resumable(folder, interrupted) or begin
     argv: tuple[str, ...] = (str(python), "-m", MODULE, LAUNCH_FILE)
     if placement.world_size > 1:
-        argv = process_env.torchrun_command(python, MODULE, LAUNCH_FILE, placement)
-    env = process_env.trainer_env(settings, placement.device, batch.model, folder)
+        argv = torchrun_command(python, MODULE, LAUNCH_FILE, placement)
+    env = trainer_env(settings, placement.device, batch.model, folder)
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
     model = footprint.model_tensors(config["model"]["path"])
     on_gpu = model and placement.device == "cuda"

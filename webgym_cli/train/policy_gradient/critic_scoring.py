@@ -12,8 +12,8 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.plan import STOP_GRACE, child_environment
 from webgym_cli.train.policy_gradient.backend import CRITIC
-from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.util.files import write_lines
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import role_python

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import distributed
 
-from webgym_cli.config.deepspeed import is_offloaded, zero_stage
 from webgym_cli.config.rl import AnyOptimSettings
+from webgym_cli.config.shipped import is_offloaded, zero_stage
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.model.inputs import Inputs
 from webgym_cli.trainer.options import TrainingError, read_object

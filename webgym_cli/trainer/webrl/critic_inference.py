@@ -23,7 +23,7 @@ from webgym_cli.trainer.model.critics import OutcomeCritic, load_head
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.model.model import attention_implementation, image_processor, load_network
 from webgym_cli.trainer.options import TrainingError
-from webgym_cli.trainer.webrl.webrl_losses import success_probability
+from webgym_cli.trainer.webrl.webrl_batch import success_probability
 from webgym_cli.trainer.webrl.webrl_states import state_row
 
 

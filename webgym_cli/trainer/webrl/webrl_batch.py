@@ -1,10 +1,15 @@
-"""WebRL: the actor's training targets of a batch's actions, and the loss terms of actor and critic."""
+"""WebRL (Qi et al. 2024, arXiv 2411.02337): a batch's training targets, and the losses of actor and critic.
+
+The objectives are the paper's and those of its released code, which differ. Their unit is the action: one step of an
+episode, n of them in a batch. Log-probs are sums over an action's tokens. Losses are given an action each: what is
+trained is their mean, whichever way the actions are divided.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch.nn import functional
 
-import webgym_cli.trainer.webrl.webrl_losses as webrl
 from webgym_cli.config.rl import WebRLSettings
 from webgym_cli.trainer.data import Batch, TrainRow
 from webgym_cli.trainer.engine.batching import LossTerm
@@ -41,10 +46,10 @@ def compute_targets(
     last = torch.tensor([transition.last for transition in transitions])
     if options.objective == "paper":
         after = next_value.masked_fill(last, 0.0)
-        advantages = webrl.paper_advantage(success * last, value, after, success, options.lam)
+        advantages = paper_advantage(success * last, value, after, success, options.lam)
     else:
-        returns = webrl.monte_carlo(success, steps_left(batch.rows), options.gamma)
-        advantages = webrl.released_advantage(value, next_value, success, returns)
+        returns = monte_carlo(success, steps_left(batch.rows), options.gamma)
+        advantages = released_advantage(value, next_value, success, returns)
     metrics = {
         **batch_metrics(batch),
         **summary_stats("critic/advantages", advantages),
@@ -81,9 +86,9 @@ def critic_loss_term(logits: torch.Tensor, visits: torch.Tensor, totals: tuple[i
     met, actions = totals
     heads = logits.unbind(1)
     lost, won = visits.unbind(1)
-    losses = lost * webrl.critic_loss(torch.zeros_like(lost), *heads)
-    losses = losses + won * webrl.critic_loss(torch.ones_like(won), *heads)
-    right = torch.where(webrl.success_probability(*heads) >= 0.5, won, lost)
+    losses = lost * critic_loss(torch.zeros_like(lost), *heads)
+    losses = losses + won * critic_loss(torch.ones_like(won), *heads)
+    right = torch.where(success_probability(*heads) >= 0.5, won, lost)
     return LossTerm(losses.sum() / actions, {"critic/accuracy": right.detach().sum() / met})
 
 
@@ -101,11 +106,11 @@ def actor_loss_term(
     """
     tokens, actions = totals
     action = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    sums, reference = webrl.action_sums(output[0], action, len(lengths)), targets["reference"]
+    sums, reference = action_sums(output[0], action, len(lengths)), targets["reference"]
     if options.objective == "paper":
-        losses = webrl.paper_loss(sums, reference, targets["advantages"], options.beta)
+        losses = paper_loss(sums, reference, targets["advantages"], options.beta)
     else:
-        losses = webrl.released_loss(sums, reference, lengths, targets["advantages"])
+        losses = released_loss(sums, reference, lengths, targets["advantages"])
     return LossTerm(
         losses.sum() / actions,
         {
@@ -113,3 +118,79 @@ def actor_loss_term(
             "actor/entropy": output[1].detach().sum() / tokens,
         },
     )
+
+
+def action_sums(values: torch.Tensor, action: torch.Tensor, count: int) -> torch.Tensor:
+    """Return [n]: the sums of [K] token values over the actions; `action` [K] is below `count` (n)."""
+    return values.new_zeros(count).index_add(0, action, values)
+
+
+def success_probability(*heads: torch.Tensor) -> torch.Tensor:
+    """Return [n]: the critic's V, the least probability of success (class 1) of its heads' logits [n, 2]."""
+    return torch.stack([head.float().softmax(-1)[:, 1] for head in heads]).amin(0)
+
+
+def critic_loss(success: torch.Tensor, *heads: torch.Tensor) -> torch.Tensor:
+    """Return [n]: the sum over the heads of the cross-entropy of their logits [n, 2] with `success` [n] (eq. 8)."""
+    target = success.long()
+    losses = [functional.cross_entropy(head.float(), target, reduction="none") for head in heads]
+    return torch.stack(losses).sum(0)
+
+
+def paper_advantage(
+    reward: torch.Tensor, value: torch.Tensor, next_value: torch.Tensor, final: torch.Tensor, lam: float = 0.5
+) -> torch.Tensor:
+    """Return [n]: lam · (r + V(s') - V(s)) + (1 - lam) · (r_T - V(s)) (eq. 9).
+
+    `reward` [n] is the step's own: 0 before the last. `next_value` [n] is 0 after the last. `final` [n] is the
+    episode's outcome r_T.
+    """
+    return lam * (reward + next_value - value) + (1 - lam) * (final - value)
+
+
+def paper_loss(
+    log_probs: torch.Tensor, reference: torch.Tensor, advantage: torch.Tensor, beta: float = 1.0
+) -> torch.Tensor:
+    """Return [n]: (beta · log(policy / reference) - A)² (eq. 6); all [n], logs summed.
+
+    For beta = 0, which leaves nothing to learn there, the limit of its gradient over 2 · beta: that of -A · log-prob.
+    """
+    if beta == 0:
+        return -advantage.detach() * log_probs
+    return (beta * (log_probs - reference) - advantage.detach()).square()
+
+
+def monte_carlo(reward: torch.Tensor, left: torch.Tensor, gamma: float = 0.9) -> torch.Tensor:
+    """Return [n]: the discounted sum of a reward that each of the `left` [n] steps brings, this one included."""
+    if gamma == 1:
+        return reward * left
+    return reward * (1 - gamma**left) / (1 - gamma)
+
+
+def released_advantage(
+    value: torch.Tensor, next_value: torch.Tensor, reward: torch.Tensor, monte_carlo: torch.Tensor
+) -> torch.Tensor:
+    """Return [n]: clip(V(s') - V(s) - 0.05 + reward + Monte Carlo return, ±1), as the released code has it.
+
+    There `reward` is the episode's on each of its steps, and the return sums those.
+    """
+    return (next_value - value - 0.05 + reward + monte_carlo).clamp(-1, 1)
+
+
+def released_loss(
+    log_probs: torch.Tensor, reference: torch.Tensor, lengths: torch.Tensor, advantage: torch.Tensor
+) -> torch.Tensor:
+    """Return [n]: the released code's actor loss; all [n], logs summed, `lengths` the actions' tokens.
+
+    Only actions with A ≥ 0 count, all with the target 1: SmoothL1(b · x, 1) / b, where x is the log-ratio a token and
+    b the smaller of 1 / |x| and 5 (1 where the reference gives the action's tokens a geometric mean probability below
+    0.8), without gradient. The others are 0, and count in the mean. The released code divides by the tokens of all
+    positive actions of a micro-batch, and ran with one action in each: this is that case.
+    """
+    chosen = (advantage >= 0).to(log_probs.dtype)
+    ratio = (log_probs - reference) / lengths
+    confident = torch.exp(reference / lengths) >= 0.8
+    wanted = torch.where(confident, 5.0, 1.0)
+    beta = torch.minimum(wanted, ratio.abs().reciprocal()).detach()
+    target = torch.ones_like(ratio)
+    return functional.smooth_l1_loss(beta * ratio, target, reduction="none") / beta * chosen
