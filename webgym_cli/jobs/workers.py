@@ -60,12 +60,6 @@ async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a possibly nested exception group."""
-    error = errors.exceptions[0]
-    return first_error(error) if isinstance(error, BaseExceptionGroup) else error
-
-
 @dataclass(slots=True)
 class Failures:
     """Counter of consecutive failures."""

@@ -16,7 +16,7 @@ from itertools import chain
 
 from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
-from webgym_cli.jobs.workers import first_error, race
+from webgym_cli.jobs.workers import race
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.admission import Admission
 from webgym_cli.loop.async_metrics import AsyncMetrics
@@ -41,6 +41,7 @@ from webgym_cli.store.batches import measure_ends, read_async_batches, read_batc
 from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.metrics import read_records
 from webgym_cli.util.text import hide_passwords
+from webgym_cli.util.user_code import find_first
 
 # Weight digest recorded for an external policy server.
 UNKNOWN = "unknown"
@@ -102,7 +103,7 @@ class AsyncLoop:
         try:
             await self._execute()
         except* (WebGymError, OSError) as errors:
-            raise first_error(errors) from None
+            raise find_first(errors) from None
 
     async def _execute(self) -> None:
         async with self.shared.gate.closed():

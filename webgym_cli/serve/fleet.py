@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
-from webgym_cli.jobs.workers import first_error, gather_or_cancel
+from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests
 from webgym_cli.util.text import hide_passwords
+from webgym_cli.util.user_code import find_first
 
 if TYPE_CHECKING:
     from webgym_cli.serve.remote_server import RemoteServer
@@ -127,7 +128,7 @@ class Fleet:
                 yield
                 watching.cancel()
         except* (WebGymError, OSError) as errors:
-            raise first_error(errors) from None
+            raise find_first(errors) from None
 
     async def stop(self) -> None:
         """Stop all servers and their processes. Idempotent."""

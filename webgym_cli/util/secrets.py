@@ -59,11 +59,6 @@ def read_bearer(authorization: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def key_variables() -> frozenset[str]:
-    """Return the names of the environment variables that this process reads keys from."""
-    return frozenset(_variables)
-
-
 def require_token(variable: str, host: str) -> str:
     """Return the token of a server, empty if there is none. Raises `SettingsError` if others could reach it without."""
     token = read_secret(variable)
@@ -247,5 +242,5 @@ def inherited_environ() -> dict[str, str]:
 
 def environ_without_keys() -> dict[str, str]:
     """Return the environment for programs that need none of the keys of settings, such as a judge's."""
-    keys = {name for name in key_variables() if not _READ_BY_PROGRAMS.match(name)}
+    keys = {name for name in _variables if not _READ_BY_PROGRAMS.match(name)}
     return {name: value for name, value in inherited_environ().items() if name not in keys}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import distributed
@@ -22,35 +22,6 @@ STATES = "states.pt"
 TAG = "engine"
 
 
-class TrainEngine(Protocol):
-    """A trained network with its optimizer. All processes must call all methods, in the same order."""
-
-    module: Any
-    """The network."""
-
-    def call(self, inputs: Inputs) -> Any:
-        """Run the forward pass."""
-
-    def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """Add this process's share of a mini-batch's loss to the gradients. `last`: `step` follows."""
-
-    @property
-    def rate(self) -> float:
-        """Learning rate of the next optimizer step; a warm-up counts the steps of the carried states, too."""
-
-    def step(self) -> float:
-        """Make an optimizer step; return the gradient norm before clipping."""
-
-    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the name and full value, on the CPU, of every parameter; empty tensors except on the main process."""
-
-    def save(self, folder: Path) -> None:
-        """Write weights and optimizer states into an existing folder."""
-
-    def load(self, folder: Path) -> None:
-        """Load the state that `save` wrote. Raises `TrainingError`."""
-
-
 class PlainEngine:
     """torch's AdamW on float32 weights, replicated in every process."""
 
@@ -63,21 +34,21 @@ class PlainEngine:
         self._optimizer = torch.optim.AdamW(self._trained.values(), **adamw_options(optim, optim.lr))
 
     def call(self, inputs: Inputs) -> Any:
-        """See `TrainEngine`."""
+        """Run the forward pass."""
         with autocast(self._world, bf16=self._bf16):
             return self.module(inputs.to(self._world.device))
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """See `TrainEngine`."""
+        """Add this process's share of a mini-batch's loss to the gradients. `last`: `step` follows."""
         loss.backward()
 
     @property
     def rate(self) -> float:
-        """See `TrainEngine`."""
+        """Learning rate of the next optimizer step; a warm-up counts the steps of the carried states, too."""
         return self._optim.rate(max((int(state["step"]) for state in self._optimizer.state.values()), default=0))
 
     def step(self) -> float:
-        """See `TrainEngine`. A gradient that isn't finite changes nothing."""
+        """Make an optimizer step, unless a gradient isn't finite; return the gradient norm before clipping."""
         if self._world.size > 1:
             for parameter in self._trained.values():
                 if parameter.grad is None:
@@ -92,18 +63,18 @@ class PlainEngine:
         return norm
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `TrainEngine`."""
+        """Yield the name and full value, on the CPU, of every parameter; empty tensors except on the main process."""
         for name, value in self.module.named_parameters():
             yield name, value.detach().cpu() if self._world.is_main_process else torch.empty(0)
 
     def save(self, folder: Path) -> None:
-        """See `TrainEngine`."""
+        """Write weights and optimizer states into an existing folder."""
         if self._world.is_main_process:
             weights = {name: value.detach() for name, value in self._trained.items()}
             torch.save({"weights": weights, "optimizer": self._optimizer.state_dict()}, folder / STATES)
 
     def load(self, folder: Path) -> None:
-        """See `TrainEngine`."""
+        """Load the state that `save` wrote. Raises `TrainingError`."""
         path = folder / STATES
         if not path.is_file():
             raise TrainingError(f"{path}: is missing: the states there are of another kind of training")
@@ -132,21 +103,21 @@ class DeepSpeedEngine:
         self.module, self._world, self._optim, self._stage = module, world, optim, zero_stage(config)
 
     def call(self, inputs: Inputs) -> Any:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         return self._engine(inputs.to(self._world.device))
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         self._engine.set_gradient_accumulation_boundary(last)
         self._engine.backward(loss * self._world.size)  # DeepSpeed averages over the processes; the loss terms are sums
 
     @property
     def rate(self) -> float:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         return self._optim.rate(self._engine.global_steps)
 
     def step(self) -> float:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         for group in self._engine.optimizer.param_groups:
             group |= adamw_options(self._optim, self.rate)
         self._engine.step()
@@ -154,7 +125,7 @@ class DeepSpeedEngine:
         return math.nan if norm is None else float(norm)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         import deepspeed
 
         for name, value in self.module.named_parameters():
@@ -163,15 +134,19 @@ class DeepSpeedEngine:
             yield name, whole
 
     def save(self, folder: Path) -> None:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=self._stage < 3)
 
     def load(self, folder: Path) -> None:
-        """See `TrainEngine`."""
+        """See `PlainEngine`."""
         shards = list((folder / TAG).glob("*_optim_states.pt"))
         if len(shards) != self._world.size:
             raise TrainingError(f"{folder}: states of {len(shards)} processes, {self._world.size} are to go on")
         self._engine.load_checkpoint(str(folder), tag=TAG, load_module_strict=False)
+
+
+# A trained network with its optimizer. All processes must call all methods, in the same order.
+TrainEngine = PlainEngine | DeepSpeedEngine
 
 
 class ReferenceEngine:
