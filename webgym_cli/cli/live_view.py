@@ -85,7 +85,7 @@ def _head(snapshot: dict[str, Any], width: int) -> list[Any]:
         (success or "no reward known", "bold"),
         (f"{snapshot['steps_per_second']:.1f} steps/s", ""),
         (f"{format_duration(snapshot['elapsed'])} elapsed", ""),
-        (f"ETA {format_duration(left)}" if left is not None else "", ""),
+        (when(left is not None, f"ETA {format_duration(left)}"), ""),
     )
     lines = [pace, _counts(snapshot, state)]
     if failures := Counter(snapshot["failures"]).most_common():

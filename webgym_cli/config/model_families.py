@@ -16,7 +16,7 @@ from typing import Any
 
 from webgym_cli.util.files import read_optional_object, user_folder
 from webgym_cli.util.json_values import as_object
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import map_known, when
 
 OPEN, CLOSE = "<think>", "</think>"
 # Placeholder of the user's message in a trial rendering of a chat template.
@@ -135,8 +135,7 @@ def find_call_format(model: str) -> str:
 
 def template_opens_thought(template: str) -> bool | None:
     """Return whether a chat template opens a reasoning block for the response; None if it can't be rendered."""
-    rendered = _render_prompt(template)
-    return None if rendered is None else rendered.rfind(OPEN) > rendered.rfind(CLOSE)
+    return map_known(lambda rendered: rendered.rfind(OPEN) > rendered.rfind(CLOSE), _render_prompt(template))
 
 
 def _find_by_type(config: Mapping[str, Any], model: str, folder: Path) -> ModelFamily | None:

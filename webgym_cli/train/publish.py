@@ -26,6 +26,7 @@ from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.trainer_log import TRAINER_LOG, read_log
 from webgym_cli.train.working_dir import RL_STATE, has_optimizer_states
 from webgym_cli.util.files import disk_errors, write_json
+from webgym_cli.util.optional import when
 
 # Files, apart from the weights, that a server needs if the model has them.
 SIDE_FILES = (
@@ -129,7 +130,7 @@ def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool)
     state: dict[str, Any] = working_dir.trainer_state(weights) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
     losses = [line["loss"] for line in lines if "loss" in line]
-    newest = lines[-1] if lines else {}
+    newest = next(reversed(lines), {})
     metrics = {name: value for name, value in newest.items() if "/" in name}
     return Checkpoint(
         name=plan.data.name,
@@ -143,7 +144,7 @@ def record(plan: TrainPlan, weights: Path, meter: MachineMeter, *, shared: bool)
         loss=metrics.get("actor/loss", fmean(losses) if losses else None),
         metrics=metrics,
         seconds=round(meter.seconds, 2),
-        gpus=placement.world_size if placement.device == "cuda" else 0,
+        gpus=when(placement.device == "cuda", placement.world_size),
         cpu_seconds=0.0 if shared else meter.take_lap()["cpu_seconds"],
         created_at=now(),
         **plan.record,

@@ -56,7 +56,7 @@ def read_secret(variable: str) -> str:
 def read_bearer(authorization: str) -> str:
     """Return the token of an `Authorization` header; empty for another scheme."""
     scheme, _, token = authorization.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return when(scheme.lower() == "bearer", token.strip())
 
 
 def require_token(variable: str, host: str) -> str:

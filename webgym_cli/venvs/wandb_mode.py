@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
+from webgym_cli.util.optional import when
 
 Mode = Literal["online", "offline", "disabled"]
 
@@ -39,7 +40,7 @@ def key_source(settings: Settings, environ: Mapping[str, str]) -> str:
     file = Path(os.path.expanduser(environ.get("NETRC") or "~/.netrc"))  # noqa: PTH111 - there may be no home
     host = urlsplit(environ.get("WANDB_BASE_URL") or _SERVER).netloc
     try:
-        return str(file) if host in netrc.netrc(file).hosts else ""
+        return when(host in netrc.netrc(file).hosts, str(file))
     except (OSError, netrc.NetrcParseError):
         return ""
 

@@ -15,6 +15,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.plan import STOP_GRACE, child_environment
 from webgym_cli.train.policy_gradient.backend import CRITIC
 from webgym_cli.util.files import write_lines
+from webgym_cli.util.optional import when
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import role_python
 
@@ -57,7 +58,7 @@ async def success_probabilities(
             for one in prompts
         )
         write_lines(states, facts)
-        trust = ["--trust-remote-code"] if settings.policy_config.trust_remote_code else []
+        trust = when(settings.policy_config.trust_remote_code, ["--trust-remote-code"])
         argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values), *trust]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
         code = await Job.run(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)

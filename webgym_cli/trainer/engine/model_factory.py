@@ -22,6 +22,7 @@ from webgym_cli.trainer.engine.engine import (
 )
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.options import TrainerOptions
+from webgym_cli.util.optional import map_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +101,6 @@ class ModelFactory:
         return PlainEngine(module, self.world, optim, grad_clip, bf16=self.bf16)
 
     def _deepspeed(self, optim: AnyOptimSettings, grad_clip: float) -> dict[str, Any] | None:
-        path = self.options.trainer.deepspeed
-        return None if path is None else deepspeed_config(Path(path), optim, grad_clip, bf16=self.bf16)
+        return map_known(
+            lambda path: deepspeed_config(Path(path), optim, grad_clip, bf16=self.bf16), self.options.trainer.deepspeed
+        )

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from webgym_cli.records.sampling import Sampling
+from webgym_cli.util.optional import map_known
 
 # The model's own distribution.
 UNTOUCHED = Sampling(temperature=1.0)
@@ -94,8 +95,8 @@ class _TokenLogProbs(torch.autograd.Function):  # type: ignore[misc]
                 of_hidden[part] = slopes @ weight
             if of_weight is not None:
                 of_weight += slopes.T @ hidden[part]
-        of_weight = None if of_weight is None else of_weight.to(weight.dtype)
-        of_bias = None if of_bias is None else of_bias.to(bias.dtype)
+        of_weight = map_known(lambda total: total.to(weight.dtype), of_weight)
+        of_bias = map_known(lambda total: total.to(bias.dtype), of_bias)
         return of_hidden, of_weight, of_bias, None, None, None
 
 

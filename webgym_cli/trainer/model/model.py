@@ -22,6 +22,7 @@ from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
+from webgym_cli.util.optional import map_known
 from webgym_cli.util.text import first_line
 
 
@@ -70,7 +71,7 @@ def _layer_log_probs(
     # autocast would apply to the chunks' forward pass but not to the backward pass
     device = hidden.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else layer.weight.dtype
-    bias = None if layer.bias is None else layer.bias.to(kind)
+    bias = map_known(lambda given: given.to(kind), layer.bias)
     return token_log_probs(hidden.to(kind), layer.weight.to(kind), labels, bias=bias, sampling=sampling, chunk=chunk)
 
 

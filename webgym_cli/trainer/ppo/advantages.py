@@ -15,6 +15,7 @@ from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.trainer.experience import Experience, accumulate, require, whiten
 from webgym_cli.trainer.options import AlgorithmConfig
 from webgym_cli.trainer.ppo.estimators import EstimatorInputs
+from webgym_cli.util.optional import map_known
 
 
 def estimate(
@@ -50,7 +51,7 @@ def estimate(
         raise ValueError(f"{name} returned no targets for its critic")
     if estimator.whitens:
         advantages = whiten(advantages)
-    return advantages.float(), None if returns is None else returns.float()
+    return advantages.float(), map_known(torch.Tensor.float, returns)
 
 
 def outcome(tokens: Experience) -> torch.Tensor:
