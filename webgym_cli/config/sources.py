@@ -103,10 +103,11 @@ def read_run(path: Path) -> Flat:
 def read_file(path: Path) -> Flat:
     """Return the values of a YAML or JSON file. Raises `SettingsError`."""
     try:
-        text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":  # YAML would fold odd line ends
-            return flatten(json.loads(text))
-        return flatten(_parse_yaml(text, path) or {})
+            return flatten(json.loads(path.read_text(encoding="utf-8")))
+        from webgym_cli.util.yaml_text import read_yaml  # a run's settings are JSON
+
+        return flatten(read_yaml(path, SettingsError) or {})
     except OSError as error:
         raise SettingsError(f"{path}: can't be read: {error.strerror}") from None
     except ValueError as error:  # not UTF-8, not JSON, a number of 5,000 digits
@@ -115,17 +116,6 @@ def read_file(path: Path) -> Flat:
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply", hint="webgym config show") from None
-
-
-def _parse_yaml(text: str, path: Path) -> Any:
-    import yaml  # a run's settings are JSON
-
-    from webgym_cli.util.yaml_text import describe_yaml_error, load_yaml
-
-    try:
-        return load_yaml(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(describe_yaml_error(path, error)) from None
 
 
 def _value(text: str) -> Any:

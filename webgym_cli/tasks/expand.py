@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from webgym_cli.errors import UsageError
@@ -25,7 +24,7 @@ from webgym_cli.tasks.format import is_number, read_task
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.json_values import digest_json, list_leaves
 from webgym_cli.util.text import split_command
-from webgym_cli.util.yaml_text import load_yaml
+from webgym_cli.util.yaml_text import read_yaml
 
 # `{parameter}` or `{parameter.column}` in a text of a template.
 PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
@@ -147,11 +146,7 @@ def parse_values(form: str, text: str) -> dict[str, str] | None:
 def read_templates(path: Path) -> TaskTemplates:
     """Return the content of a file of templates. Raises `UsageError`."""
     try:
-        return TaskTemplates.model_validate(load_yaml(path.read_text(encoding="utf-8-sig")))
-    except OSError as error:
-        raise UsageError(f"{path}: the templates can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
+        return TaskTemplates.model_validate(read_yaml(path))
     except ValidationError as error:
         raise UsageError(f"{path}: {describe_invalid(error)}", hint="docs/checks.md has an example") from None
 

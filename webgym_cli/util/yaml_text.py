@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from webgym_cli.errors import UsageError
+
 # Maximum number of values after the expansion of aliases: nine levels of nine aliases are 387 million.
 MAX_VALUES = 100_000
 
@@ -44,11 +46,17 @@ def load_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def describe_yaml_error(path: Path, error: yaml.YAMLError) -> str:
-    """Return the message on a file that is not YAML, with the line."""
-    mark = getattr(error, "problem_mark", None)
-    place = f"{path}:{mark.line + 1}" if mark else str(path)
-    return f"{place}: not YAML: {getattr(error, 'problem', None) or error}"
+def read_yaml(path: Path, kind: type[UsageError] = UsageError, hint: str = "") -> Any:
+    """Return the content of a YAML file. Raises an error of this kind that names the file and the line."""
+    try:
+        return load_yaml(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise kind(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}", hint=hint) from None
+    except yaml.YAMLError as error:
+        place, mark = str(path), getattr(error, "problem_mark", None)
+        if mark:
+            place = f"{path}:{mark.line + 1}"
+        raise kind(f"{place}: not YAML: {getattr(error, 'problem', None) or error}", hint=hint) from None
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:

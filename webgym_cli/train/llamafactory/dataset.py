@@ -26,7 +26,13 @@ def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dic
     """Return `train_config.yaml`, or what it will be. Raises `UsageError` that names the file and the key."""
     file = run.dataset / TRAIN_CONFIG
     hint = f"webgym prepare {run.root}"
-    config = planned or _parse(file, hint)
+    config: Any = planned
+    if not config:
+        from webgym_cli.util.yaml_text import read_yaml  # a plan from the settings needs none
+
+        if not file.exists():
+            raise MissingStageError(f"{file}: is missing", hint=hint)
+        config = read_yaml(file, hint=hint)
     if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
         raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
     # The run's paths in its folder of now: it may have been moved or copied.
@@ -39,22 +45,6 @@ def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dic
     if Path(model).is_absolute() and not Path(model).is_dir():
         raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)
     return config
-
-
-def _parse(file: Path, hint: str) -> Any:
-    """Parse a YAML file. Raises `UsageError` that names the line."""
-    import yaml  # a plan from the settings needs none
-
-    from webgym_cli.util.yaml_text import describe_yaml_error, load_yaml
-
-    try:
-        return load_yaml(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MissingStageError(f"{file}: is missing", hint=hint) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: can't be read: {error}", hint=hint) from None
-    except yaml.YAMLError as error:
-        raise UsageError(describe_yaml_error(file, error), hint=hint) from None
 
 
 def read_wandb_env(run: RunDir) -> dict[str, str]:
