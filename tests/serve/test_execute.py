@@ -45,7 +45,8 @@ def wait_until(happened):
 async def chat(server, **more):
     """Ask about an image, greedily unless told otherwise, and return the whole answer."""
     parts = [{"type": "image_url", "image_url": {"url": known_image()}}, {"type": "text", "text": "Click it."}]
-    request = {"model": server.plan.served_name, "max_tokens": 12, "temperature": 0, "logprobs": True} | more
+    name = server.plan.serve.served_model_name
+    request = {"model": name, "max_tokens": 12, "temperature": 0, "logprobs": True} | more
     extra = {"return_token_ids": True} | request.pop("extra_body", {})
     async with openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         return await client.chat.completions.create(

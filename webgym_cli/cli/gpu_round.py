@@ -115,7 +115,7 @@ async def _sample(server: PolicyServer, folder: Path) -> None:
     async with openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=120) as client:
         try:
             answer = await client.chat.completions.create(
-                model=server.plan.served_name,
+                model=server.plan.serve.served_model_name,
                 messages=[{"role": "user", "content": parts}],
                 n=ANSWERS,
                 max_tokens=16,

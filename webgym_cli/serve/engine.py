@@ -50,8 +50,8 @@ class VllmEngine:
 
         async def steps(client: ServerClient) -> None:
             await self._require_answer(client)
-            await client.pause(self._plan.startup_timeout)
-            await client.reload_weights(model, self._plan.startup_timeout)
+            await client.pause(self._plan.serve.startup_timeout)
+            await client.reload_weights(model, self._plan.serve.startup_timeout)
             await client.reset_caches()
             await client.resume()
 
@@ -81,7 +81,7 @@ class VllmEngine:
 
         async def steps(client: ServerClient) -> None:
             await client.wake_weights(timeout)
-            await client.reload_weights(model, self._plan.startup_timeout)
+            await client.reload_weights(model, self._plan.serve.startup_timeout)
             await client.reset_caches()
             await client.wake_cache(timeout)
 
@@ -92,7 +92,7 @@ class VllmEngine:
         """Load a LoRA adapter under a new name, and query it once to verify that it responds."""
         async with self._connect() as client:
             await self._require_answer(client)
-            await client.load_adapter(name, folder, self._plan.startup_timeout)
+            await client.load_adapter(name, folder, self._plan.serve.startup_timeout)
         try:
             await self.check_adapter(name, folder)
         except ServerCallError:
@@ -126,8 +126,8 @@ class VllmEngine:
 
     async def _require_answer(self, client: ServerClient) -> None:
         """Raise `ServerCallError` if the engine hangs: loading has a much longer deadline."""
-        if not await client.answers(self._plan.stall_timeout):
-            raise ServerCallError(f"it has answered no request for {self._plan.stall_timeout:g} s")
+        if not await client.answers(self._plan.serve.stall_timeout):
+            raise ServerCallError(f"it has answered no request for {self._plan.serve.stall_timeout:g} s")
 
     def _require_in_place(self, wanted: str) -> None:
         new_from_hub = wanted.startswith(HUB) and wanted != self._digest

@@ -61,7 +61,7 @@ class PolicyServer:
     @property
     def base_url(self) -> str:
         """OpenAI-compatible base URL."""
-        return base_url(self.plan.host, self._port)
+        return base_url(self.plan.serve.host, self._port)
 
     @property
     def is_serving(self) -> bool:
@@ -138,7 +138,7 @@ class PolicyServer:
         """
         self.model = check_model(self.model)
         self._adapters = await asyncio.to_thread(_keep_present, self._adapters)
-        self._port = await ports.claim_port(self.plan.host, self.plan.port, self._port)
+        self._port = await ports.claim_port(self.plan.serve.host, self.plan.port, self._port)
         began = time.monotonic()
         self._job = Job.spawn(
             self.plan.argv(self.model, self._port, self._adapters),
@@ -196,7 +196,7 @@ class PolicyServer:
             return
         code = job.poll()
         # the guard gives child processes of a killed server time to end; the closed port is detected sooner
-        listens = code is None and await ports.is_listening(local_address(self.plan.host), self._port)
+        listens = code is None and await ports.is_listening(local_address(self.plan.serve.host), self._port)
         if not listens and job is self._job:
             raise failure.server_died_error(code, self.log, "while it was serving")
         if job is self._job:
@@ -207,7 +207,7 @@ class PolicyServer:
         guard = job.pid if self.plan.device == "cpu" else None
         live = self._liveness = self._liveness or Liveness(self._connect, guard)
         silent = live.observe()
-        if silent > self.plan.stall_timeout and silent > live.limit(self.plan.stall_timeout):
+        if silent > self.plan.serve.stall_timeout and silent > live.limit(self.plan.serve.stall_timeout):
             last = failure.last_line(self.log)
             raise JobError(
                 f"vLLM has answered no request for {silent:.0f} s (serve.stall_timeout): {last}; log: {self.log}",
@@ -228,7 +228,7 @@ class PolicyServer:
             await job.stop()
 
     def _connect(self) -> ServerClient:
-        return ServerClient(self.base_url.removesuffix("/v1"), self.plan.served_name)
+        return ServerClient(self.base_url.removesuffix("/v1"), self.plan.serve.served_model_name)
 
     async def _change(self, change: Callable[..., Awaitable[None]], *arguments: str) -> str:
         """Change the engine; return the reason of a failure, empty on success.
@@ -249,7 +249,7 @@ class PolicyServer:
         await self.start()
 
     async def _until_healthy(self, job: Job, began: float) -> None:
-        total = self.plan.startup_timeout
+        total = self.plan.serve.startup_timeout
         async with self._connect() as client:
             while not await client.healthy():
                 if (code := job.poll()) is not None:

@@ -55,22 +55,16 @@ class ServerPlan:
     model: str
     """A local folder or a hub id."""
     device: str
-    host: str
+    serve: ServeSettings
+    """Settings of all servers: address, name of the model, timeouts, and the user's own arguments."""
     port: int
     """0: any free port, chosen at the start."""
-    served_name: str
-    """The model's name in requests."""
     args: tuple[str, ...]
-    """The server's arguments except model, port and `extra_args`."""
-    extra_args: tuple[str, ...]
-    """The user's arguments; last, so that they override the others."""
+    """The server's arguments except model, port and the user's own."""
     env: dict[str, str]
     """Additions to the inherited environment."""
     dev_mode: bool
     """Whether weights can be swapped in place."""
-    startup_timeout: float
-    stall_timeout: float
-    """Silence after which a running server counts as dead, in seconds."""
     sleep: SleepPolicy
     """Behaviour while training needs the GPUs."""
     lora_rank: int = 0
@@ -81,7 +75,7 @@ class ServerPlan:
     @property
     def base_url(self) -> str:
         """OpenAI-compatible base URL for clients on this machine; empty if the port is not fixed yet."""
-        return when(self.port != ANY_PORT, base_url(self.host, self.port))
+        return when(self.port != ANY_PORT, base_url(self.serve.host, self.port))
 
     def argv(
         self, model: str | None = None, port: int | None = None, adapters: Mapping[str, str] = MappingProxyType({})
@@ -90,7 +84,8 @@ class ServerPlan:
         named = when(adapters, ["--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items())])
         where = ["--model", model or self.model, "--port", str(known_or(port, self.port))]
         server = [cpu_server.__file__] if self.device == "cpu" else ["-m", cpu_server.MODULE]
-        return [self.python, *server, *where, *self.args, *named, *self.extra_args]
+        # the user's own come last, so that they override the others
+        return [self.python, *server, *where, *self.args, *named, *self.serve.extra_args]
 
     def env_for(self, model: str) -> dict[str, str]:
         """Return the additions to the environment for a model."""
@@ -98,11 +93,13 @@ class ServerPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as one event."""
-        values = {key: value for key, value in asdict(self).items() if key not in ("args", "extra_args", "python")}
+        values = {key: value for key, value in asdict(self).items() if key not in ("args", "python", "serve")}
+        values |= self.serve.model_dump(include={"host", "startup_timeout", "stall_timeout"})
         return {
             "event": "plan",
             "stage": "serve",
             **values,
+            "served_name": self.serve.served_model_name,
             "base_url": self.base_url,
             "env": self.env_for(self.model),
             "argv": self.argv(),
@@ -140,9 +137,8 @@ def plan_servers(
         python=str(python),
         model=model,
         device=device,
-        host=serve.host,
+        serve=serve,
         port=serve.port,
-        served_name=serve.served_model_name,
         args=(
             *_common_args(settings),
             *_template_args(model, settings),
@@ -150,13 +146,10 @@ def plan_servers(
             *when(action == "sleep", ("--enable-sleep-mode",)),
             *when(served, lora_args(served)),
         ),
-        extra_args=serve.extra_args,
         # in-place weight updates need the developer endpoints, which let any client run engine methods
         env={"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_SERVER_DEV_MODE": str(int(dev_mode))}
         | when(device == "cpu", _cpu_env(settings, len(split))),
         dev_mode=dev_mode,
-        startup_timeout=serve.startup_timeout,
-        stall_timeout=serve.stall_timeout,
         sleep=SleepPolicy(action),
         lora_rank=served,
     )

@@ -71,7 +71,11 @@ class Trainer(ABC):
             runner, total = self._start(folder), len(self.steps)
             log = TrainerLog(self.output, total, self.epochs, done) if self.world.is_main_process else None
             self._improve(runner, known or BatchTargets(), range(done, self.critic_only_steps), log)
-            targets = known or self._compute_targets(runner, reference)
+            targets = known or self.compute_targets(runner, reference)
+            if known is None:  # saved in case of an interruption
+                if self.world.is_main_process:
+                    targets.save(self.output, self.digest)
+                self.world.wait()
             self._improve(runner, targets, range(max(done, self.critic_only_steps), total), log)
         self._finish(targets, log)
         return target
@@ -99,14 +103,6 @@ class Trainer(ABC):
             if source is not None:
                 engine.load(source / name)
         return BatchRunner(self.options, self.world, self.batch, collate)
-
-    def _compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
-        """Compute the batch's targets, and save them in case of an interruption."""
-        targets = self.compute_targets(runner, reference)
-        if self.world.is_main_process:
-            targets.save(self.output, self.digest)
-        self.world.wait()
-        return targets
 
     def _improve(self, runner: BatchRunner, targets: BatchTargets, numbers: range, log: TrainerLog | None) -> None:
         """Make the optimizer steps `numbers`, with a state every `save_freq`."""
