@@ -131,7 +131,7 @@ def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content):
     path = tmp_path / "templates.yaml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"templates\.yaml: "):
+    with pytest.raises(UsageError, match=r"templates\.yaml:"):
         expand_templates(path)
 
 

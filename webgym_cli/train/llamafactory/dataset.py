@@ -26,7 +26,7 @@ def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dic
     """Return `train_config.yaml`, or what it will be. Raises `UsageError` that names the file and the key."""
     file = run.dataset / TRAIN_CONFIG
     hint = f"webgym prepare {run.root}"
-    config: Any = planned
+    config = planned
     if not config:
         from webgym_cli.util.yaml_text import read_yaml  # a plan from the settings needs none
 
