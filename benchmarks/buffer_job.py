@@ -21,9 +21,8 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.inspect.viewer import EpisodeTable
-from webgym_cli.prepare.sft.execute import execute
+from webgym_cli.prepare.sft.execute import StepSampler, execute
 from webgym_cli.prepare.sft.plan import plan_dataset
-from webgym_cli.prepare.sft.sampler import StepSampler
 from webgym_cli.prepare.sft.sharegpt import dump_json_array, to_sharegpt
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message, Sample

@@ -8,8 +8,8 @@ from tests.records.builders import store_images
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.execute import SampleResult, StepSampler
 from webgym_cli.prepare.sft.plan import PreparePlan, build_plan
-from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index

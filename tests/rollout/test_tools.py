@@ -17,7 +17,7 @@ from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.verify import verify
-from webgym_cli.prepare.sft.conversations import build_trajectory_sample
+from webgym_cli.prepare.sft.convert import build_trajectory_sample
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
 from webgym_cli.report.facts import gather_facts

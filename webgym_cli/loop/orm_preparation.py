@@ -10,8 +10,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO
 from webgym_cli.config.shipped import shipped_root
 from webgym_cli.jobs.signals import interruptible
-from webgym_cli.prepare.orm.execute import execute_orm
-from webgym_cli.prepare.orm.plan import plan_orm_dataset, require_labels
+from webgym_cli.prepare.orm import execute_orm, plan_orm_dataset, require_labels
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.lock import lock_run

@@ -20,7 +20,7 @@ from webgym_cli.jobs.workers import race
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.training import current_data
 from webgym_cli.prepare.data import DataPlan, Plan, PreparedData
-from webgym_cli.prepare.rl import filter_groups
+from webgym_cli.prepare.rl import attempts
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
 from webgym_cli.records.dataset import PreparedRecord
@@ -59,7 +59,7 @@ def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -
     if plan.split is not Split.TRAIN or not current_data(run, settings).filters_groups(run, settings):
         return 0
     with open_index(run) as index:
-        return filter_groups.count_missing_episodes(run, settings, index, plan.iteration, plan.wanted)
+        return attempts.count_missing_episodes(run, settings, index, plan.iteration, plan.wanted)
 
 
 async def prepare(context: StageContext, *, again: bool = False) -> PreparedRecord:

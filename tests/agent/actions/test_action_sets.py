@@ -16,7 +16,7 @@ from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.registry import IMPORT_FORMATS
-from webgym_cli.prepare.sft.conversations import build_trajectory_sample
+from webgym_cli.prepare.sft.convert import build_trajectory_sample
 from webgym_cli.records.action import CustomAction, InteractionMode
 from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Task

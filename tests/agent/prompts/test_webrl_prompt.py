@@ -8,7 +8,7 @@ from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt
 from webgym_cli.agent.prompts.webrl_prompt import PAST_PAGE, SYSTEM, is_raw
-from webgym_cli.prepare.sft.conversations import build_trajectory_sample
+from webgym_cli.prepare.sft.convert import build_trajectory_sample
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step, Tab
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName

@@ -12,8 +12,7 @@ from webgym_cli.agent.prompt import render_step, render_system_prompt
 from webgym_cli.prepare.export.formats import build_messages_record, build_openai_record, build_sharegpt_record
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
-from webgym_cli.prepare.sft.conversations import Example, build_step_sample, build_trajectory_sample
-from webgym_cli.prepare.sft.convert import OPENING
+from webgym_cli.prepare.sft.convert import OPENING, Example, build_step_sample, build_trajectory_sample
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.dataset import TRAIN

@@ -10,8 +10,8 @@ from tests.records.builders import CRASHED, UNSOLVED
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.prepare.rl import execute as stage
+from webgym_cli.prepare.rl.attempts import count_missing_episodes
 from webgym_cli.prepare.rl.data import BATCH, TRANSITIONS
-from webgym_cli.prepare.rl.filter_groups import count_missing_episodes
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation, Outcome

@@ -21,8 +21,8 @@ from tests.prepare.webrl_builders import (
 from tests.records.builders import step, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.rl.plan import plan_batch
+from webgym_cli.prepare.rl.rows import tokenize_actions
 from webgym_cli.prepare.rl.score import LogprobCache
-from webgym_cli.prepare.rl.states import tokenize_actions
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_batch

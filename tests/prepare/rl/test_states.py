@@ -6,7 +6,7 @@ from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.states import render_last_state, tokenize_actions
+from webgym_cli.prepare.rl.rows import render_last_state, tokenize_actions
 
 
 def test_the_stop_token_is_the_template_s(tokens, tiny_model_dir):

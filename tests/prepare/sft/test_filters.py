@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
 from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
+from webgym_cli.prepare.sft.execute import StepSampler
 from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_content_reasons
 from webgym_cli.prepare.sft.plan import build_plan
-from webgym_cli.prepare.sft.sampler import StepSampler
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split, Task

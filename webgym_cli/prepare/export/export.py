@@ -18,7 +18,7 @@ from webgym_cli.prepare.export.pairs import sample_pairs
 from webgym_cli.prepare.export.registry import FORMATS, ExportFormat
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.rows import read_turns
-from webgym_cli.prepare.sft.conversations import (
+from webgym_cli.prepare.sft.convert import (
     Example,
     build_step_sample,
     build_trajectory_sample,

@@ -1,18 +1,22 @@
-"""Export formats of text: ShareGPT, messages with role and content, OpenAI's fine-tuning lines."""
+"""Export formats of text: ShareGPT, messages, OpenAI's fine-tuning lines, and whole episodes with what was sampled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from webgym_cli.agent.prompt import split_at_images
+import webgym_cli
+from webgym_cli.agent.prompt import render_step, split_at_images
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
-from webgym_cli.prepare.sft.conversations import Example
+from webgym_cli.prepare.sft.convert import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
+from webgym_cli.records.action import Action
 from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.json_values import encode_json
+from webgym_cli.util.optional import when
 
 # LLaMA-Factory's column mapping for messages with role and content.
 MESSAGES: dict[str, Any] = {
@@ -117,3 +121,96 @@ def _add_preference(
     if example.desirable is not None:
         record["kto_tag"] = example.desirable
     return record
+
+
+_SFT = frozenset({ExportObjective.SFT})
+# One record an episode, which must have been recorded token for token.
+_WHOLE: dict[str, Any] = {"unit": ExportUnit.TRAJECTORY, "objectives": _SFT, "embeds_images": True}
+
+
+@export_format("openenv", with_tokens=True, **_WHOLE)
+def write_training_traces(examples: Iterator[Example], output: ExportOutput) -> None:
+    """OpenEnv's TrainingTrace (schema 1): the token ids and log-probabilities of each call, as JSON Lines."""
+    for example in examples:
+        if (trajectory := example.trajectory) is not None:
+            prompts = zip(trajectory.steps, example.prompt_ids, strict=True)
+            turns = [_build_turn(trajectory, step, ids, output) for step, ids in prompts]
+            output.write_line(encode_json({"schema_version": 1, "turns": turns}))
+
+
+@export_format("atif", **_WHOLE)
+def write_atif(examples: Iterator[Example], output: ExportOutput) -> None:
+    """ATIF 1.7 (Harbor): messages, calls and sampled tokens of each step, as JSON Lines."""
+    for example in examples:
+        if example.trajectory is not None:
+            output.write_line(encode_json(_build_atif(example.trajectory, output)))
+
+
+def _build_turn(trajectory: Trajectory, step: Step, prompt_ids: list[int], output: ExportOutput) -> dict[str, Any]:
+    generation, prompt = step.generation, render_step(trajectory, step.index)
+    sampled, urls = list(generation.token_ids or ()), map(output.image_url, prompt.images)
+    messages = [{"role": message.role, "content": build_parts(message, urls)} for message in prompt.messages]
+    policy = generation.policy_version
+    return {
+        "node_id": f"{trajectory.id}/{step.index}",
+        "prompt_token_ids": prompt_ids,
+        "completion_token_ids": sampled,
+        # Rounding may leave a probability just above 1.
+        "per_token_logps": [min(one, 0.0) for one in generation.logprobs or ()],
+        "loss_mask": [0] * len(prompt_ids) + [1] * len(sampled),
+        "request": {"messages": messages, "tools": list(trajectory.prompt.tools or ())},
+        "response": {"content": step.response, "finish_reason": generation.finish_reason},
+        "metadata": {
+            "trajectory": trajectory.id,
+            "task": trajectory.task.id,
+            "reward": trajectory.outcome.reward,
+            "policy_version": policy.number if policy else None,
+        },
+    }
+
+
+def _build_atif(trajectory: Trajectory, output: ExportOutput) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    for step in trajectory.steps:
+        prompt = render_step(trajectory, step.index)
+        paths = map(output.image_path, prompt.images)
+        turns = [(message.role, _to_content(message, paths)) for message in prompt.messages]
+        # Prompts repeat the history: a step shows what is new in it.
+        shown = turns if not steps else turns[-1:]
+        steps += [{"source": role, "message": content} for role, content in shown if role != "assistant"]
+        steps.append(_build_agent_step(step))
+    agent = {"name": "webgym", "version": webgym_cli.__version__, "model_name": trajectory.policy}
+    tools = {"tool_definitions": list(trajectory.prompt.tools)} if trajectory.prompt.tools else {}
+    facts = {"task": trajectory.task.id, "reward": trajectory.outcome.reward, "answer": trajectory.outcome.answer}
+    return {
+        "schema_version": "ATIF-v1.7",
+        "session_id": trajectory.id,
+        "agent": agent | tools,
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+        "extra": facts,
+    }
+
+
+def _to_content(message: Message, paths: Iterator[str]) -> list[dict[str, Any]]:
+    sources = ({"media_type": f"image/{path.rpartition('.')[2]}", "path": path} for path in paths)
+    parts = build_parts(message, sources)
+    return [part if "text" in part else {"type": "image", "source": part["image_url"]["url"]} for part in parts]
+
+
+def _build_agent_step(step: Step) -> dict[str, Any]:
+    generation = step.generation
+    metrics: dict[str, Any] = {"prompt_tokens": generation.prompt_tokens}
+    if ids := generation.token_ids:
+        metrics |= {"completion_tokens": len(ids), "completion_token_ids": list(ids)}
+    if generation.logprobs:
+        metrics["logprobs"] = list(generation.logprobs)
+    action = step.action
+    calls = [
+        {"tool_call_id": f"call-{step.index}-{number}", "function_name": call.name, "arguments": call.arguments}
+        for number, call in enumerate((action.calls if isinstance(action, Action) else None) or ())
+    ]
+    return {
+        "source": "agent",
+        "message": step.response,
+        "metrics": {name: value for name, value in metrics.items() if value is not None},
+    } | when(calls, {"tool_calls": calls})

@@ -12,7 +12,7 @@ from typing import Any
 
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings
-from webgym_cli.prepare.sft.conversations import Example, build_reply, build_step_sample, find_step_problem
+from webgym_cli.prepare.sft.convert import Example, build_reply, build_step_sample, find_step_problem
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import LINE_REF, Index

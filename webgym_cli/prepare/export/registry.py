@@ -10,7 +10,7 @@ from typing import Any
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
-from webgym_cli.prepare.sft.conversations import Example
+from webgym_cli.prepare.sft.convert import Example
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.util.registry import Registry
 
@@ -100,8 +100,8 @@ FORMATS: Registry[ExportFormat] = Registry(
         "messages": f"{_PACKAGE}.formats:write_messages",
         "openai": f"{_PACKAGE}.formats:write_openai",
         "hf": f"{_PACKAGE}.shards:write_parquet",
-        "openenv": f"{_PACKAGE}.sessions:write_training_traces",
-        "atif": f"{_PACKAGE}.sessions:write_atif",
+        "openenv": f"{_PACKAGE}.formats:write_training_traces",
+        "atif": f"{_PACKAGE}.formats:write_atif",
         "online-mind2web": f"{_PACKAGE}.scorers:write_om2w",
         "webarena-verified": f"{_PACKAGE}.scorers:write_webarena_verified",
         "webvoyager": f"{_PACKAGE}.scorers:write_webvoyager",

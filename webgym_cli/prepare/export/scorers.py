@@ -17,7 +17,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
-from webgym_cli.prepare.sft.conversations import Example
+from webgym_cli.prepare.sft.convert import Example
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.store.outputs import EXPORTED_EPISODES

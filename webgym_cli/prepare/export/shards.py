@@ -15,7 +15,7 @@ from webgym_cli.prepare.export.formats import MESSAGES, build_messages_record
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
-from webgym_cli.prepare.sft.conversations import Example
+from webgym_cli.prepare.sft.convert import Example
 
 MEGABYTE = 10**6
 # Maximum bytes of buffered records and images.

@@ -19,13 +19,14 @@ from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
 from webgym_cli.prepare.rl.replay import build_replay_lines, select_replay
 from webgym_cli.prepare.rl.rows import (
+    PromptState,
     build_trained_rows,
     digest_observation,
     oldest_version,
     read_turns,
+    render_last_state,
 )
 from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
-from webgym_cli.prepare.rl.states import PromptState, render_last_state
 from webgym_cli.records.dataset import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report

@@ -11,9 +11,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
-from webgym_cli.prepare.rl.attempts import attempts_sql, shape_rewards
+from webgym_cli.prepare.rl.attempts import attempts_sql, mask_groups, shape_rewards
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.filter_groups import mask_groups
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling

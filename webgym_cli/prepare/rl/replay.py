@@ -12,13 +12,13 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.rl.drop_reasons import ACTION_REASONS, TRAJECTORY_REASONS, MaskReason
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate
+from webgym_cli.prepare.rl.rows import TokenizedAction, tokenize_actions
 from webgym_cli.prepare.rl.score import (
     ScoredAction,
     ScoringResult,
     digest_action,
     find_window_violation,
 )
-from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.prepare.sft.sampling import shuffle_by_seed
 from webgym_cli.store.buffer import read
 

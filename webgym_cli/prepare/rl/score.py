@@ -22,7 +22,7 @@ from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate, ReplayPlan
-from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
+from webgym_cli.prepare.rl.rows import TokenizedAction, tokenize_actions
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.run import RunDir

@@ -1,1 +1,0 @@
-"""Training data of the outcome reward model."""
