@@ -14,9 +14,8 @@ from tests.rewards.cases import seen
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
 from webgym_cli.loop.loop import Loop
-from webgym_cli.loop.phases import Phases
+from webgym_cli.loop.phases import Phases, phase_settings, plan_curriculum
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Judgement
@@ -144,12 +143,12 @@ def settings_in(folder: Path, *more: str) -> Settings:
 async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str, Any]]:
     """Run the command's work once and return all that was shown."""
     shown: list[dict[str, Any]] = []
-    plan = plan_curriculum(run, settings, **options)
+    plan, _ = plan_curriculum(run, settings, **options)
     settings = phase_settings(settings)
     create_or_open(run, settings)
     run.logs.mkdir(exist_ok=True)
     async with Told(run, settings, run.logs, shown.append) as context:
-        await Loop(plan.loop, context, Phases(context)).execute()
+        await Loop(plan, context, Phases(context)).execute()
     return shown
 
 

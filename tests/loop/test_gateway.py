@@ -6,7 +6,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError
-from webgym_cli.loop import gateway
+from webgym_cli.loop import rollouts
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.series import VLLM
 from webgym_cli.records.task import Split
@@ -24,9 +24,9 @@ async def test_the_end_of_the_last_policy_server_is_one_error(tmp_path, monkeypa
     async def stop():
         """Nothing runs."""
 
-    monkeypatch.setattr(gateway, "start_policy", start)
+    monkeypatch.setattr(rollouts, "start_policy", start)
     run = RunDir(tmp_path / "run")
     async with StageContext(run, load(), run.logs, lambda event: None) as context:
         context.running = SimpleNamespace(watch=die, stop=stop)
         with pytest.raises(JobError, match="vLLM ended"):
-            await gateway.serve_gateway(context, Split.TRAIN, VLLM, "127.0.0.1", 0)
+            await rollouts.serve_gateway(context, Split.TRAIN, VLLM, "127.0.0.1", 0)

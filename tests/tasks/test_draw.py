@@ -5,8 +5,7 @@ import pytest
 from tests.tasks.lines import webgym, write
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.task import DifficultyBand
-from webgym_cli.tasks.draw import SEEDS, TaskSampler, largest_remainder
-from webgym_cli.tasks.sample import sample_tasks
+from webgym_cli.tasks.draw import SEEDS, TaskSampler, largest_remainder, sample_tasks
 from webgym_cli.tasks.source import open_tasks
 
 EASY, MEDIUM, HARD = DifficultyBand
@@ -110,12 +109,12 @@ def test_bands_without_tasks_are_named(tasks):
 
 
 def test_a_sample_has_no_task_twice(tasks):
-    assert sorted(sample_tasks(tasks, 100, seed=3).indices) == list(range(21))
-    assert len(sample_tasks(tasks, 10, seed=3).indices) == 10
-    assert sample_tasks(tasks, 10, seed=3).indices == sample_tasks(tasks, 10, seed=3).indices
-    assert sample_tasks(tasks, 10, seed=4).indices != sample_tasks(tasks, 10, seed=3).indices
+    assert sorted(sample_tasks(tasks, 100, seed=3)[0]) == list(range(21))
+    assert len(sample_tasks(tasks, 10, seed=3)[0]) == 10
+    assert sample_tasks(tasks, 10, seed=3)[0] == sample_tasks(tasks, 10, seed=3)[0]
+    assert sample_tasks(tasks, 10, seed=4)[0] != sample_tasks(tasks, 10, seed=3)[0]
 
 
 def test_a_sample_by_ratio_takes_no_more_than_a_band_has(tasks):
-    drawn = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
-    assert sorted(tasks.band(index) for index in drawn.indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)
+    indices, _ = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
+    assert sorted(tasks.band(index) for index in indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from tests.tasks.lines import webgym, write
-from webgym_cli.tasks.pass_rate import POOLS, PassRateSampler, assign_pools
+from webgym_cli.tasks.draw import POOLS, PassRateSampler, assign_pools
 from webgym_cli.tasks.source import hash_text, open_tasks
 
 SHARES = {"unseen": 0.2, "hard": 0.2, "normal": 0.5, "easy": 0.1}

@@ -6,30 +6,37 @@ task file, the episodes and their scores.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.config.model import Settings
+from webgym_cli.curriculum.seeds import has_new_tasks
+from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop import rollouts, scoring
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.generation import generate, sibling_path
-from webgym_cli.loop.scoring import score
+from webgym_cli.loop.generation import generate, require_generator, resolve_settings, sibling_path
+from webgym_cli.loop.loop_plan import LoopPlan, plan_loop
+from webgym_cli.loop.scoring import resolve_orm_model, score
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import PhaseSummary, make_event, rename_event
 from webgym_cli.records.statistics import ratio
 from webgym_cli.records.stored_events import PhaseEvent
 from webgym_cli.records.task import Split
+from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.judge.scorer import JudgeScorer
-from webgym_cli.rewards.orm.scorer import OrmScorer
+from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
-from webgym_cli.rollout.plan import usual_episodes
-from webgym_cli.store.checkpoints import checkpoints, policy_path
+from webgym_cli.rollout.plan import plan_rollout, usual_episodes
+from webgym_cli.store.checkpoints import checkpoints, policy_path, version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.metrics import append_event, read_valid_events
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.source import open_tasks
 from webgym_cli.util.files import read_lines
+from webgym_cli.util.optional import when
 
 _TRIED = """
 SELECT count(DISTINCT episode) AS episodes, count(success) AS scored, count(*) FILTER (WHERE success) AS successes
@@ -169,3 +176,95 @@ def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> P
 def _lines(path: Path) -> int | None:
     """Return the number of lines of a file, None if it does not exist."""
     return sum(1 for _ in read_lines(path)) if path.is_file() else None
+
+
+def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> tuple[LoopPlan, dict[str, Any]]:
+    """Return the plan of a curriculum's loop, and what `--dry-run` prints: also phases to do, with their steps.
+
+    `options`: those of `plan_loop` except `phase` and `iterations`. Raises the errors of `plan_loop`, `SettingsError`
+    for settings with which no phase can run, and `UsageError` if the next phase's iteration was started on other tasks.
+    """
+    _require(run, settings)
+    loop = plan_loop(run, settings, iterations=last_iteration(settings), **options)
+    iterations = range(loop.start, loop.start + loop.trainings)
+    demonstrated, how = settings.loop.demonstration_iterations, settings.curriculum
+    facts = {name: value for name, value in loop.to_json().items() if name != "phase"} | {
+        "stage": "curriculum",
+        "baseline": "demonstrations" if demonstrated else settings.policy_config.base_model,
+        "demonstrations_to_do": max(0, demonstrated - loop.start),
+        "phases_to_do": [_phase(run, settings, loop, number) for number in iterations if phase_of(settings, number)],
+        **{name: getattr(how, name) for name in ("tasks_per_phase", "generate", "score")},
+        **when(how.generate, {"survey_episodes": survey_episodes(settings)}),
+    }
+    return loop, facts
+
+
+def phase_settings(settings: Settings) -> Settings:
+    """Return the settings of the phases: the number of new tasks per phase, and model names queried from servers.
+
+    Raises `SettingsError`.
+    """
+    how = settings.curriculum
+    if how.generate:
+        settings = resolve_settings(settings.with_changes(generate={"tasks": how.tasks_per_phase}))
+    return resolve_orm_model(settings) if how.score == "orm" else settings
+
+
+def _phase(run: RunDir, settings: Settings, loop: LoopPlan, iteration: int) -> dict[str, Any]:
+    """Return the plan of one phase."""
+    steps = list(_steps(run, settings, iteration, begun=iteration == loop.start))
+    if iteration + 1 in loop.evaluations:
+        steps.append("evaluate")
+    return {"phase": phase_of(settings, iteration), "iteration": iteration, "steps": steps}
+
+
+def _steps(run: RunDir, settings: Settings, iteration: int, *, begun: bool) -> Iterator[str]:
+    """Yield the remaining steps of a phase without its evaluation. `begun`: whether parts of it may be done."""
+    new, how = run.new_tasks(iteration), settings.curriculum
+    if how.generate and not new.is_file():
+        yield from ("survey", "generate") if phase_of(settings, iteration) == 1 else ("generate",)
+    planned = begun and run.plan(Split.TRAIN, iteration).is_file()
+    episodes = phase_episodes(run, settings, iteration)
+    if not planned or plan_rollout(run, settings, Split.TRAIN, iteration, episodes).owed:
+        yield "rollout"
+    if how.score != "environment":
+        yield "score"
+    yield from ("prepare", "train")
+
+
+def _require(run: RunDir, settings: Settings) -> None:
+    """Check up front what would otherwise fail only after hours. Raises `SettingsError`, `UsageError`."""
+    how, source = settings.curriculum, settings.tasks.train
+    if settings.loop.mode != "sync":
+        raise SettingsError("loop.mode=async: the phases of a curriculum take turns", hint="-s loop.mode=sync")
+    environment = open_tasks(source).task(0).environment
+    if how.generate:
+        require_generator(settings)
+        if not has_new_tasks(environment):
+            raise SettingsError(
+                f"{source}: its tasks are of {environment}; new ones can be made of tasks on the web only",
+                hint="-s tasks.train=FILE with tasks of web or webarena, or -s curriculum.generate=false",
+            )
+        if how.score == "environment":
+            raise SettingsError(
+                "curriculum.score: no environment can tell whether a new task was done",
+                hint="-s curriculum.score=orm, or judge; or -s curriculum.generate=false",
+            )
+    if how.score == "orm":
+        require_orm(settings.orm)
+        if settings.judge.base_url:
+            raise SettingsError(
+                "curriculum.score=orm, but judge.base_url names a judge, whose verdicts would count instead",
+                hint="-s judge.base_url= for the reward model's verdicts, or -s curriculum.score=judge",
+            )
+    elif how.score == "judge":
+        require_judge(settings.judge)
+    iteration = version(run)
+    phase = phase_of(settings, iteration)
+    begun = run.plan(Split.TRAIN, iteration).is_file() and not run.new_tasks(iteration).is_file()
+    if how.generate and phase and begun:  # it would mix the original tasks with new ones
+        raise UsageError(
+            f"{run.root}: iteration {iteration} was rolled out on {source} already, and as phase {phase} it would be "
+            "on new tasks",
+            hint="start another run in another folder, or go on with -s curriculum.generate=false",
+        )

@@ -11,10 +11,10 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.tasks.convert import iter_records
 from webgym_cli.tasks.editions import EDITIONS, digest_keys
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
-from webgym_cli.tasks.records import iter_records
 from webgym_cli.tasks.registry import BadLine, BadTaskError
 from webgym_cli.tasks.rubric import rubric_shape
 from webgym_cli.tasks.source import fingerprint, site_hash

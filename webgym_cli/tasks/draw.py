@@ -1,14 +1,19 @@
-"""Task sampler: infinite seeded streams of tasks, whose positions let a plan be extended and verified."""
+"""Task samplers: infinite seeded streams of tasks, whose positions let a plan be extended and verified.
+
+Tasks are drawn uniformly, by difficulty, or by the policy's latest pass rate: from pools of hard, normal, easy and
+unseen tasks. A sample is of distinct tasks.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import islice
-from typing import ClassVar
+from itertools import chain, islice
+from typing import ClassVar, get_args
 
+from webgym_cli.config.tasks import TaskPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.source import BANDS, TaskSet
@@ -156,3 +161,83 @@ def largest_remainder(weights: Mapping[DifficultyBand, float], count: int) -> di
     for band in by_remainder[: count - sum(shares.values())]:
         shares[band] += 1
     return shares
+
+
+def sample_tasks(
+    tasks: TaskSet,
+    count: int,
+    *,
+    seed: int = 0,
+    ratio: Mapping[DifficultyBand, float] | None = None,
+    bands: Collection[DifficultyBand] = (),
+    without_sites: Collection[str] = (),
+) -> tuple[list[int], list[DifficultyBand]]:
+    """Return the indices of `count` distinct tasks, or of all if there are fewer; deterministic in the seed.
+
+    The second value is the bands with a share above 0 but without tasks. `ratio`: weights of the bands, None: uniform.
+    `bands`: only these; empty: all. Raises `UsageError` if no task is left.
+    """
+    left_out = [band for band in BANDS if bands and band not in bands]
+    hidden = set(chain.from_iterable(map(tasks.indices, left_out))) | tasks.on_sites(without_sites)
+    sampler = TaskSampler(tasks, f"{seed}/sample", ratio)
+    length = {band: len(tasks if ratio is None else tasks.indices(band)) for band in BANDS}
+    drawn = sampler.draw(min(count, len(tasks)), hidden=hidden)
+    first_round = [one.index for one in drawn if one.position < length[tasks.band(one.index)]]
+    return first_round, sampler.bands_without_tasks(hidden)
+
+
+# Up to the first pass rate a task is hard, from the second on easy.
+_HARD, _EASY = 0.2, 0.8
+# Ordered by code.
+POOLS: tuple[TaskPool, ...] = get_args(TaskPool)
+
+
+@dataclass(frozen=True, slots=True)
+class PassRateSampler(TaskSampler):
+    """Samples from pools with fixed shares.
+
+    The pool furthest below its share provides the next group, from its tasks in random order. No task repeats before
+    all others were drawn; the share of an exhausted pool goes to the other pools.
+    """
+
+    # Rewards may be judged again, so the same plan may not be reproducible later.
+    repeatable: ClassVar[bool] = False
+
+    pools: bytes = b""
+    """Pool code of each task, by index."""
+    shares: Mapping[TaskPool, float] = field(default_factory=dict)
+
+    def stream(self, which: SeedStream) -> Iterator[DrawnTask]:
+        """Yield the elements of the single stream, endlessly."""
+        generator, drawn, position = random.Random(self.name), dict.fromkeys(POOLS, 0), 0
+        weights = {pool: self.shares.get(pool, 0.0) for pool in POOLS}
+        while self.pools:
+            left: dict[TaskPool, list[int]] = {}
+            for index, code in enumerate(self.pools):
+                left.setdefault(POOLS[code], []).append(index)
+            for pool in sorted(left):
+                generator.shuffle(left[pool])
+            while left:
+                # tasks of pools without a share come last
+                groups = sum(drawn.values()) + 1
+                pool = max(left, key=lambda pool: (weights[pool] > 0, weights[pool] * groups - drawn[pool]))
+                index = left[pool].pop()
+                if not left[pool]:
+                    del left[pool]
+                drawn[pool] += 1
+                yield from self._group(index, position, generator)
+                position += self.group_size
+
+
+def assign_pools(tasks: TaskSet, rates: Mapping[int, float]) -> bytes:
+    """Return the pool code of each task. `rates`: latest pass rate of each seen task, by `hash_text` of its id."""
+
+    def pool_of(index: int) -> TaskPool:
+        rate = rates.get(tasks.id_hash(index))
+        if rate is None:
+            return "unseen"
+        if rate <= _HARD:
+            return "hard"
+        return "easy" if rate >= _EASY else "normal"
+
+    return bytes(POOLS.index(pool_of(index)) for index in range(len(tasks)))

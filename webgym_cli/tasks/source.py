@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
+from webgym_cli.tasks.convert import is_array_start, iter_numbered_lines, read_array, require_lines
 from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
-from webgym_cli.tasks.records import is_array_start, iter_numbered_lines, read_array, require_lines
 from webgym_cli.tasks.registry import ENVIRONMENTS, TASK_FORMATS, BadTaskError, find_prefix, find_source
 from webgym_cli.util.urls import site_of
 from webgym_cli.util.user_code import require_type

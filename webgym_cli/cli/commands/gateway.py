@@ -39,7 +39,7 @@ def gateway(
     See also: webgym rollout, webgym judge, webgym prepare.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.gateway import serve_gateway
+    from webgym_cli.loop.rollouts import serve_gateway
 
     directory, settings = resolve(run, options)
     output = options.open_output()

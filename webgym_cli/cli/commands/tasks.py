@@ -149,22 +149,22 @@ def sample(
 
     See also: webgym tasks check, webgym rollout.
     """
-    from webgym_cli.tasks.sample import sample_tasks
+    from webgym_cli.tasks.draw import sample_tasks
     from webgym_cli.tasks.source import open_tasks
 
     settings, output = options.load(), Output()
     weights = _weights(settings, sampler, ratio)
     sites = [_site(text) for text in exclude_site or ()]
     tasks = open_tasks(source or settings.tasks.train, encrypted=True)
-    drawn = sample_tasks(
+    indices, empty_bands = sample_tasks(
         tasks, count, seed=known_or(seed, settings.seed), ratio=weights, bands=band or (), without_sites=sites
     )
-    for task in drawn:
+    for task in tasks.read(indices):
         output.text(task.model_dump_json())
-    for empty in drawn.empty_bands:
+    for empty in empty_bands:
         output.note(f"band {empty} has no task to draw; the other bands share its part")
-    if len(drawn.indices) < count:
-        output.note(f"{len(drawn.indices)} tasks: there are no more that fit")
+    if len(indices) < count:
+        output.note(f"{len(indices)} tasks: there are no more that fit")
 
 
 @command(app)
