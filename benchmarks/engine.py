@@ -30,9 +30,8 @@ from webgym_cli.environments.base import Environment, EnvironmentPool, Environme
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import NORMALISED, Action, ActionName, InteractionMode
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import Event
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Generation, Score, Trajectory
 from webgym_cli.rollout.agents import Agent, OracleAgent
 from webgym_cli.rollout.engine import RolloutEngine

@@ -3,9 +3,8 @@
 import re
 
 from tests.records.builders import SOLVED, UNSOLVED, trajectory
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan

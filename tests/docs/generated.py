@@ -12,17 +12,15 @@ from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import Prepared, RlData
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.final_state import FinalState
-from webgym_cli.records.judgement import Judgement, Verdict
-from webgym_cli.records.label import EpisodeLabel
+from webgym_cli.records.judgement import EpisodeLabel, Judgement, Verdict
 from webgym_cli.records.recording import RecordedAction, RecordedTarget
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
-from webgym_cli.records.task import Task
+from webgym_cli.records.task import Episode, Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import (
     Element,
+    FinalState,
     Generation,
     Observation,
     Outcome,

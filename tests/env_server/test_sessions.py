@@ -8,9 +8,8 @@ from tests.rollout.scripted import CALL, Script, ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.env_server.sessions import ClientSession
 from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Score
 
 EPISODE = Episode(id="e", split=Split.TRAIN, iteration=0, task=Task(id="click-test"), seed=1, max_steps=5)

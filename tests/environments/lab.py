@@ -11,7 +11,7 @@ from aiohttp import web
 from jinja2 import FileSystemLoader
 
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
-from webgym_cli.environments.fixture_sites import environment, server
+from webgym_cli.environments.fixture_sites import environment
 from webgym_cli.environments.fixture_sites import web as site_web
 from webgym_cli.environments.fixture_sites.web import SiteResponse, not_found_page
 from webgym_cli.environments.sites import login_store
@@ -51,7 +51,7 @@ _FOLDERS = (Path(__file__).with_name("lab_pages"), Path(site_web.__file__).with_
 _TEMPLATES = site_web._load_templates().overlay(loader=FileSystemLoader(_FOLDERS))
 
 
-class LabServer(server.SiteServer):
+class LabServer(environment.SiteServer):
     """The fixture sites and the laboratory."""
 
     hosts = (*SITE_HOSTS, *LAB_HOSTS)
@@ -67,8 +67,7 @@ class LabServer(server.SiteServer):
 def served_with_sites():
     """Environments on the fixture sites serve the laboratory, too."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (server, environment):
-            patch.setattr(module, "SiteServer", LabServer)
+        patch.setattr(environment, "SiteServer", LabServer)
         patch.setattr(login_store, "SITE_HOSTS", LabServer.hosts)
         yield
 

@@ -7,8 +7,7 @@ import pytest
 from webgym_cli.config.cost import CostSettings
 from webgym_cli.evaluate.record import build_record
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.usage import TokenUsage
 
 S, U, B, F = EpisodeEnd.SUCCESS, EpisodeEnd.UNSOLVED, EpisodeEnd.BLOCKED, EpisodeEnd.FAILED

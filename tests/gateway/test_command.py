@@ -21,8 +21,7 @@ from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.fixture_sites.episode import SiteEpisode
-from webgym_cli.environments.fixture_sites.tasks import find_task
+from webgym_cli.environments.fixture_sites.tasks import SiteEpisode, find_task
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.gateway.command import CommandEpisode
 from webgym_cli.gateway.recorder import Recorder
@@ -35,8 +34,7 @@ from webgym_cli.prepare.rl.rows import read_turns
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import ParseErrorKind
-from webgym_cli.rollout.queue import ResourceClaims
-from webgym_cli.rollout.slots import SharedRollouts, SlotPool
+from webgym_cli.rollout.queue import ResourceClaims, SharedRollouts, SlotPool
 from webgym_cli.rollout.stage_timer import StageTimer
 from webgym_cli.scoring.check import CHECKS, check
 from webgym_cli.store.buffer import scan, scan_stored

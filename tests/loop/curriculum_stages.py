@@ -16,10 +16,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.phases import Phases, phase_settings, plan_curriculum
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rewards.selection import ScoringPlan, load_pending
 from webgym_cli.rollout.plan import write_plan

@@ -12,9 +12,8 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Generation, Observation, PromptSpec, Step, ToolResult, Trajectory
 from webgym_cli.store.buffer import append

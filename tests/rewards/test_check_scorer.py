@@ -12,9 +12,8 @@ from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Outcome, Score
+from webgym_cli.records.trajectory import FinalState, Outcome, Score
 from webgym_cli.rewards.check_scorer import CheckScorer, format_check_summary
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan

@@ -7,9 +7,8 @@ import pytest
 from tests.records.builders import CRASHED, trajectory
 from tests.rollout.conftest import task_fields
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.task import DifficultyBand, Split, Task
+from webgym_cli.records.task import DifficultyBand, Episode, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.plan import plan_rollout, write_plan

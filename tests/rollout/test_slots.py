@@ -6,10 +6,9 @@ from dataclasses import replace
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.queue import ResourceClaims
+from webgym_cli.rollout.queue import ResourceClaims, SharedRollouts, SlotPool
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.runner import open_runner
-from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.run import RunDir
 
 

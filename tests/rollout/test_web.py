@@ -14,7 +14,7 @@ from tests.rollout.test_judging import says_yes
 from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.environments.web import arrival
+from webgym_cli.environments.web import settling
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -85,7 +85,7 @@ async def web():
 
 @pytest.fixture
 def engine(tmp_path, web, monkeypatch):
-    monkeypatch.setattr(arrival, "_CHALLENGE_SECONDS", 0.2)
+    monkeypatch.setattr(settling, "_CHALLENGE_SECONDS", 0.2)
     return Engine(tmp_path, web)
 
 

@@ -11,9 +11,8 @@ import pytest
 from tests.records.builders import trajectory
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Outcome
+from webgym_cli.records.trajectory import FinalState, Outcome
 from webgym_cli.scoring import CheckContext, NeedsPageError, check
 from webgym_cli.scoring.check import CHECKS, require_checks
 from webgym_cli.scoring.user_function import digest_source

@@ -9,7 +9,7 @@ from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.tools import ToolOutput, tool
-from webgym_cli.tools.context import EpisodeContext
+from webgym_cli.tools.define import EpisodeContext
 from webgym_cli.tools.registry import require_record_fields
 from webgym_cli.tools.toolbox import Toolbox, as_openai
 from webgym_cli.tools.workers import Workers

@@ -19,9 +19,8 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import check_tasks, find_environment, group_by_environment, log_in_to_sites
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.base import describe_invalid
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.rollout.memory_limiter import default_concurrency, free_mb
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.text import replace_surrogates

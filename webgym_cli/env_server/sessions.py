@@ -11,8 +11,8 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentPool, RawObservation
 from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Episode
 from webgym_cli.records.trajectory import Generation, Outcome, Step, Trajectory
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent

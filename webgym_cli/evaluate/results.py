@@ -8,10 +8,9 @@ from enum import StrEnum
 from itertools import chain
 
 from webgym_cli.records.base import moment_of
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement, can_check, newest_judgement, with_verdict
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import read_judgements, scan_stored

@@ -21,10 +21,9 @@ from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_reque
 from webgym_cli.gateway.sessions import OPEN_SUFFIX, GatewayCall, Session, digest_key, recover_sessions
 from webgym_cli.imports.chat import read_reply
 from webgym_cli.records.action import Action
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import (
     Observation,
     Outcome,

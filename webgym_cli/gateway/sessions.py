@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from webgym_cli.errors import BoundaryError, StoreError
 from webgym_cli.records.base import Moment, Record
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Episode
 from webgym_cli.records.trajectory import Outcome, Step, count_tokens
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.run import now

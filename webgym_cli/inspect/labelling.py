@@ -14,7 +14,7 @@ from aiohttp import web
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
-from webgym_cli.records.label import LABELS, EpisodeLabel, LabelValue
+from webgym_cli.records.judgement import LABELS, EpisodeLabel, LabelValue
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.labels import append_label, iter_labels

@@ -12,8 +12,7 @@ from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.loop.admission import Admission, ChosenGroups, EpisodeGroup
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.prepare.groups import name_groups
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims

@@ -15,9 +15,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.environments.browser.executable import chromium_version, find_chromium
 from webgym_cli.environments.registry import EnvironmentSpec, find_environment
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.series import ORACLE, VLLM
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.judge.judge import compute_settings_digest, fill_in_images, name_models
 from webgym_cli.rewards.judge.protocol import PROTOCOLS

@@ -18,11 +18,10 @@ from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.loop.rollouts import execute_rollout
 from webgym_cli.loop.scoring import check, judge
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.rewards.check_scorer import CheckScorer
 from webgym_cli.rewards.judge.judge import compute_settings_digest
 from webgym_cli.rewards.judge.scorer import JudgeScorer

@@ -18,11 +18,10 @@ from webgym_cli.record.live import LiveTask
 from webgym_cli.record.replay import ActionWriter, Replay, require_web
 from webgym_cli.record.server import RecordServer
 from webgym_cli.records.action import Action, ActionName
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import make_event
 from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.recording import RecordedAction
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import PendingEpisode

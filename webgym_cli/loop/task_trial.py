@@ -11,7 +11,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Trajectory
-from webgym_cli.rollout.checking import check_trajectory
+from webgym_cli.rollout.runner import check_trajectory
 from webgym_cli.store.run import now
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.optional import when

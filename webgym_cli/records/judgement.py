@@ -1,4 +1,4 @@
-"""Judgements of trajectories by a judge model, an outcome reward model (ORM) or a task's check.
+"""Judgements of trajectories by a judge model, an outcome reward model (ORM) or a task's check, and labels of persons.
 
 Judgements are stored beside the trajectories. The newest one of each source is considered, and one of them is
 effective: the check's, else the judge's, unless the judge failed. An ORM's verdict is used only if no other source has
@@ -206,3 +206,20 @@ def _with_check(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
     others = (one for one in before.scores if one.source != "check")
     changes = {"reward": score.value, "scores": (*others, score), "failure": None, "failure_detail": ""}
     return trajectory.model_copy(update={"outcome": Outcome.model_validate({**before.model_dump(), **changes})})
+
+
+LabelValue = Literal["yes", "no", "unsure"]
+LABELS: tuple[LabelValue, ...] = ("yes", "no", "unsure")
+
+
+class EpisodeLabel(StoredRecord):
+    """What one person said of one episode, one line of the store (`schema` 1)."""
+
+    trajectory: str
+    """The trajectory's id."""
+    label: LabelValue
+    """Whether the task was solved."""
+    who: str
+    """The person. Of several labels by one person the newest counts."""
+    labelled_at: Moment
+    """ISO 8601, UTC."""

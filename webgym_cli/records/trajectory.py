@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 from webgym_cli.records.action import Action
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.observation import Element as Element
 from webgym_cli.records.observation import Observation as Observation
 from webgym_cli.records.observation import PageState as PageState
@@ -28,6 +27,19 @@ from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import AnyAction, WebRLOptions
+
+
+class FinalState(Record):
+    """What a check can see of an episode once its page is closed."""
+
+    url: str = ""
+    """Address of the last page; empty without one."""
+    title: str = ""
+    text: str | None = None
+    """Visible text of the last page, up to 100,000 characters; None: there is no page, or it could not be read."""
+    state: Any = None
+    """JSON value that the reset of the site, or the set-up function, returned as `state`."""
+
 
 # Minimum reward of a success, unless `rollout.success_threshold` is set.
 SUCCESS_REWARD = 1.0

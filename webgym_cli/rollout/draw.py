@@ -9,8 +9,7 @@ from itertools import chain
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.tasks.draw import SEEDS, DrawnTask, PassRateSampler, SeedStream, TaskSampler, assign_pools
 from webgym_cli.tasks.source import TaskSet
 from webgym_cli.util.optional import when

@@ -10,9 +10,8 @@ from functools import partial
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import map_isolation
 from webgym_cli.errors import StoreError
-from webgym_cli.records.episode import Episode
 from webgym_cli.records.series import name_series
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.attempts import EpisodeAttempts
 from webgym_cli.rollout.draw import EpisodeSampler

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webgym_cli.errors import UsageError
-from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Score, Trajectory
+from webgym_cli.records.trajectory import FinalState, Score, Trajectory
 from webgym_cli.scoring.define import parse_reward
 from webgym_cli.scoring.registry import task_fields
 from webgym_cli.scoring.user_function import UserFunction, digest_source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webgym_cli.records.label import EpisodeLabel
+from webgym_cli.records.judgement import EpisodeLabel
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.validation import refuse_invalid

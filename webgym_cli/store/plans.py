@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.validation import refuse_invalid
 from webgym_cli.util.files import read_jsonl

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
@@ -13,10 +14,40 @@ from pydantic import BaseModel
 
 from webgym_cli.errors import UsageError
 from webgym_cli.store.pictures import flatten_png
-from webgym_cli.tools.context import find_context_parameter
 from webgym_cli.tools.schema import argument_model, parameters_schema
 from webgym_cli.util.json_values import as_text
-from webgym_cli.util.optional import known_or
+from webgym_cli.util.optional import known_or, when
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeContext:
+    """An episode's task, and the state that its tools and its reward function share."""
+
+    id: str = ""
+    """The task's id."""
+    question: str = ""
+    """The task's question."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the task's record, as reward functions receive them."""
+    seed: int = 0
+    """The episode's seed."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Storage for tools, initially empty."""
+    tools: dict[str, Any] = field(default_factory=dict)
+    """Instances of class tools by the tool's name, from its first call on."""
+
+
+def find_context_parameter(function: Callable[..., Any]) -> str:
+    """Return the name of the context's parameter: `context`, unless it has another type; empty if there is none."""
+    parameter = inspect.signature(function).parameters.get("context")
+    if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return ""
+    try:
+        hint = typing.get_type_hints(function).get("context")
+    except (NameError, TypeError):
+        hint = parameter.annotation
+    return when(hint in (None, EpisodeContext), "context")
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -13,8 +13,7 @@ from webgym_cli.config.agent import AgentSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.tool import ToolCall
-from webgym_cli.tools.context import EpisodeContext
-from webgym_cli.tools.define import Tool, to_output
+from webgym_cli.tools.define import EpisodeContext, Tool, to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
 from webgym_cli.util.optional import when

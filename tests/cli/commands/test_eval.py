@@ -23,8 +23,8 @@ from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
 from webgym_cli.loop.scoring import check
-from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import FinalState
 from webgym_cli.rewards.check_scorer import CheckScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.scoring.check import CHECKS, CheckContext, TaskCheck, find_check

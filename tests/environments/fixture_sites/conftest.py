@@ -2,7 +2,7 @@ import pytest
 import pytest_asyncio
 
 from tests.environments.fixture_sites.visiting import Visitor
-from webgym_cli.environments.fixture_sites.server import SiteServer
+from webgym_cli.environments.fixture_sites.environment import SiteServer
 
 
 @pytest_asyncio.fixture(scope="session")

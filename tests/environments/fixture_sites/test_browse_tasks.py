@@ -7,7 +7,7 @@ from webgym_cli.environments.fixture_sites.webarena_tasks import PHRASES, browse
 from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.rewards.judge.scripted_tasks import new_tasks
 from webgym_cli.tasks.source import open_tasks
-from webgym_cli.testing.tiny_corpus import list_phrases
+from webgym_cli.testing.tiny_model import list_phrases
 
 SETS = ("browse-train", "browse-test")
 

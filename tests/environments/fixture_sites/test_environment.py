@@ -8,8 +8,7 @@ from aiohttp import web
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.config.rollout import MaxSteps
-from webgym_cli.environments.fixture_sites.environment import SitesPool
-from webgym_cli.environments.fixture_sites.server import SiteServer
+from webgym_cli.environments.fixture_sites.environment import SiteServer, SitesPool
 from webgym_cli.environments.fixture_sites.tasks import load_site_tasks
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -8,7 +8,7 @@ from aiohttp import web
 from tests.environments.fixture_sites.visiting import Visitor, request
 from tests.environments.lab import LabServer
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
-from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
+from webgym_cli.environments.fixture_sites.environment import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task

@@ -13,8 +13,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.policy_config import ImageSettings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
-from webgym_cli.environments.tools.question_answer import read_question
-from webgym_cli.environments.tools.question_images import load_image
+from webgym_cli.environments.tools.question_answer import load_image, read_question
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind

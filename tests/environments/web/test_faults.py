@@ -6,7 +6,7 @@ import pytest
 
 from tests.environments.visits import SmallWeb, Visit
 from webgym_cli.environments.browser.options import read_credentials
-from webgym_cli.environments.web import arrival
+from webgym_cli.environments.web import settling
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind
@@ -28,7 +28,7 @@ async def crash(visit: Visit) -> None:
 
 
 async def test_a_site_that_shuts_the_browser_out_is_blocked(visit: Visit, monkeypatch):
-    monkeypatch.setattr(arrival, "_CHALLENGE_SECONDS", 0.2)
+    monkeypatch.setattr(settling, "_CHALLENGE_SECONDS", 0.2)
     failure = await visit.refused(f"{LAB}/captcha")
     assert failure.kind is FailureKind.SITE_BLOCKED and "403" in str(failure)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from webgym_cli.environments.fixture_sites.answers import contains_answer
-from webgym_cli.environments.fixture_sites.words import code, load_words, money, people, towns
+from webgym_cli.environments.fixture_sites.expressions import code, load_words, money, people, towns
 
 # Folders of received messages; sent ones have their own.
 FOLDERS = ("inbox", "archive", "trash")

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 
 from webgym_cli.environments.fixture_sites.answers import is_same_text
-from webgym_cli.environments.fixture_sites.words import load_words, money, people
+from webgym_cli.environments.fixture_sites.expressions import load_words, money, people
 
 CATEGORIES: dict[str, list[str]] = load_words("shop")["categories"]
 # Number of sold-out products per category.

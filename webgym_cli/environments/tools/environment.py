@@ -9,7 +9,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.tools.answer_judge import AnswerJudge
 from webgym_cli.environments.tools.oracle import next_action
-from webgym_cli.environments.tools.question_images import load_image
+from webgym_cli.environments.tools.question_answer import load_image
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
@@ -18,7 +18,7 @@ from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.scoring.define import parse_reward
 from webgym_cli.scoring.registry import REWARDS, reward_fields
-from webgym_cli.tools.context import EpisodeContext
+from webgym_cli.tools.define import EpisodeContext
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import Workers

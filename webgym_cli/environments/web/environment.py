@@ -31,9 +31,8 @@ from webgym_cli.environments.browser.tree import format_state, read_tree
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.site_expert import ExpertRun, make_expert
 from webgym_cli.environments.sites.site_setup import set_up_site
-from webgym_cli.environments.web.arrival import arrive, find_refusal
 from webgym_cli.environments.web.resources import WebResources
-from webgym_cli.environments.web.settling import PageSettler
+from webgym_cli.environments.web.settling import PageSettler, arrive, find_refusal
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -16,8 +16,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.login_store import is_fixture, task_sites
-from webgym_cli.environments.web.arrival import open_address
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
+from webgym_cli.environments.web.settling import open_address
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.fixture import WORLD, make_expert, make_server

@@ -13,7 +13,7 @@ from webgym_cli.util.registry import lazy
 _FOLDER = "webgym_cli.environments.fixture_sites"
 list_tasks: Callable[[str], list[Task]] = lazy(f"{_FOLDER}.webarena_tasks:list_tasks")
 make_expert: Callable[[Task], ExpertRun] = lazy(f"{_FOLDER}.webarena_tasks:make_expert")
-make_server: Callable[[], Any] = lazy(f"{_FOLDER}.server:SiteServer")
+make_server: Callable[[], Any] = lazy(f"{_FOLDER}.environment:SiteServer")
 # Seed of the content of all its tasks.
 WORLD = 1
 
