@@ -42,8 +42,8 @@ _SITES = "webgym_cli.environments.sites"
 _exclusive_sites = lazy(f"{_SITES}.site_scheduler:exclusive_sites")
 _map_isolation = lazy(f"{_SITES}.site_scheduler:map_isolation")
 _log_in_to_sites = lazy(f"{_SITES}.site_scheduler:log_in_to_sites")
-_list_refused = lazy(f"{_SITES}.reachability:list_refused")
-_list_silent = lazy(f"{_SITES}.reachability:list_silent")
+_list_refused = lazy(f"{_SITES}.doctor:list_refused")
+_list_silent = lazy(f"{_SITES}.doctor:list_silent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

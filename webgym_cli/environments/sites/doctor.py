@@ -1,19 +1,24 @@
-"""Trial of the configured sites: their address, logins and reset, as an episode would use them."""
+"""Trial of the configured sites, as an episode would use them: addresses, logins, resets; refused start pages."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterable
+from itertools import chain
 
 import httpx
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import SiteSettings
-from webgym_cli.environments.sites.accounts import explain_unreachable
+from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.sites.accounts import explain_unreachable, list_site_hosts
 from webgym_cli.environments.sites.login_command import LoginStatus, select_logins, visit_sites
-from webgym_cli.environments.sites.login_store import LoginStore
+from webgym_cli.environments.sites.login_store import LoginStore, task_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.workers import gather_or_cancel
+from webgym_cli.records.task import Task
 from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.text import format_count
 from webgym_cli.venvs.doctor import DoctorCheck
 
 _SECONDS = 20.0
@@ -77,3 +82,28 @@ async def _check_logins(settings: Settings, name: str) -> list[DoctorCheck]:
         except WebGymError as error:
             checks.append(DoctorCheck(f"login {name} {login.role}", "missing", fix=str(error)))
     return checks
+
+
+# Time limit of the request to a site.
+_BRIEF_SECONDS = 5.0
+
+
+def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
+    """Return a note on the tasks whose start page the address rules refuse, with the first one's reason.
+
+    An episode may start on any host that its task's site, or the set-up or reset of that, has.
+    """
+    rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
+    own = (task.start_url for task in tasks if "://" in task.start_url and not task_sites(task))
+    if not (reasons := [*filter(None, map(rules.refuse_url, own))]):
+        return []
+    allow = "allow its host with browser.private_hosts, or name it in sites"
+    return [f"{format_count(len(reasons), 'task')} can't start: {reasons[0]} ({allow})"]
+
+
+async def list_silent(settings: Settings, tasks: Collection[Task]) -> list[str]:
+    """Return a note on each site of the tasks that does not answer, unless a reset may start it."""
+    names = dict.fromkeys(name for name in chain.from_iterable(map(task_sites, tasks)) if name in settings.sites)
+    known = {settings.sites[name].url: name for name in names if not settings.sites[name].is_reset}
+    checks = (check_address(name, settings.sites[name], _BRIEF_SECONDS) for url, name in known.items() if url)
+    return [f"{one.name} ({one.path}): {one.fix}" for one in await gather_or_cancel(*checks) if one.status != "ok"]

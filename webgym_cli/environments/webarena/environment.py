@@ -16,13 +16,14 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.login_store import is_fixture, task_sites
+from webgym_cli.environments.tools.answer_judge import AnswerJudge
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.environments.web.settling import open_address
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.fixture import WORLD, make_expert, make_server
-from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
 from webgym_cli.environments.webarena.tasks import evaluation_of
+from webgym_cli.environments.webarena.text_match import FuzzyKind
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -31,6 +32,19 @@ from webgym_cli.records.trajectory import Element, Score
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
 _LISTS = ("combobox", "listbox")
+# What the judge is asked about a `fuzzy_match`.
+_QUESTIONS = {
+    "same": (
+        "Is `answer`, by an agent that operated a website for a user, a right answer to `task`? It is if it tells "
+        "everything that `reference` tells, in whatever words, units or order, and nothing that contradicts it. Where "
+        "a part of the reference is missing or differs, it is not."
+    ),
+    "unachievable": (
+        "`task`, which a user gave an agent that operated a website, can't be done; `reference` says why. Is `answer` "
+        "right? It is if it says that the task can't be done and the reason that it gives or implies agrees with the "
+        "reference. An answer that claims to have done the task, or gives another reason, is not."
+    ),
+}
 
 
 class WebArenaPool(WebPool):
@@ -38,16 +52,19 @@ class WebArenaPool(WebPool):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
-        self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
+        self._judge = AnswerJudge(settings.judge)
         self._fixture: Any = None
         self._serving = asyncio.Lock()
         self._served = AsyncExitStack()
 
     async def _start(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._served)
-        if self.judge is not None:
-            stack.push_async_callback(self.judge.close)
+        stack.push_async_callback(self._judge.close)
         await super()._start(stack)
+
+    async def ask_judge(self, kind: FuzzyKind, intent: str, reference: str, answer: str) -> bool:
+        """Return whether an answer is right. Raises `BoundaryError` (judge_failed) without a verdict."""
+        return (await self._judge(_QUESTIONS[kind], task=intent, reference=reference, answer=answer)).yes
 
     async def fixture(self) -> Any:
         """Return the fixture sites, served and reachable through the egress proxy."""
@@ -139,7 +156,7 @@ class WebArenaEnvironment(WebEnvironment):
         session, task = self.session, self._task
         pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
         grade_of_page = await grade(
-            evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge
+            evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.ask_judge
         )
         if grade_of_page is None:
             return None
