@@ -74,9 +74,9 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
             append_batch(run, describe_batch(data, plan, run, settings, index))  # before the data is written
             if not again and (prepared := _find_made(data, plan, run)):
                 return prepared
-        scores = await _score(data, plan, context) if data.needs_scores(plan) else None
+        scores = [await _score(data, plan, context)] if data.needs_scores(plan) else []
         with interruptible():
-            prepared = data.write(plan, run, settings, sink, scores)
+            prepared = data.write(plan, run, settings, sink, *scores)
     await _note_prepared(context, prepared, began)
     return prepared
 

@@ -74,7 +74,7 @@ NOWHERE = {
 
 
 async def rewarded(page, *targets):
-    return (await grade(pages(*targets), intent="", answer=None, pages=RealPages(page))).reward
+    return (await grade(pages(*targets), intent="", answer=None, pages=RealPages(page), judge=None)).reward
 
 
 async def test_what_locators_find(page):

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.estimators import ESTIMATORS, AdvantageEstimator
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
 from webgym_cli.prepare.groups import resolve_group_by
 from webgym_cli.records.batch import BatchSelection
-from webgym_cli.records.dataset import RlData, TrainingData
+from webgym_cli.records.dataset import TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.checkpoints import algorithm, policy_path
 from webgym_cli.store.prepared import find_batch, read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import known_or
+from webgym_cli.util.registry import lazy
 
 if TYPE_CHECKING:
     from webgym_cli.agent.client.prompt_logprobs import ClientFactory
@@ -41,6 +41,10 @@ class GradientBatch(PreparedData["RlPlan"]):
     """A row is one step, with the digest of its observation; also if the estimator needs that."""
     transitions: bool = False
     """A row is one step with the state after it, and earlier experience is replayed."""
+
+    write = staticmethod(lazy("webgym_cli.prepare.rl.execute:execute"))
+    find_written = staticmethod(find_batch)
+    group_by = staticmethod(resolve_group_by)
 
     def folder(self, run: RunDir) -> Path:
         """Return `rl_data/`."""
@@ -67,18 +71,6 @@ class GradientBatch(PreparedData["RlPlan"]):
         """Return all trajectories of the batch."""
         return index.rows(_MEMBERS)
 
-    def write(
-        self, plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, scores: ScoringResult | None = None
-    ) -> RlData:
-        """See `execute`."""
-        from webgym_cli.prepare.rl.execute import execute
-
-        return execute(plan, run, settings, sink, scores)
-
-    def find_written(self, run: RunDir) -> RlData | None:
-        """Return `rl.json`."""
-        return find_batch(run)
-
     def read(self, run: RunDir, settings: Settings) -> TrainingData:
         """See `read_batch`."""
         batch = read_batch(run, settings, webrl=self.transitions)
@@ -98,10 +90,6 @@ class GradientBatch(PreparedData["RlPlan"]):
         assert plan.replay is not None
         tokens, limit = ModelTokens(str(policy_path(run, settings))), settings.rl.data.max_row_tokens
         return await LogprobScoring(plan.replay, run, tokens, sink, limit=limit, make_client=reach).execute()
-
-    def group_by(self, settings: Settings) -> GroupBy:
-        """See `resolve_group_by`."""
-        return resolve_group_by(settings)
 
     def filters_groups(self, run: RunDir, settings: Settings) -> bool:
         """By the estimator unless the settings say it."""
