@@ -14,7 +14,7 @@ from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites import environment
 from webgym_cli.environments.fixture_sites import web as site_web
 from webgym_cli.environments.fixture_sites.web import SiteResponse, not_found_page
-from webgym_cli.environments.sites import login_store
+from webgym_cli.environments.sites import accounts
 
 # Path and behaviour of each page.
 PAGES = {
@@ -68,7 +68,7 @@ def served_with_sites():
     """Environments on the fixture sites serve the laboratory, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(environment, "SiteServer", LabServer)
-        patch.setattr(login_store, "SITE_HOSTS", LabServer.hosts)
+        patch.setattr(accounts, "SITE_HOSTS", LabServer.hosts)
         yield
 
 

@@ -22,7 +22,7 @@ from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.agent.forms.web_actions import FUNCTIONS
 from webgym_cli.agent.prompt import render_system_prompt
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.tools.oracle import ANSWER
+from webgym_cli.environments.tools.environment import ANSWER
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion

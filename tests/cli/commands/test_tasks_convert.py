@@ -7,7 +7,7 @@ import pytest
 
 from tests.environments.webarena.webarena_records import record
 from tests.forked import webgym
-from webgym_cli.environments.tools.oracle import calculations
+from webgym_cli.environments.tools.environment import calculations
 from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tasks.registry import TASK_FORMATS
 from webgym_cli.tasks.source import open_tasks

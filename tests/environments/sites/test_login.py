@@ -17,8 +17,8 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy, _relay
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.sites.accounts import LoginStore
 from webgym_cli.environments.sites.doctor import diagnose_sites
-from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.environments.sites.site_scheduler import log_in_to_sites
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError

@@ -15,8 +15,7 @@ from filelock import FileLock, Timeout
 from tests.environments.sites.desk import Desk
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import describe_isolation
-from webgym_cli.environments.sites.accounts import list_site_hosts
-from webgym_cli.environments.sites.login_store import LoginStore, login_sites, task_sites
+from webgym_cli.environments.sites.accounts import LoginStore, list_site_hosts, login_sites, task_sites
 from webgym_cli.environments.sites.site_scheduler import (
     exclusive_sites,
     map_isolation,

@@ -7,8 +7,8 @@ import pytest
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.tools import oracle
-from webgym_cli.environments.tools.oracle import calculations, next_action, require_workings
+from webgym_cli.environments.tools import environment
+from webgym_cli.environments.tools.environment import calculations, next_action, require_workings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import ActionName
 from webgym_cli.tasks.format import read_task
@@ -74,7 +74,7 @@ def test_a_field_goes_before_annotations():
     ],
 )
 def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, turns, calls, sizes, monkeypatch):
-    monkeypatch.setattr(oracle, "MAX_TOOL_CALLS", calls)
+    monkeypatch.setattr(environment, "MAX_TOOL_CALLS", calls)
     expressions = [f"{number}+1" for number in range(count)]
     limits = AgentSettings(max_turns=turns)
     result, output = played(task(answer=count, expression=expressions), limits)
@@ -105,7 +105,7 @@ def test_the_last_result_is_stated_where_it_is_the_answer(answer, result, stated
 def refused(fields, limits=LIMITS, tools=(calculator, answer)):
     settings = Settings().model_copy(update={"agent": limits})
     with pytest.MonkeyPatch.context() as patch, pytest.raises(UsageError) as caught:
-        patch.setattr(oracle, "find_tools", lambda names: tools)
+        patch.setattr(environment, "find_tools", lambda names: tools)
         require_workings(settings, [read_task(GSM8K), *(task(**each) for each in fields)])
     return str(caught.value), caught.value.hint
 

@@ -10,9 +10,8 @@ import httpx
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import SiteSettings
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.sites.accounts import explain_unreachable, list_site_hosts
+from webgym_cli.environments.sites.accounts import LoginStore, explain_unreachable, list_site_hosts, task_sites
 from webgym_cli.environments.sites.login_command import LoginStatus, select_logins, visit_sites
-from webgym_cli.environments.sites.login_store import LoginStore, task_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import gather_or_cancel

@@ -9,9 +9,8 @@ from pydantic import Field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE
-from webgym_cli.environments.sites.accounts import Login, describe_renewal, find_account, read_password
+from webgym_cli.environments.sites.accounts import Login, LoginStore, describe_renewal, find_account, read_password
 from webgym_cli.environments.sites.login import LoginManager, open_login_manager
-from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import Record
 

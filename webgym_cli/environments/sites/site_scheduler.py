@@ -19,13 +19,16 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.accounts import (
     Login,
+    LoginStore,
     describe_renewal,
     find_account,
     find_site,
+    login_sites,
     read_password,
+    sort_sites,
+    task_sites,
 )
 from webgym_cli.environments.sites.login import LoginManager, open_login_manager
-from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.environments.sites.site_expert import EXPERTS
 from webgym_cli.environments.sites.site_setup import SETUPS, require_setup_fields, require_tenants

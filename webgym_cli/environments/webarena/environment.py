@@ -15,7 +15,7 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.sites.login_store import is_fixture, task_sites
+from webgym_cli.environments.sites.accounts import is_fixture, task_sites
 from webgym_cli.environments.tools.answer_judge import AnswerJudge
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.environments.web.settling import open_address

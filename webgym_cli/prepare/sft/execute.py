@@ -12,10 +12,9 @@ from webgym_cli.agent.prompts.webrl_prompt import STOP, is_raw
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
-from webgym_cli.prepare.sft.candidates import StepCandidate
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
-from webgym_cli.prepare.sft.plan import PreparePlan
+from webgym_cli.prepare.sft.plan import PreparePlan, StepCandidate
 from webgym_cli.prepare.sft.sampling import compute_quotas, resolve_seed, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
 from webgym_cli.prepare.sft.training_files import write_training_files
