@@ -26,9 +26,9 @@ from webgym_cli.jobs.workers import race
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.training import current_data
 from webgym_cli.prepare.data import DataPlan, Plan, PreparedData
-from webgym_cli.prepare.orm import execute_orm, plan_orm_dataset, require_labels
 from webgym_cli.prepare.rl import attempts
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.sft.orm import execute_orm, plan_orm_dataset, require_labels
 from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
 from webgym_cli.records.dataset import Prepared, PreparedRecord
 from webgym_cli.records.events import Event, EventSink, make_event

@@ -56,7 +56,7 @@ def _prepare_orm(run: Path, options: StageOptions) -> None:
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.preparation import check_prepared, orm_settings, prepare_orm
-    from webgym_cli.prepare.orm import plan_orm_dataset
+    from webgym_cli.prepare.sft.orm import plan_orm_dataset
 
     directory, settings = resolve(run, StageOptions(trust=options.trust), required=True)
     of_orm = orm_settings(directory, options.config or [], options.set_ or [])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.cli.runs import model
-from tests.prepare.test_orm_plan import run  # noqa: F401  a fixture
+from tests.prepare.sft.test_orm_plan import run  # noqa: F401  a fixture
 from tests.records.builders import UNSOLVED, shot, step, trajectory
 from webgym_cli.agent.prompts.orm_prompt import SYSTEM, build_orm_prompt
 from webgym_cli.config.load import load

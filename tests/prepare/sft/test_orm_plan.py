@@ -6,7 +6,7 @@ from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import SCORED, WEB, by_orm, episode, judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
-from webgym_cli.prepare.orm import OrmDrop, find_label, plan_orm_dataset, require_labels
+from webgym_cli.prepare.sft.orm import OrmDrop, find_label, plan_orm_dataset, require_labels
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
