@@ -60,7 +60,8 @@ def describe_invalid(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_input=False, include_url=False)[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), describe_problem(first))))
+    place = ".".join(str(part) for part in first["loc"] if part not in ("int", "str"))  # else the branch of a union
+    return ": ".join(filter(None, (place, describe_problem(first))))
 
 
 class Record(DocumentedModel):

@@ -14,7 +14,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
-from webgym_cli.environments.fixture_sites.tasks import SITES, SiteEpisode, SiteTask, find_task, make_site_expert
+from webgym_cli.environments.fixture_sites.tasks import SITES, WORLD, SiteEpisode, SiteTask, find_task, make_site_expert
 from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse, message_page
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.errors import UsageError
@@ -58,9 +58,9 @@ class SiteServer(LocalServer):
             raise UsageError(f"the task {task.id} is for the environment {task.environment}, not for the sites")
         return self._begin(SiteEpisode(find_task(task.id), seed))
 
-    def open_world(self, seed: int) -> str:
-        """Start an episode without task and return its token; it is scored elsewhere."""
-        return self._begin(SiteEpisode(_NOTHING_ASKED, seed))
+    def open_world(self) -> str:
+        """Start an episode of a task of WebArena's form and return its token; it is scored elsewhere."""
+        return self._begin(SiteEpisode(_NOTHING_ASKED, WORLD))
 
     def _begin(self, episode: SiteEpisode) -> str:
         token = secrets.token_urlsafe(24)

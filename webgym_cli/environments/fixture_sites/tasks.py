@@ -89,6 +89,8 @@ def load_site_tasks() -> dict[str, SiteTask]:
     return tasks
 
 
+# Seed of the content of all tasks in WebArena's form.
+WORLD = 1
 # The sites by host name.
 SITES: dict[str, SitePages[Any]] = dict(zip(SITE_HOSTS, (shop_pages.PAGES, mail_pages.PAGES), strict=True))
 

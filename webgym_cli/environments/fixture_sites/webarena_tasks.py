@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
+from webgym_cli.config.model import Settings
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
-from webgym_cli.environments.fixture_sites.tasks import SITES, find_task, make_expert_run
+from webgym_cli.environments.fixture_sites.tasks import SITES, WORLD, find_task, make_expert_run
 from webgym_cli.environments.sites.accounts import is_fixture
 from webgym_cli.environments.sites.site_expert import ExpertRun
-from webgym_cli.environments.webarena.fixture import WORLD
 from webgym_cli.environments.webarena.tasks import read_config
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -92,6 +92,12 @@ def make_expert(task: Task) -> ExpertRun:
         )
     fixture = load_fixtures()[task.id]
     return make_expert_run(fixture.expert, fixture.drawn)
+
+
+def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for a task without an expert."""
+    for task in tasks:
+        make_expert(task)
 
 
 # Wordings of tasks that ask for a category of the shop's directory, for WebRL's phases on a small machine. In training

@@ -21,7 +21,6 @@ from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.environments.web.settling import open_address
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
-from webgym_cli.environments.webarena.fixture import WORLD, make_expert, make_server
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import FuzzyKind
 from webgym_cli.errors import BoundaryError
@@ -30,7 +29,12 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+from webgym_cli.util.registry import lazy
 
+# Sites that this process serves in place of WebArena's, with an expert, imported for tasks of theirs.
+_FIXTURE = "webgym_cli.environments.fixture_sites"
+_make_expert = lazy(f"{_FIXTURE}.webarena_tasks:make_expert")
+_make_server = lazy(f"{_FIXTURE}.environment:SiteServer")
 _LISTS = ("combobox", "listbox")
 # What the judge is asked about a `fuzzy_match`.
 _QUESTIONS = {
@@ -70,7 +74,7 @@ class WebArenaPool(WebPool):
         """Return the fixture sites, served and reachable through the egress proxy."""
         async with self._serving:
             if self._fixture is None:
-                server = await self._served.enter_async_context(make_server())
+                server = await self._served.enter_async_context(_make_server())
                 self.gate.rules = self.gate.rules.with_places(server.places)
                 self._fixture = server
             return self._fixture
@@ -110,7 +114,7 @@ class WebArenaEnvironment(WebEnvironment):
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action. Raises `UsageError` for tasks outside the fixture sites."""
         if self._expert is None:
-            self._expert = make_expert(self._task)
+            self._expert = _make_expert(self._task)
         return _to_webrl_action(await self._expert.act(self.session, self._seen), self._seen)
 
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
@@ -119,7 +123,7 @@ class WebArenaEnvironment(WebEnvironment):
         if not is_fixture(task):
             return await super()._start_episode(task, seed)
         server = await self._arena.fixture()
-        token = server.open_world(WORLD)
+        token = server.open_world()
         self._held.callback(server.episodes.pop, token, None)
         start: EpisodeStart = server.describe_start(token, task.start_url)
         return start

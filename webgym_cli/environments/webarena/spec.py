@@ -33,10 +33,10 @@ def _group_name(task: Task) -> str:
 SPEC = EnvironmentSpec(
     name="webarena",
     benchmarks=("webarena", "visualagentbench", "webrl"),
-    list_tasks=lazy("webgym_cli.environments.webarena.fixture:list_tasks"),
+    list_tasks=lazy("webgym_cli.environments.fixture_sites.webarena_tasks:list_tasks"),
     make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
     observations=("text",),
-    require_expert=lazy("webgym_cli.environments.webarena.fixture:require_experts"),
+    require_expert=lazy("webgym_cli.environments.fixture_sites.webarena_tasks:require_experts"),
     check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
     has_sites=True,

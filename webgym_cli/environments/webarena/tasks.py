@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.webarena.evaluation import check_evaluation
 from webgym_cli.errors import UsageError
-from webgym_cli.records.base import Record
+from webgym_cli.records.base import Record, describe_invalid
 from webgym_cli.records.task import SITE_ADDRESSES, Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite
 from webgym_cli.tasks.convert import convert_records
@@ -105,7 +105,7 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
         if config.eval is not None:
             check_evaluation(config.eval)
     except ValidationError as error:
-        raise BadTaskError(_first(error)) from None
+        raise BadTaskError(describe_invalid(error)) from None
     except ValueError as error:
         raise BadTaskError(f"eval.{error}") from None
     tabs = _tabs(config)
@@ -172,7 +172,7 @@ def evaluation_of(task: Task) -> Evaluation | None:
         evaluation = Evaluation.model_validate(given)
         check_evaluation(evaluation)
     except ValidationError as error:
-        raise BadTaskError(f"eval.{_first(error)}") from None
+        raise BadTaskError(f"eval.{describe_invalid(error)}") from None
     except ValueError as error:
         raise BadTaskError(f"eval.{error}") from None
     return None if evaluation.is_dummy else evaluation
@@ -247,12 +247,6 @@ def _tabs(config: _Config) -> list[str]:
                     f"{place}: {address.strip()!r} is no address: a placeholder or http(s)://... is needed"
                 )
     return tabs
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"] if part not in ("int", "str"))
-    return f"{place}: {first['msg'].removeprefix('Value error, ')}" if place else str(first["msg"])
 
 
 def convert_configurations(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
