@@ -8,7 +8,7 @@ from tests.records.builders import store_images
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.convert import Converter
-from webgym_cli.prepare.sft.execute import SampleResult, StepSampler
+from webgym_cli.prepare.sft.execute import StepSampler
 from webgym_cli.prepare.sft.plan import PreparePlan, build_plan
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
@@ -52,13 +52,13 @@ def planned(run: RunDir, with_: Settings, read: list[int]) -> Iterator[PreparePl
         yield build_plan(run, with_, index, max(read), read)
 
 
-def drawn(run: RunDir, with_: Settings, read: list[int], convert: Any = None) -> tuple[PreparePlan, SampleResult]:
+def drawn(run: RunDir, with_: Settings, read: list[int], convert: Any = None) -> tuple[PreparePlan, StepSampler]:
     """Return the plan over these iterations and what is drawn of it."""
     with planned(run, with_, read) as plan:
         drawing = StepSampler(plan, run, with_, convert or converter(run, with_), lambda event: None)
         return plan, drawing.execute()
 
 
-def steps_of(draw: SampleResult) -> list[tuple[str, int]]:
+def steps_of(draw: StepSampler) -> list[tuple[str, int]]:
     """Return the trajectory and step of each sample."""
     return [(sample.trajectory, sample.step) for sample in draw.samples]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,7 @@ from webgym_cli.store.metrics import append_event
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tasks.expand import TaskTemplates
 from webgym_cli.train.policy_gradient.critic_scoring import CriticState, outcome_critic, success_probabilities
-from webgym_cli.util.files import write_atomic
-from webgym_cli.util.json_values import encode_json
+from webgym_cli.util.files import write_atomic, write_lines
 
 
 def require_generator(settings: Settings) -> None:
@@ -72,8 +71,7 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
         values = partial(_values, context) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values, store)
         summary = await work.execute() | {"out": str(out)}
-    rejected = (one.to_json() for one in work.candidates if one.rejection is not None)
-    _write(sibling_path(out, "rejected"), (encode_json(one) for one in rejected))
+    write_lines(sibling_path(out, "rejected"), (one.to_json() for one in work.candidates if one.rejection is not None))
     context.record(summary, format_generation_summary(summary))
     if not work.kept:
         hint = "-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through"
@@ -82,7 +80,7 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
         raise WebGymError(
             f"{out}: no new task is left of {len(work.candidates)}; why: {sibling_path(out, 'rejected')}", hint=hint
         )
-    _write(out, (one.task.model_dump_json() for one in work.kept))
+    write_atomic(out, "".join(f"{one.task.model_dump_json()}\n" for one in work.kept))
     return summary
 
 
@@ -126,7 +124,3 @@ def _first_state(candidate: TaskCandidate, tokens: ModelTokens, store: Screensho
 def sibling_path(out: Path, what: str) -> Path:
     """Return the sibling path of a task file for its `rejected` tasks or `asked` requests."""
     return out.with_name(f"{out.name}.{what}.jsonl")
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    write_atomic(path, "".join(f"{line}\n" for line in lines))

@@ -44,8 +44,6 @@ class ActionName(StrEnum):
     """Call tools; only in the environment `tools`."""
 
 
-# Actions of a browser environment.
-WEB_ACTIONS = tuple(name for name in ActionName if name is not ActionName.CALL)
 # Answer of an episode that the policy ended as infeasible, as WebArena's tasks expect it.
 NOT_FEASIBLE = "N/A"
 # Maximum coordinate on both axes.

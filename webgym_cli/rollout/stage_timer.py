@@ -16,9 +16,6 @@ from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.util.text import replace_surrogates
 
-# Largest relative error of a quantile: durations are rounded to two digits.
-ERROR = 0.05
-
 
 @dataclass(slots=True)
 class Histogram:

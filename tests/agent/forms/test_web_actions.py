@@ -13,7 +13,7 @@ from webgym_cli.agent.prompt import render
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, InteractionMode
+from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Tab
 
@@ -22,6 +22,7 @@ SETS = {"basic": BASIC, "full": FULL, "webgym": WEBGYM, "computer_use": COMPUTER
 SETS |= {f"more {name}": add_actions(actions) for name, actions in SETS.items()}
 MODES = [(name, mode) for name, actions in SETS.items() for mode in actions.functions]
 HERE = {"here": True}
+WEB_ACTIONS = {*ActionName} - {ActionName.CALL}
 
 
 def same(action, **given):

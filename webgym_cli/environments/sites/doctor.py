@@ -84,7 +84,7 @@ async def _check_logins(settings: Settings, name: str) -> list[DoctorCheck]:
 
 
 # Time limit of the request to a site.
-_BRIEF_SECONDS = 5.0
+_SITE_SECONDS = 5.0
 
 
 def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
@@ -104,5 +104,5 @@ async def list_silent(settings: Settings, tasks: Collection[Task]) -> list[str]:
     """Return a note on each site of the tasks that does not answer, unless a reset may start it."""
     names = dict.fromkeys(name for name in chain.from_iterable(map(task_sites, tasks)) if name in settings.sites)
     known = {settings.sites[name].url: name for name in names if not settings.sites[name].is_reset}
-    checks = (check_address(name, settings.sites[name], _BRIEF_SECONDS) for url, name in known.items() if url)
+    checks = (check_address(name, settings.sites[name], _SITE_SECONDS) for url, name in known.items() if url)
     return [f"{one.name} ({one.path}): {one.fix}" for one in await gather_or_cancel(*checks) if one.status != "ok"]

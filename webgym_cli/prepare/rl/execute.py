@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ def execute(
         with open_batch(building) as files:
             batch = _BatchWriter(plan, run, tokens, files, sink)
             batch.write()
-            dropped, replayed = _build_dropped(plan, batch.tally), set[int]()
+            dropped, replayed = _build_dropped(plan, batch), set[int]()
             counts: dict[str, int] = {}
             if scores is not None:
                 chosen, dropped["replay"] = batch.replay(scores)
@@ -111,23 +110,13 @@ def execute(
             policy=policy_name(run, settings),
             model=locate_model(model),
             sampling=plan.sampling,
-            trained=plan.counts.trained - batch.tally.masked.total() + len(replayed),
+            trained=plan.counts.trained - batch.masked.total() + len(replayed),
             **counts,
             plan_digest=plan.digest(),
         )
     extras = when(plan.reward_extra, {"reward_extra": plan.reward_extra})
     sink(make_event("rl_data", **data.facts(), masked=dropped["masked"], **extras))
     return data
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Counts of written and masked trajectories."""
-
-    steps: int = 0
-    masked: Counter[str] = field(default_factory=Counter)
-    """Trajectories masked because of their content, by reason."""
-    damaged: list[str] = field(default_factory=list)
 
 
 class _BatchWriter:
@@ -137,7 +126,10 @@ class _BatchWriter:
         self._plan, self._run, self._tokens, self._files, self._sink = plan, run, tokens, files, sink
         self._store = ScreenshotStore(run.screenshots)
         self._located = lru_cache(maxsize=REMEMBERED)(self._locate)
-        self.tally = _Tally()
+        self.steps = 0
+        self.masked = Counter[str]()
+        """Trajectories masked because of their content, by reason."""
+        self.damaged = list[str]()
 
     def write(self) -> None:
         """Write all lines. Raises `WebGymError` without any row."""
@@ -148,7 +140,7 @@ class _BatchWriter:
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
         if not self._files.rows:
-            reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(self.tally.masked.items()))
+            reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(self.masked.items()))
             raise WebGymError(
                 f"{self._run.root}: the tokens of no trajectory can be told ({reasons})",
                 hint=f"webgym inspect-buffer {self._run.root} --verify",
@@ -160,10 +152,10 @@ class _BatchWriter:
             return member.reward, member.masked
         rows = self._rows_of(member)
         if isinstance(rows, MaskReason):
-            self.tally.masked[rows.value] += 1
+            self.masked[rows.value] += 1
             return None, rows
         for line in rows:
-            self.tally.steps += len(line["steps"])
+            self.steps += len(line["steps"])
             self._files.add_row(line)
         return member.reward, None
 
@@ -180,7 +172,7 @@ class _BatchWriter:
 
     def _rows_of(self, member: BatchMember) -> list[dict[str, Any]] | MaskReason:
         """Return the rows with the paths of their images, or why there are none."""
-        trajectory = read_or_report(self._run, member.place, self.tally.damaged, self._sink)
+        trajectory = read_or_report(self._run, member.place, self.damaged, self._sink)
         if trajectory is None:
             return MaskReason.DAMAGED
         turns = read_turns(trajectory, self._tokens)
@@ -232,12 +224,12 @@ def _line(member: BatchMember, reward: float | None, masked: MaskReason | None) 
     }
 
 
-def _build_dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
+def _build_dropped(plan: RlPlan, batch: _BatchWriter) -> dict[str, Any]:
     """Return the content of `dropped.json`: the composition of the batch, and all reasons with counts."""
-    counts, masked = plan.counts, Counter(plan.counts.masked) + tally.masked
+    counts, masked = plan.counts, Counter(plan.counts.masked) + batch.masked
     return {
         "trajectories": counts.trajectories,
-        "trained": counts.trained - tally.masked.total(),
+        "trained": counts.trained - batch.masked.total(),
         "greedy": counts.greedy,
         "masked": {reason.value: masked[reason.value] for reason in OWN_REASONS},
         "failures": counts.failures,
@@ -245,6 +237,6 @@ def _build_dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
         "group_by": plan.group_by,
         "policies": counts.policies,
         "steps": counts.steps,
-        "trained_steps": tally.steps,
-        "damaged_lines": [*plan.damaged, *tally.damaged],
+        "trained_steps": batch.steps,
+        "damaged_lines": [*plan.damaged, *batch.damaged],
     }

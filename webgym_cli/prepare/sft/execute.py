@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import Any
 
@@ -40,18 +39,6 @@ PROGRESS_EVERY = 50
 SPARE = 16
 
 
-@dataclass(slots=True)
-class SampleResult:
-    """The samples, and the steps dropped while sampling."""
-
-    dropped: dict[str, int]
-    """Unusable steps by reason, zeros included."""
-    samples: list[Sample] = field(default_factory=list)
-    """In sampling order, the oldest iteration's first."""
-    damaged: list[str] = field(default_factory=list)
-    """Unreadable lines, each once."""
-
-
 class StepSampler:
     """One sampling."""
 
@@ -69,9 +56,14 @@ class StepSampler:
         self._tried = 0
         # Log-probabilities are not needed, token ids only to compare a response with the sampled one.
         self._unread = ("logprobs",) if self._algorithm.filter_retokenized else ("logprobs", "token_ids")
-        self._drawn = SampleResult({drop.value: 0 for drop in list_content_reasons(settings)})
+        self.dropped = {drop.value: 0 for drop in list_content_reasons(settings)}
+        """Unusable steps by reason, zeros included."""
+        self.samples: list[Sample] = []
+        """In sampling order, the oldest iteration's first."""
+        self.damaged: list[str] = []
+        """Unreadable lines, each once."""
 
-    def execute(self) -> SampleResult:
+    def execute(self) -> StepSampler:
         """Sample until each share has reached its quota; unusable steps are replaced. Raises `StoreError`."""
         while missing := self._count_missing():
             for share, count in missing.items():
@@ -79,12 +71,12 @@ class StepSampler:
                 self._left[share] -= count - len(batch)  # empty unless another table has replaced this one
                 for result in self._convert_batch(batch):
                     if isinstance(result, DropReason):
-                        self._drawn.dropped[result.value] += 1
+                        self.dropped[result.value] += 1
                         self._left[share] -= 1
                     else:
                         self._taken[share].append(result)
-        self._drawn.samples = list(chain.from_iterable(self._taken.values()))
-        return self._drawn
+        self.samples = list(chain.from_iterable(self._taken.values()))
+        return self
 
     def _compute_quotas(self) -> dict[int, int]:
         return compute_quotas(self._left, self._algorithm.positive_samples_to_train, self._algorithm.recency_bias_power)
@@ -108,7 +100,7 @@ class StepSampler:
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
         prefetch(self._run, (candidate.place for candidate in in_place))
         for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):
-            trajectory = read_or_report(self._run, place, self._drawn.damaged, self._sink, without=self._unread)
+            trajectory = read_or_report(self._run, place, self.damaged, self._sink, without=self._unread)
             for candidate in of_one:
                 results[candidate] = (
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
