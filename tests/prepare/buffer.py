@@ -49,7 +49,7 @@ def converter(run: RunDir, with_: Settings) -> Converter:
 def planned(run: RunDir, with_: Settings, read: list[int]) -> Iterator[PreparePlan]:
     """Give the plan over these iterations, its index open."""
     with open_index(run) as index:
-        yield build_plan(run, with_, index, max(read), read)
+        yield build_plan(with_, index, max(read), read)
 
 
 def drawn(run: RunDir, with_: Settings, read: list[int], convert: Any = None) -> tuple[PreparePlan, StepSampler]:

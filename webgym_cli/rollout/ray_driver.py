@@ -100,11 +100,6 @@ class RayRunner:
         await asyncio.gather(*(end_actor(self.cluster, worker.handle, STOP_SECONDS) for worker in self._alive))
 
     @property
-    def name(self) -> str:
-        """Name of the policy."""
-        return self.endpoint.served.name
-
-    @property
     def slots(self) -> int:
         """Number of concurrent episodes over all workers."""
         return sum(worker.slots for worker in self._workers.values())

@@ -67,11 +67,6 @@ class LocalRunner:
         if isinstance(self.agent, ModelAgent):
             self.stages.servers = self.agent.servers
 
-    @property
-    def name(self) -> str:
-        """Name of the current policy."""
-        return self.agent.name
-
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
         """Run one attempt once a slot and enough memory are free; if cancelled, return the steps so far.
 

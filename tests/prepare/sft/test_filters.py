@@ -293,7 +293,7 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
                 "filters.max_steps_per_trajectory=1",
                 f"seed={seed}",
             )
-            plan = build_plan(run, chosen, index, 3, range(4))
+            plan = build_plan(chosen, index, 3, range(4))
             assert plan.eligible == 400
             counts.update(plan.quotas)
     for iteration, share in enumerate((0.016, 0.109, 0.297, 0.578)):

@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites import mail_pages, shop_pages
 from webgym_cli.environments.fixture_sites.answers import (
     contains_answer,
@@ -26,6 +25,7 @@ from webgym_cli.environments.fixture_sites.answers import (
 )
 from webgym_cli.environments.fixture_sites.expressions import draw_names, evaluate, fill
 from webgym_cli.environments.fixture_sites.web import SitePages
+from webgym_cli.environments.sites.accounts import SITE_HOSTS
 from webgym_cli.environments.sites.site_expert import ActionPlan, ExpertPage, ExpertRun, SiteExpert
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task

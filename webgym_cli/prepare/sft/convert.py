@@ -44,7 +44,8 @@ class Converter:
 
     def convert(self, trajectory: Trajectory, index: int) -> Sample | DropReason:
         """Return the sample of a step, or why there is none."""
-        response = add_thinking_tag(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+        reply = build_reply(trajectory, index)
+        response = reply.content
         if sanitize_text(response) != response:
             return DropReason.RESPONSE_HAS_PLACEHOLDER
         ids = self._tokens.response_ids(response)
@@ -56,8 +57,7 @@ class Converter:
         if isinstance(fitted, DropReason):
             return fitted
         prompt, length = fitted
-        messages = (*prompt.messages, Message(role="assistant", content=response))
-        return build_sample(trajectory, index, messages, prompt.images, tokens=length)
+        return build_sample(trajectory, index, (*prompt.messages, reply), prompt.images, tokens=length)
 
     def _differs(self, trajectory: Trajectory, index: int, ids: list[int]) -> bool:
         """Whether the sampled ids, without stop token, differ from the ids of the text."""
@@ -137,15 +137,6 @@ def build_sample(
     )
 
 
-def add_thinking_tag(response: str, *, thinking: bool) -> str:
-    """Return a response that starts with the thinking tag."""
-    # The chat template may add the tag to the prompt, but the trainer's templates don't. The response needs it so that
-    # the trained text equals the sent one.
-    if not thinking or CLOSE not in response or response.lstrip().startswith(OPEN):
-        return response
-    return f"{OPENING}{response}"
-
-
 @dataclass(frozen=True, slots=True)
 class Example:
     """A sample, with a rejected reply or label for preference training."""
@@ -208,7 +199,11 @@ def _sample_own_form(trajectory: Trajectory, render: RenderFn) -> Sample:
 
 def build_reply(trajectory: Trajectory, index: int) -> Message:
     """Return a step's reply as training target, with an opening thinking tag."""
-    text = add_thinking_tag(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+    text = trajectory.steps[index].response
+    # The chat template may add the tag to the prompt, but the trainer's templates don't. The response needs it so that
+    # the trained text equals the sent one.
+    if trajectory.prompt.thinking and CLOSE in text and not text.lstrip().startswith(OPEN):
+        text = f"{OPENING}{text}"
     return Message(role="assistant", content=text)
 
 

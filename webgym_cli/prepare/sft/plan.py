@@ -246,16 +246,16 @@ def plan_dataset(run: RunDir, settings: Settings, index: Index, selection: Batch
     read = stored[-settings.algorithm_config.last_n_iterations :] if selection is None else selection.iterations
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
-    return build_plan(run, settings, index, iteration, read)
+    return build_plan(settings, index, iteration, read)
 
 
 def preview_dataset(run: RunDir, settings: Settings, index: Index) -> dict[str, object]:
     """Return, as JSON, the plan for a dataset of the newest iterations; empty without any trajectory."""
     read = run.list_iterations(Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
-    return build_plan(run, settings, index, version(run), read).to_json() if read else {}
+    return build_plan(settings, index, version(run), read).to_json() if read else {}
 
 
-def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, read: Sequence[int]) -> PreparePlan:
+def build_plan(settings: Settings, index: Index, iteration: int, read: Sequence[int]) -> PreparePlan:
     """Return the plan for these iterations. Raises `StoreError`."""
     pool = CandidateTable(index, settings, iteration, read)
     counts = pool.counts()

@@ -50,6 +50,7 @@ def build_train_config(
     """
     algorithm = settings.algorithm_config
     _refuse_slow_bf16(algorithm, device)
+    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
     config: dict[str, Any] = {
         "model_name_or_path": model,
         "stage": "sft",
@@ -57,14 +58,13 @@ def build_train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": _find_template(settings),
+        "template": RAW if is_raw else require_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),
         "overwrite_output_dir": False,
+        **when(settings.policy_config.trust_remote_code, {"trust_remote_code": True}),
     }
-    if settings.policy_config.trust_remote_code:
-        config["trust_remote_code"] = True
     config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
     config |= _evaluation(algorithm, validation) | {"save_total_limit": 1} | _copy(algorithm, _SAVING)
     for name in ("eval_steps", "save_steps"):
@@ -105,11 +105,6 @@ def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
         if "\0" in value:
             raise SettingsError(f"log_config: {name} can't contain a NUL character")
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
-
-
-def _find_template(settings: Settings) -> str:
-    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
-    return RAW if is_raw else require_template(settings)
 
 
 def _copy(algorithm: AlgorithmSettings, names: tuple[str, ...]) -> dict[str, Any]:
