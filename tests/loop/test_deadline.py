@@ -17,9 +17,8 @@ from webgym_cli.errors import OutOfTimeError, Terminated, UsageError
 from webgym_cli.jobs.signals import run_async
 from webgym_cli.loop.async_loop import AsyncLoop
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.deadline import END_VARIABLE, Deadline, find_deadline, measure_last
 from webgym_cli.loop.loop import Loop
-from webgym_cli.loop.loop_plan import plan_loop
+from webgym_cli.loop.loop_plan import END_VARIABLE, Deadline, find_deadline, measure_last, plan_loop
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open
 

@@ -22,8 +22,7 @@ from webgym_cli.loop.admission import Admission
 from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector, EpisodeStream
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.deadline import Deadline
-from webgym_cli.loop.loop_plan import LoopPlan
+from webgym_cli.loop.loop_plan import Deadline, LoopPlan
 from webgym_cli.loop.rollout_setup import enter_sites, format_rollout_summary, plan_current_rollout
 from webgym_cli.loop.training import current_data
 from webgym_cli.records.batch import TrainingBatch

@@ -14,8 +14,7 @@ from webgym_cli.errors import BudgetSpentError, OutOfTimeError, UsageError, WebG
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.async_loop import AsyncLoop
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.deadline import Deadline
-from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
+from webgym_cli.loop.loop_plan import Deadline, LoopPlan, Phase, choose_policy, is_imported
 from webgym_cli.loop.phases import Phases, phase_episodes, phase_of
 from webgym_cli.loop.rollout_setup import require_success
 from webgym_cli.loop.training import current_data

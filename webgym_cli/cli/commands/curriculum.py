@@ -48,8 +48,8 @@ def curriculum(
     """
     from webgym_cli.cli.commands.loop import work
     from webgym_cli.cli.stage import check_command, resolve
-    from webgym_cli.loop.deadline import find_deadline
     from webgym_cli.loop.loop import Loop
+    from webgym_cli.loop.loop_plan import find_deadline
     from webgym_cli.loop.phases import Phases, phase_settings, plan_curriculum
     from webgym_cli.tracking.plan import plan_tracking
 

@@ -18,9 +18,8 @@ from webgym_cli.util.optional import when
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.loop.context import StageContext
-    from webgym_cli.loop.deadline import Deadline
     from webgym_cli.loop.loop import Loop
-    from webgym_cli.loop.loop_plan import LoopPlan
+    from webgym_cli.loop.loop_plan import Deadline, LoopPlan
     from webgym_cli.records.events import Event
     from webgym_cli.store.run import RunDir
 
@@ -83,9 +82,8 @@ def loop(
     See also: webgym status, webgym resume, webgym report.
     """
     from webgym_cli.cli.stage import check_command, resolve
-    from webgym_cli.loop.deadline import find_deadline
     from webgym_cli.loop.loop import Loop
-    from webgym_cli.loop.loop_plan import Phase, plan_loop
+    from webgym_cli.loop.loop_plan import Phase, find_deadline, plan_loop
     from webgym_cli.tracking.plan import plan_tracking
 
     directory, settings = resolve(run, options)
