@@ -1,6 +1,6 @@
 """Token rows of a trajectory, with verified prompts and the sampled responses, and actions between two states. Pure.
 
-Sampled responses are never tokenized again, those of other actors from their text. Prompts are rendered again and used
+Sampled responses are never tokenized again, others once, from their text. Prompts are rendered again and used
 only if the digest of their token ids equals the stored digest of the server's.
 """
 
