@@ -16,6 +16,7 @@ from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.expand import PLACEHOLDER, TaskTemplates
 from webgym_cli.util.json_values import digest_json, list_leaves
+from webgym_cli.util.optional import when
 
 _PARAPHRASES = ReplyFormat("rephrase", NewTasks, TASKS_SCHEMA)
 # Names in quotation marks. An apostrophe within a word is none.
@@ -116,7 +117,7 @@ def _find_problem(template: Mapping[str, Any], text: str, others: list[str]) -> 
     names = {match[0] for match in PLACEHOLDER.finditer(text)}
     if more := names - {match[0] for match in PLACEHOLDER.finditer(_instruction(template))}:
         return f"{min(more)} is not in the template's instruction"
-    return "repeated" if text.casefold() in {" ".join(other.split()).casefold() for other in others} else ""
+    return when(text.casefold() in {" ".join(other.split()).casefold() for other in others}, "repeated")
 
 
 def _has(text: str, part: str) -> bool:

@@ -128,7 +128,7 @@ def plan_loop(
     # Every `every`-th version and the last; none if it is 0.
     due = [number for number in numbers if every and (number % every == 0 or number == numbers[-1])]
     known = {event["iteration"] for event in read_valid_events(run, EvaluationEvent)}
-    evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
+    evaluations = when(phase is not Phase.UPDATE, tuple(number for number in due if number not in known))
     demonstrations = max(0, min(settings.loop.demonstration_iterations, wanted) - start)
     mode = settings.loop.mode
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going, mode, demonstrations)

@@ -44,6 +44,7 @@ from webgym_cli.serve.vllm_arguments import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import policy_path, version
 from webgym_cli.store.index.query import refresh_index
+from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import resolve_device
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ async def start_policy(context: StageContext, policy: str, shared: SharedRollout
     logprobs = logprobs_kind(context.settings)  # raises for an unsupported mode before a server is started
     base_urls = context.serving.base_urls if shared else await context.serving.current()
     served = shared.gate.policy if shared else context.serving.policy
-    each = context.settings.serve.workers if resolve_device(context.settings.venvs.device) == "cuda" else 0
+    each = when(resolve_device(context.settings.venvs.device) == "cuda", context.settings.serve.workers)
     return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs, gpus=len(base_urls) * each)
 
 

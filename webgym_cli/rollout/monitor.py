@@ -18,6 +18,7 @@ from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.stage_timer import StageTimer, merge_timings
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.status import RolloutState, write_status
+from webgym_cli.util.optional import when
 
 _REASONS = 20
 # Interval of the reports, in seconds.
@@ -174,7 +175,7 @@ class Monitor:
         facts = {name: counted[name] for name in names} | {
             "seconds": counted["elapsed"],
             "skip_reasons": dict(self.skip_reasons.most_common(_REASONS)),
-            "judge_tail_seconds": round(tail, 2) if counted["judged"] else 0.0,
+            "judge_tail_seconds": when(counted["judged"], round(tail, 2)),
             "stages": {
                 name: {key: value for key, value in stage.items() if key != "now"}
                 for name, stage in counted["stages"].items()

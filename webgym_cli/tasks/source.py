@@ -20,6 +20,7 @@ from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files
 from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.registry import ENVIRONMENTS, TASK_FORMATS, BadTaskError, find_prefix, find_source
+from webgym_cli.util.optional import when
 from webgym_cli.util.urls import site_of
 from webgym_cli.util.user_code import require_type
 
@@ -156,7 +157,7 @@ def fingerprint(task: Task) -> int:
     fields count where a check reads them, and without a URL: benchmarks of the web list one question under several
     topics.
     """
-    place = task.start_url or ("" if task.instruction else task.id)
+    place = task.start_url or when(not task.instruction, task.id)
     is_whole = task.check or not task.start_url
     extra = task.extra if is_whole else {name: task.extra.get(name) for name in (IMAGES, UPLOADS)}
     named = (task.instruction, place, task.difficulty, task.site, task.role, task.check, task.reference_answer)

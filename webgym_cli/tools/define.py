@@ -162,7 +162,7 @@ def tool(
             make=given if stateful else lambda: given,
             context=context,
             fields=filled,
-            made_with=find_context_parameter(given) if stateful else "",
+            made_with=when(stateful, find_context_parameter(given)),
             stateful=stateful,
             terminal=terminal,
             timeout=timeout,

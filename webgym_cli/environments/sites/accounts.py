@@ -173,7 +173,7 @@ class LoginStore:
             return _NO_STATE
         age, known = time.time() - path.stat().st_mtime, self.sites.get(Login(login).site, SiteSettings())
         is_old = age > known.login_hours * 3600 and not self._given(Login(login))
-        return f"expired ({age / 3600:.1f} hours old)" if is_old else ""
+        return when(is_old, f"expired ({age / 3600:.1f} hours old)")
 
     def _given(self, login: Login) -> str:
         """Return the file of a login that the settings name, which webgym only reads; else empty."""

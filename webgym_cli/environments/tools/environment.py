@@ -249,7 +249,7 @@ class ToolsEnvironment(Environment):
     async def out_of_steps(self) -> Score | None:
         """Score the last message, which may be a tool result, as the final response."""
         last = self._messages[-1]
-        return await self._score(last["content"] if last["role"] != "user" else "")
+        return await self._score(when(last["role"] != "user", last["content"]))
 
     async def expert_action(self) -> Action:
         """Return the next calculations of the task's record, or its answer. Raises `UsageError` without either."""

@@ -238,7 +238,7 @@ class WebEnvironment(Environment):
         with reading_page():
             shown = await look_at(session, limit)
             elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
-            notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
+            notices = when(shown["unlisted"], (f"{shown['unlisted']} more elements are in sight, but not marked",))
             nodes = tuple(str(one["node"]) for one in shown["listed"])
             tree = await read_tree(session, elements) if self._pool.has_tree else ""
             view = RawObservation(shown["url"], shown["title"], elements=elements, nodes=nodes, notices=notices)

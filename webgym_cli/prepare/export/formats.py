@@ -180,7 +180,7 @@ def _build_atif(trajectory: Trajectory, output: ExportOutput) -> dict[str, Any]:
         steps += [{"source": role, "message": content} for role, content in shown if role != "assistant"]
         steps.append(_build_agent_step(step))
     agent = {"name": "webgym", "version": webgym_cli.__version__, "model_name": trajectory.policy}
-    tools = {"tool_definitions": list(trajectory.prompt.tools)} if trajectory.prompt.tools else {}
+    tools = when(trajectory.prompt.tools, {"tool_definitions": list(trajectory.prompt.tools or ())})
     facts = {"task": trajectory.task.id, "reward": trajectory.outcome.reward, "answer": trajectory.outcome.answer}
     return {
         "schema_version": "ATIF-v1.7",

@@ -253,7 +253,7 @@ def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], 
         # not above: raw texts need no chat template, and base models have none
         if block := tokens.date_block:
             has_system = prompt[0].role == "system"
-            system = block + (prompt[0].content if has_system else "")
+            system = block + when(has_system, prompt[0].content)
             prompt = [Message(role="system", content=system), *prompt[has_system:]]
         reply = reply.model_copy(update={"content": reply.content.removeprefix(opening)})
         return sample.model_copy(update={"messages": (*prompt, reply)})
