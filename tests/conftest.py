@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import importlib
 import os
 import signal
@@ -69,6 +70,7 @@ def one_certificate_store():
 
 
 def pytest_configure(config):
+    gc.disable()  # while ten thousand tests are collected there is no garbage, and to look for it takes seconds
     # Commands inherit that SIGINT is ignored, as it is under `nohup make test &` in a script.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -88,6 +90,11 @@ def pytest_collection(session):
     for file in files[first:] + files[:first]:
         with contextlib.suppress(pytest.skip.Exception):  # of the whole file: its collection tells that
             importlib.import_module(".".join(file.parts))
+
+
+def pytest_collection_finish(session):
+    gc.freeze()  # no test's garbage is among what all tests share
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,16 +3,13 @@
 import inspect
 import re
 
-import pytest
 import typer.main
 
 from tests.app import app
 from tests.docs.pages import webgym_commands
-from tests.docs.test_pages import parsed
+from tests.docs.test_pages import check_command
 from webgym_cli.cli.manual import GENERAL, parse_docstring
 from webgym_cli.cli.output import Output
-from webgym_cli.config.load import load
-from webgym_cli.config.shipped import shipped_root
 from webgym_cli.errors import EXIT_CODES
 
 SHARED = ["config", "set_", "json", "quiet", "dry_run"]
@@ -32,7 +29,7 @@ def leaves():
 
 
 COMMANDS = dict(leaves())
-every = pytest.mark.parametrize(("name", "command"), COMMANDS.items(), ids=list(COMMANDS))
+PAGES = {name: parse_docstring(command.help) for name, command in COMMANDS.items()}
 
 
 def shown(command):
@@ -62,70 +59,49 @@ def test_a_docstring_is_read_as_a_page():
     assert parse_docstring("Do it.").exit_codes == GENERAL
 
 
-@every
-def test_the_summary_is_one_sentence_that_fits(name, command):
-    summary = parse_docstring(command.help).summary
-    assert re.fullmatch(r"[A-Z][^.]*(?:\.\w[^.]*)*\.", summary), summary
-    longest = max(len(other) for other in COMMANDS)
-    assert len(summary) + longest + 4 <= WIDTH
+def test_the_summary_is_one_sentence_that_fits():
+    room = WIDTH - 4 - max(map(len, COMMANDS))
+    for name, page in PAGES.items():
+        assert re.fullmatch(r"[A-Z][^.]*(?:\.\w[^.]*)*\.", page.summary) and len(page.summary) <= room, name
 
 
-@every
-def test_there_are_examples_of_the_command_that_parse(name, command):
-    examples = parse_docstring(command.help).examples
-    assert examples
-    own = 0
-    for line in examples:
-        calls = list(webgym_commands(line))
-        assert calls, line
-        for words in calls:
-            context = parsed(words)
-            own += context.command_path.split(" ", 1)[1] == name
-            files = [file for file in context.params.get("config") or () if (shipped_root() / f"{file}.yaml").is_file()]
-            load(files, context.params.get("set_") or ())
-    assert own >= 1
+def test_there_are_examples_of_the_command_that_parse_each_on_a_line_of_its_own():
+    for name, page in PAGES.items():
+        lines, own = shown(COMMANDS[name]).splitlines(), 0
+        for line in page.examples:
+            assert f"  {line}" in lines, name
+            calls = list(webgym_commands(line))
+            assert calls, line
+            own += sum(check_command(words).command_path.split(" ", 1)[1] == name for words in calls)
+        assert own >= 1, name
 
 
-@every
-def test_each_example_stands_on_a_line_of_its_own(name, command):
-    lines = shown(command).splitlines()
-    for example in parse_docstring(command.help).examples:
-        assert f"  {example}" in lines
+def test_everything_that_can_be_given_is_explained_and_shared_options_come_last_in_one_order():
+    for name, command in COMMANDS.items():
+        given = [one for one in command.params if one.name != "help"]
+        for one in given:
+            assert re.match(r"[A-Za-z].*\.$", one.help, re.DOTALL), (name, one.name)
+        names = [one.name for one in given]
+        shared = [one for one in SHARED if one in names]
+        assert names[len(names) - len(shared) :] == shared, name
 
 
-@every
-def test_everything_that_can_be_given_is_explained(name, command):
-    for given in command.params:
-        if given.name != "help":
-            assert re.match(r"[A-Za-z]", given.help), given.name
-            assert given.help.endswith("."), given.name
+def test_related_commands_and_exit_codes_are_there():
+    for name, page in PAGES.items():
+        related = {known.removeprefix("webgym ") for known in page.see_also}
+        assert related and related <= set(COMMANDS) - {name}, name
+        assert set(page.exit_codes) <= set(EXIT_CODES), name
+        lines = re.sub(" +", " ", shown(COMMANDS[name])).splitlines()
+        assert {f" {code} {EXIT_CODES[code]}" for code in page.exit_codes} <= set(lines), name
 
 
-@every
-def test_shared_options_come_last_in_one_order(name, command):
-    names = [given.name for given in command.params if given.name in SHARED]
-    assert names == [shared for shared in SHARED if shared in names]
-    assert [given.name for given in command.params if given.name != "help"][-len(names) or None :] == names or not names
-
-
-@every
-def test_related_commands_and_exit_codes_are_there(name, command):
-    help_page = parse_docstring(command.help)
-    assert help_page.see_also
-    assert {known.removeprefix("webgym ") for known in help_page.see_also} <= set(COMMANDS) - {name}
-    assert set(help_page.exit_codes) <= set(EXIT_CODES)
-    help_ = shown(command)
-    for code in help_page.exit_codes:
-        assert re.search(rf"^  {code} +{re.escape(EXIT_CODES[code])}$", help_, re.MULTILINE)
-
-
-@every
-def test_a_command_that_wants_a_run_says_what_happens_without(name, command):
+def test_a_command_that_wants_a_run_says_what_happens_without():
     """3, but for those that make one; and 75 for those that hold it."""
-    source = inspect.getsource(inspect.unwrap(command.callback))
-    exit_codes = parse_docstring(command.help).exit_codes
-    assert not any(word in source for word in ("open_run(", "required=True", "MissingStage")) or 3 in exit_codes
-    assert (75 in exit_codes) == any(word in source for word in HOLDING)
+    for name, command in COMMANDS.items():
+        source, exit_codes = inspect.getsource(inspect.unwrap(command.callback)), PAGES[name].exit_codes
+        needs_run = any(word in source for word in ("open_run(", "required=True", "MissingStage"))
+        assert 3 in exit_codes or not needs_run, name
+        assert (75 in exit_codes) == any(word in source for word in HOLDING), name
 
 
 def test_the_whole_is_listed_by_what_it_is_for():

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from functools import cache
 
 import pytest
 
@@ -18,6 +19,7 @@ GAP = "…"
 HOURS = ("FLOP per trained token", "bf16 peak, FLOP/s", "hours of 4 iterations")
 
 
+@cache
 def templates() -> list[str]:
     """Every text in the package's code, with a gap for each value that is put into it."""
     values = []
@@ -55,9 +57,10 @@ def test_a_message_that_nobody_says_is_found_out():
     assert not occurs("…: no such message in the …", templates())
 
 
-@pytest.mark.parametrize(("key", "value"), [(row[1].strip("`"), row[2].strip("`")) for row in RECIPE])
-def test_the_recipe_is_what_its_file_sets(key, value):
-    assert json.dumps(flatten(load(["webgym"]).model_dump(mode="json"))[key]) == value
+def test_the_recipe_is_what_its_file_sets():
+    values = flatten(load(["webgym"]).model_dump(mode="json"))
+    written = {row[1].strip("`"): row[2].strip("`") for row in RECIPE}
+    assert len(written) > 50 and {key: json.dumps(values[key]) for key in written} == written
 
 
 def test_the_recipe_names_all_that_its_file_changes():

@@ -1,6 +1,7 @@
 """The pages name what there is: commands, settings, files, links."""
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,15 +14,23 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED
 from webgym_cli.config.shipped import shipped_root
 
-COMMANDS = [(page, line, args) for page in PAGES for line in shell_lines(page) for args in webgym_commands(line)]
+COMMANDS = [(name(page), args) for page in PAGES for line in shell_lines(page) for args in webgym_commands(line)]
+CODES = [(name(page), code) for page in PAGES for code in inline_code(page)]
+LINKS = [(page, link) for page in PAGES for link in links(page)]
 SETTING = re.compile(r"^(?:-s )?'?([a-z_]+(?:\.[a-z_0-9]+)+)(?:=.*)?$")
 FILE_ENDS = ("jsonl", "json", "log", "yaml", "py", "md", "parquet", "txt")
 """`train.jsonl` is a file, though `train` is a section."""
 
 
+@cache
+def main() -> Any:
+    """All commands; to build them takes as long as to parse fifty lines."""
+    return typer.main.get_command(app)
+
+
 def parsed(args: list[str]) -> Any:
     """The context of a command line, nothing run."""
-    command: Any = typer.main.get_command(app)
+    command = main()
     context = command.make_context("webgym", list(args))
     while hasattr(command, "commands"):
         word, *rest = [*context._protected_args, *context.args]
@@ -31,16 +40,24 @@ def parsed(args: list[str]) -> Any:
     return context
 
 
-@pytest.mark.parametrize(("page", "line", "args"), COMMANDS, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_command_in_a_block_is_one_with_settings_that_there_are(page, line, args):
+def check_command(args: list[str]) -> typer.Context:
+    """Raise where it is no command, or has settings that there are not."""
     context = parsed(args)
     files = [file for file in context.params.get("config") or () if (shipped_root() / f"{file}.yaml").is_file()]
     # the reader's own files are not here
     load(files, [given for given in context.params.get("set_") or () if not given.startswith("plugins=")])
+    return context
 
 
-def test_there_are_commands_in_blocks():
-    assert {name(page) for page, _, _ in COMMANDS} >= {"README.md", "docs/quick-start.md", "docs/gpu-host.md"}
+def test_a_command_in_a_block_is_one_with_settings_that_there_are():
+    assert {page for page, _ in COMMANDS} >= {"README.md", "docs/quick-start.md", "docs/gpu-host.md"}
+    # the same words on several pages, or in another run, are the same command
+    seen = {tuple(re.sub(r"^runs/\S+$", "runs/x", word) for word in args): (page, args) for page, args in COMMANDS}
+    for page, args in seen.values():
+        try:
+            check_command(args)
+        except Exception as error:
+            raise AssertionError(f"{page}: webgym {' '.join(args)}") from error
 
 
 @pytest.mark.parametrize(
@@ -70,19 +87,18 @@ def test_a_command_that_is_none_is_refused(args, says):
         parsed(args)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_command_in_the_text_is_one(page):
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for code in inline_code(page):
+def test_a_command_in_the_text_is_one():
+    known = main().commands
+    for page, code in CODES:
         if match := re.match(r"webgym ([a-z][a-z-]*)", code):
-            assert match[1] in known, code
+            assert match[1] in known, (page, code)
 
 
 def test_the_table_of_commands_names_options_of_the_command():
     rows = re.findall(r"^\| `webgym (.*)$", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
     assert len(rows) > 30
     for row in rows:
-        command: Any = typer.main.get_command(app)
+        command = main()
         words = row.split()
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0).strip("`")]
@@ -90,33 +106,31 @@ def test_the_table_of_commands_names_options_of_the_command():
         assert {*re.findall(r"--[a-z-]+", row)} <= options, row
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_setting_in_the_text_is_one(page):
-    keys = {*known_keys(), *(RENAMED if name(page) == "docs/settings.md" else ())}
-    for code in inline_code(page):
+def test_a_setting_in_the_text_is_one():
+    for page, code in CODES:
+        keys = {*known_keys(), *(RENAMED if page == "docs/settings.md" else ())}
         match = SETTING.match(code)
         if not match or match[1].split(".")[0] not in Settings.model_fields or match[1].endswith(FILE_ENDS):
             continue
         key = match[1]
-        assert key in keys or any(known.startswith(f"{key}.") or key.startswith(f"{known}.") for known in keys), code
+        parts = (known.startswith(f"{key}.") or key.startswith(f"{known}.") for known in keys)
+        assert key in keys or any(parts), (page, code)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_link_leads_somewhere(page):
-    for link in links(page):
+def test_a_link_leads_somewhere():
+    for page, link in LINKS:
         if link.startswith(("https://", "http://")):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
+        assert target.exists(), (page, link)
         if anchor:
-            assert anchor in anchors(target), link
+            assert anchor in anchors(target), (page, link)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_file_under_configs_is_there(page):
-    for match in re.findall(r"configs/[\w./-]*\w", page.read_text()):
-        assert (ROOT / match).exists(), match
+def test_a_file_under_configs_is_there():
+    files = {file for page in PAGES for file in re.findall(r"configs/[\w./-]*\w", page.read_text())}
+    assert {file for file in files if not (ROOT / file).exists()} == set()
 
 
 def test_the_index_has_every_page():
@@ -125,6 +139,5 @@ def test_the_index_has_every_page():
     assert {link.partition("#")[0] for link in links(index)} >= wanted
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_is_for_people_anywhere(page):
-    assert not re.search(r"(?<![\w.])/(?:work|root|tmp)/", prose(page))
+def test_a_page_is_for_people_anywhere():
+    assert [page for page in PAGES if re.search(r"(?<![\w.])/(?:work|root|tmp)/", prose(page))] == []

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.builders import shot
@@ -117,22 +117,22 @@ def shape(prompt):
     )
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.version}-{spec.interaction_mode}-{spec.thinking}")
-@given(words=st.lists(hostile, min_size=1, max_size=9))
+@settings(max_examples=200)
+@given(spec=st.sampled_from(SPECS), words=st.lists(hostile, min_size=1, max_size=9))
 def test_no_foreign_text_changes_a_prompts_shape(spec, words):
     assert shape(episode(spec, words)) == shape(episode(spec, ["x"]))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.version}-{spec.interaction_mode}-{spec.thinking}")
-@pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
-def test_each_attack_by_itself_fails(spec, attack):
-    result = episode(spec, [attack])
-    assert shape(result) == shape(episode(spec, ["x"]))
-    served(result).encode()  # half a character could be neither sent nor stored
+def test_each_attack_by_itself_fails(spec):
+    wanted = shape(episode(spec, ["x"]))
+    for attack in ATTACKS:
+        result = episode(spec, [attack])
+        assert shape(result) == wanted, ascii(attack)
+        served(result).encode()  # half a character could be neither sent nor stored
 
 
-@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
-@given(texts=st.tuples(*[hostile] * 6))
+@given(version=st.sampled_from((PromptVersion.VANILLA, PromptVersion.COMPLETE)), texts=st.tuples(*[hostile] * 6))
 def test_no_page_writes_a_line_of_its_own(version, texts):
     """Each text of a page stands in one line: the user turn has as many lines as with harmless texts."""
     spec = PromptSpec(version=version, interaction_mode=InteractionMode.SET_OF_MARKS, history_window=0)
@@ -151,8 +151,7 @@ def test_no_page_writes_a_line_of_its_own(version, texts):
     assert [line[:6] for line in result.split("\n") if not line.startswith(("[", "1."))] == frame
 
 
-@pytest.mark.parametrize("mode", InteractionMode)
-@given(words=st.lists(hostile, min_size=1, max_size=4))
+@given(mode=st.sampled_from(InteractionMode), words=st.lists(hostile, min_size=1, max_size=4))
 def test_no_prompt_is_an_action_if_a_policy_repeats_what_it_reads(mode, words):
     """The worst policy copies the page into its reply: what it was shown holds no call that could be read."""
     spec = PromptSpec(interaction_mode=mode)
