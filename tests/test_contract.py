@@ -13,6 +13,7 @@ import typer.main
 import yaml
 
 from tests.app import app
+from tests.tables import each
 from webgym_cli.errors import EXIT_CODES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -254,7 +255,7 @@ def test_no_import_is_relative():
     assert not [file for file, texts in all_imports().items() if any(module.startswith(".") for module in texts)]
 
 
-@pytest.mark.parametrize("file", ALONE)
+@each("file", ALONE)
 def test_what_runs_elsewhere_imports_nothing_of_ours(file):
     assert not {text for text in all_imports()[file] if text.startswith("webgym")}
 
@@ -330,13 +331,13 @@ def commands() -> list[str]:
     return sorted(name for name, command in group.commands.items() if not command.hidden)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("command", commands())
+@each("command", commands())
 def test_the_pages_name_every_command(command):
     for page in ("README.md", "docs/commands.md"):
         assert f"webgym {command}" in (ROOT / page).read_text()
 
 
-@pytest.mark.parametrize("code", EXIT_CODES)
+@each("code", EXIT_CODES)
 def test_the_shell_page_names_every_exit_code(code):
     lines = (ROOT / "docs/shell.md").read_text().splitlines()
     assert any(str(code) in line.replace("|", " ").replace("`", " ").split() for line in lines)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
@@ -60,7 +61,7 @@ def parsers():
         yield ACTION_SETS.find(name), PromptSpec(version=name)
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@each("piece", PIECES)
 def test_a_long_reply_is_read(piece):
     (text,) = as_texts(piece)
     for action_set, spec in parsers():
@@ -71,7 +72,7 @@ def test_a_long_reply_is_read(piece):
     assert len(history_text(text, thinking=False)) <= LENGTH
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@each("piece", PIECES)
 def test_a_long_reply_is_scored_and_shown(piece):
     (text,) = as_texts(piece)
     assert qa_em_reward(text, "Paris")["reward"] == 0

@@ -2,6 +2,7 @@ import pytest
 
 from tests.agent.golden import DIGESTS, digests
 from tests.records.builders import digested, shot, step, trajectory
+from tests.tables import each
 from webgym_cli.agent.prompt import NO_IMAGE, render, render_step, render_system_prompt, split_at_images
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE
@@ -44,7 +45,7 @@ def test_four_rounds_and_the_current_page_are_sent_in_full():
     assert (rendered.messages[3].content, rendered.messages[2].content) == (IMAGE, past[2].response)
 
 
-@pytest.mark.parametrize(("mode", "window"), DIGESTS)
+@each(("mode", "window"), DIGESTS)
 def test_vanilla_prompts_stay_what_they_were(mode, window):
     assert digests(mode, window) == DIGESTS[mode, window]
 
@@ -147,7 +148,7 @@ def test_a_stored_trajectory_can_be_rendered_with_a_smaller_window():
     assert render_step(episode, 4, window=4).digest == episode.steps[4].prompt_digest
 
 
-@pytest.mark.parametrize("version", ["vanilla", "complete", "full", "webgym", "computer_use", "ui_tars"])
+@each("version", ["vanilla", "complete", "full", "webgym", "computer_use", "ui_tars"])
 def test_the_newest_page_is_shown_as_a_tree_in_place_of_its_list(version):
     button = Element(id=0, role="button", name="Go", box=(0, 0, 9, 9))
     tree = 'heading 1: Shop\n[0] button "Go" <image>'

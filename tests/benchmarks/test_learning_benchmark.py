@@ -3,6 +3,7 @@ import json
 import pytest
 
 from benchmarks import learning
+from tests.tables import each
 from webgym_cli.config.load import load
 
 
@@ -89,7 +90,7 @@ def test_the_exit_status_tells_and_the_rows_are_json(tmp_path, monkeypatch, caps
         assert json.loads(capsys.readouterr().out)["points"][-1]["successes"] == successes
 
 
-@pytest.mark.parametrize("case", learning.CASES)
+@each("case", learning.CASES)
 def test_each_case_has_settings_that_are_valid(case):
     _, *options = learning.CASES[case]
     configs = [options[at + 1] for at, word in enumerate(options) if word == "-c"]

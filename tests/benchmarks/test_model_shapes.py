@@ -5,13 +5,14 @@ import math
 import pytest
 
 from benchmarks.model_shapes import PUBLISHED, published_tensors
+from tests.tables import each
 
 
 def billions(model):
     return sum(math.prod(shape) for _, _, shape in published_tensors(model)) / 1e9
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "parameters"),
     [
         ("Qwen/Qwen2.5-0.5B-Instruct", 0.494),

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.forked import webgym
+from tests.tables import each
 from webgym_cli.config.foreign_names import FOREIGN, MOVED
 from webgym_cli.config.load import (
     changed_frozen_keys,
@@ -129,7 +130,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("override", REFUSED)
+@each("override", REFUSED)
 def test_a_refused_assignment_is_named_with_its_key_and_what_to_use(override):
     with pytest.raises(SettingsError) as caught:
         load(overrides=[override])
@@ -198,7 +199,7 @@ def test_what_is_commented_out_changes_nothing(written, content, changed):
     assert load([written("a.yaml", content)]) == resolve_model_defaults(Settings(**changed))
 
 
-@pytest.mark.parametrize(
+@each(
     ("overrides", "words"),
     [
         *(([override], "section.key=value") for override in ("rollout", "=3", " =3")),
@@ -277,7 +278,7 @@ def test_the_old_settings_of_the_judges_jobs_are_read_and_empty_ones_mean_the_ju
 GONE = [key for key, removed in REMOVED.items() if type(removed.value) is object]
 
 
-@pytest.mark.parametrize("key", GONE)
+@each("key", GONE)
 def test_a_setting_without_effect_is_ignored_with_a_note(key):
     with pytest.warns(RenamedSettingWarning, match=f"-s {key}: {key} has no effect: "):
         assert load(overrides=[f"{key}=separate"]) == load()

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.builders import new_run
+from tests.tables import each
 from webgym_cli.cli.options import SettingsOptions
 from webgym_cli.cli.stage import resolve
 from webgym_cli.config.algorithm_config import AlgorithmSettings
@@ -75,13 +76,13 @@ def test_the_rest_of_the_page_holds_too():
     ) == {"run_name": "webgym-", "wandb_key_env_var": "WANDB_API_KEY", "entity_name": "", "project_name": "rl"}
 
 
-@pytest.mark.parametrize("file", sorted(shipped_root().glob("*.yaml")), ids=lambda file: file.stem)
+@each("file", sorted(shipped_root().glob("*.yaml")))
 def test_a_shipped_file_loads_by_its_name(file):
     assert find_config_file(file.stem) == file
     assert load([file.stem]) != Settings()
 
 
-@pytest.mark.parametrize("file", sorted(shipped_root().glob("deepspeed/*.json")), ids=lambda file: file.stem)
+@each("file", sorted(shipped_root().glob("deepspeed/*.json")))
 def test_a_shipped_deepspeed_file_is_what_its_name_says(file):
     config = json.loads(file.read_text())
     zero = config["zero_optimization"]
@@ -151,7 +152,7 @@ def test_known_keys_are_those_of_the_settings():
     assert set(known_keys()) == {"sites", *flatten(Settings().model_dump(mode="json"))}
 
 
-@pytest.mark.parametrize(
+@each(
     ("override", "changed"),
     [
         ("seed=1", ["seed"]),

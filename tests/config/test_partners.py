@@ -1,12 +1,11 @@
 """Settings that have no effect without another one."""
 
-import pytest
-
+from tests.tables import each
 from webgym_cli.config.load import load
 from webgym_cli.config.partners import list_ineffective
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "partner"),
     [
         ("judge.protocol=webgym2", "judge.base_url=http://h/v1"),
@@ -35,7 +34,7 @@ def test_a_setting_without_its_partner_is_named(given, partner):
     assert list_ineffective(load(overrides=["train.algorithm=grpo", given, partner])) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "decides", "without", "with_it"),
     [
         ("rl.actor.grad_clip=0.5", "train.algorithm", "sft", "grpo"),
@@ -80,7 +79,7 @@ def test_a_setting_of_a_training_that_does_not_read_it_is_named(given, decides, 
     ]
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "cispo", "dapo", "demo-rl", "dr-grpo", "gigpo", "gspo", "webrl"])
+@each("name", ["arithmetic", "cispo", "dapo", "demo-rl", "dr-grpo", "gigpo", "gspo", "webrl"])
 def test_a_shipped_file_has_no_setting_without_effect(name):
     assert list_ineffective(load([name])) == []
 

@@ -4,6 +4,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+from tests.tables import each
 from webgym_cli.config.load import load
 from webgym_cli.config.rl import ActorSettings, CriticOptimSettings, CriticSettings, RlSettings
 from webgym_cli.config.suggest import explain, keys_of, suggest
@@ -29,7 +30,7 @@ def test_a_run_imitates_as_it_comes():
     assert load().rl == RlSettings()
 
 
-@pytest.mark.parametrize(
+@each(
     ("override", "words"),
     [
         ("rl.data.last_n_iterations=0", "greater than or equal to 1"),

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.config.load import flat_values, load
 from webgym_cli.config.renamed import RenamedSettingWarning
 from webgym_cli.config.sites import SiteAccount, SiteSettings
@@ -139,7 +140,7 @@ def test_a_reset_command_an_address_elsewhere_and_a_stored_login_need_trust(tmp_
     assert select_executed({"sites.desk.url": "http://a.test"}) == {"sites.desk.url": "http://a.test"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("page", "path"),
     [
         ("login", "/login"),

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.agent.client.chat import UnreadableError, read_object
 from webgym_cli.curriculum.prompts import NewTasks, build_feasibility_chat, build_generation_chat
 from webgym_cli.records.task import Task
@@ -40,7 +41,7 @@ def test_of_several_sites_all_is_told_and_of_an_unknown_one_nothing():
     assert all(data(build_feasibility_chat(task, site))["offers"][0].startswith(("a", "an")) for site in WebArenaSite)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ['{"tasks": []}', '{"tasks": "a"}', '["a"]', '{"tasks": ["a"], "more": 1}', "`a` and `b`", "", '{"tasks": [1]}'],
 )

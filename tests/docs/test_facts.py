@@ -5,10 +5,9 @@ import json
 import re
 from functools import cache
 
-import pytest
-
 from tests.docs.generated import FORMATS
 from tests.docs.pages import ROOT, table_rows
+from tests.tables import each
 from webgym_cli.config.load import flatten, load
 from webgym_cli.config.shipped import shipped_root
 from webgym_cli.tasks.format import parse_task
@@ -77,7 +76,7 @@ def test_the_thinking_model_stays_one():
     assert policy.max_new_tokens == load(["webgym"]).policy_config.max_new_tokens
 
 
-@pytest.mark.parametrize("file", sorted(shipped_root().glob("*.yaml")), ids=lambda file: file.stem)
+@each("file", sorted(shipped_root().glob("*.yaml")))
 def test_a_shipped_file_is_named_in_the_pages(file):
     pages = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     assert re.search(rf"-c {file.stem}\b", pages)

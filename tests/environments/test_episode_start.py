@@ -1,5 +1,6 @@
 import pytest
 
+from tests.tables import each
 from webgym_cli.environments.episode_start import EpisodeStart, parse_start
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
@@ -17,7 +18,7 @@ def test_an_answer_as_json():
     assert (start.start_url, start.cookies, start.state) == ("/t/7/", (COOKIE,), {"tenant": 7})
 
 
-@pytest.mark.parametrize("answer", [[], "x", 7, {"url": "/"}, {"cookies": "a=b"}, {"cookies": [7]}, {"start_url": 3}])
+@each("answer", [[], "x", 7, {"url": "/"}, {"cookies": "a=b"}, {"cookies": [7]}, {"start_url": 3}])
 def test_another_answer_is_a_failure_of_the_environment_that_names_who_answered(answer):
     with pytest.raises(BoundaryError, match="the reset of desk") as caught:
         parse_start(answer, "the reset of desk")

@@ -1,9 +1,8 @@
-import pytest
-
+from tests.tables import each
 from webgym_cli.imports.calls import read_single_call
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name", "positional", "named"),
     [
         ("noop()", "noop", (), {}),
@@ -25,7 +24,7 @@ def test_a_call_and_its_literals(text, name, positional, named):
     assert (call.name, call.positional, call.named) == (name, positional, named)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("", "click", "click(", "click('a'", "a.click()", "click(b)", "click(f())", "click([['a']])", "click([b])"),

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.imports.foreign import pickled, thing, torch_archive
+from tests.tables import each
 from webgym_cli.imports import pickled as machine
 from webgym_cli.imports.containers import TORCH_MAGIC, read_pickle
 from webgym_cli.imports.pickle_stubs import PickleRefused, Stub
@@ -52,7 +53,7 @@ def test_it_reads_data_as_pickle_does(value, protocol):
     assert read(content) == pickle.loads(content)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_records_become_their_names_and_fields_and_shared_parts_stay_shared(protocol):
     task = thing(TASK, task_name="a", extra=[1, {"b": 2}])
     result = read(pickled([task, {"reward": thing("webgym.data.components.Reward", reward=1)}], protocol=protocol))
@@ -64,7 +65,7 @@ def test_records_become_their_names_and_fields_and_shared_parts_stay_shared(prot
     assert twice[0] is twice[1]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_plain_things_of_the_standard_library_are_data(protocol):
     value = [
         collections.OrderedDict(a=1),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.imports.foreign import PAGE, webrl_episode
+from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.source import SkipReason
 from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL, find_actions, find_traces, read
@@ -100,7 +101,7 @@ def test_a_damaged_trace_is_named_with_its_line(tmp_path):
         only(root, kind="traces")
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "action"),
     [
         (
@@ -130,7 +131,7 @@ def test_an_element_without_a_readable_place_is_nowhere():
     assert convert_call(CLICK, '<a id="3" data-bbox="600,2,3,4">', 64, 48) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "action"),
     [
         ("type [3] [a [b] c] where [3]", Action(name=ActionName.TYPE, element_id=3, text="a [b] c")),

@@ -5,6 +5,7 @@ import pytest
 from tests.inspect.buffers import fill_run
 from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
+from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import list_verdicts, read_episodes, split_thought
 from webgym_cli.records.judgement import Verdict
@@ -59,7 +60,7 @@ def test_verdicts_come_in_the_order_of_asking():
     assert list(list_verdicts(verdict)) == [("claims", yes), ("fact", yes), ("fact", no)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "has_action", "thinking", "parts"),
     [
         ("go", True, False, ("", "go")),

@@ -1,10 +1,11 @@
 import pytest
 
+from tests.tables import each
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.jobs import devices
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "wanted"),
     [
         ("", ()),

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.tables import each
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, effective_verdict, needs_judge, scored_by_environment, with_verdict
 from webgym_cli.records.task import Task
@@ -67,7 +68,7 @@ def test_the_environments_own_reward_stands_whatever_a_judge_says(fields):
     assert outcome.scores == (*SCORED.scores, *judges)
 
 
-@pytest.mark.parametrize(
+@each(
     ("outcome", "task", "scored", "needed"),
     [
         (ANSWERED, WEB, False, True),
@@ -123,7 +124,7 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
     assert outcome.scores == (*before.scores, Score(source="orm", value=0.9, detail="an-orm"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "expected"),
     [
         ([], None),
@@ -134,7 +135,6 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
         (["failed"], "failed"),
         (["orm 1", "blocked"], "blocked"),
     ],
-    ids=str,
 )
 def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(values, expected):
     fields = {

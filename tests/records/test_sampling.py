@@ -1,10 +1,11 @@
 import pytest
 from pydantic import ValidationError
 
+from tests.tables import each
 from webgym_cli.records.sampling import Sampling
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "untouched"),
     [
         ({}, True),
@@ -15,7 +16,6 @@ from webgym_cli.records.sampling import Sampling
         ({"top_p": 0.99}, False),
         ({"min_p": 0.1}, False),
     ],
-    ids=str,
 )
 def test_only_temperature_1_without_limits_is_the_models_own_distribution(changes, untouched):
     assert Sampling(**{"temperature": 1, **changes}).untouched is untouched
@@ -26,7 +26,7 @@ def test_at_temperature_0_nothing_is_sampled():
     assert not Sampling(temperature=1e-3).greedy
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong", [{"temperature": -0.1}, {"top_k": -2}, {"top_p": 0}, {"top_p": 1.1}, {"min_p": -1}, {"logprobs": "logits"}]
 )
 def test_what_can_not_be_sampled_from_is_refused(wrong):

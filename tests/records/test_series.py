@@ -1,13 +1,12 @@
 """Whose results an episode's are."""
 
-import pytest
-
+from tests.tables import each
 from webgym_cli.records.series import name_series, name_served, name_version
 
 SERVED = name_served("m", "http://a:1/v1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("policy", "series"),
     [
         ("oracle", "demonstrations"),

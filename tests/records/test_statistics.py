@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.records.statistics import difference, mcnemar, pass_at_k, wilson
 
 
@@ -28,7 +29,7 @@ def test_the_difference_as_published(first, second, delta, low, high):
     assert difference(first, second) == pytest.approx((delta, low, high), abs=5e-5)
 
 
-@pytest.mark.parametrize(
+@each(
     ("attempts", "successes", "k", "chance"),
     [
         (4, 1, 1, 0.25),  # with k = 1, the success rate
@@ -43,7 +44,7 @@ def test_pass_at_k_by_hand(attempts, successes, k, chance):
     assert pass_at_k(attempts, successes, k) == pytest.approx(chance, abs=1e-15)
 
 
-@pytest.mark.parametrize(
+@each(
     ("gained", "lost", "p"),
     [
         (0, 0, 1.0),

@@ -3,6 +3,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from tests.tables import each
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.tool import MAX_DEPTH, ToolCall
 
@@ -20,7 +21,7 @@ def test_a_call_comes_back_from_its_line():
     assert Action.model_validate_json(action.model_dump_json()) == action
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments", [{"a": float("nan")}, {"a": float("inf")}, {"a": "\ud83d"}, {"\ud83d": 1}, nested(MAX_DEPTH + 1), [1]]
 )
 def test_what_cannot_be_stored_is_refused(arguments):

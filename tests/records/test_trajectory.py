@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.records.builders import CLICK, CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
+from tests.tables import each
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sampling import Sampling
@@ -136,7 +137,7 @@ def test_a_line_of_before_is_of_unknown_sampling():
     assert Trajectory.model_validate_json(json.dumps(line)).sampling is None
 
 
-@pytest.mark.parametrize("kind", FailureKind)
+@each("kind", FailureKind)
 def test_a_failure_is_neither_success_nor_the_lack_of_it(kind):
     assert Outcome(failure=kind).success is None
 

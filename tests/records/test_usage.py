@@ -1,11 +1,10 @@
 """Tokens that servers say they used, in the forms in which they say it."""
 
-import pytest
-
+from tests.tables import each
 from webgym_cli.records.usage import TokenUsage, read_usage
 
 
-@pytest.mark.parametrize(
+@each(
     ("usage", "counts"),
     [
         ({"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}, (7, 0, 2)),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each
 from webgym_cli.report.charts import (
     HEIGHT,
     WIDTH,
@@ -34,7 +35,7 @@ def centres(picture):
     return [(float(dot.get("cx")), float(dot.get("cy"))) for dot in picture.iter("circle")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("low", "high", "expected"),
     [
         (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.inspect.buffers import fill_run
 from tests.report.runs import at, did, facts, note
+from tests.tables import each
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.task import Split
 from webgym_cli.report.page import render_report
@@ -54,7 +55,7 @@ def test_what_shows_a_collapse_is_said(changed, words):
     assert words in warning
 
 
-@pytest.mark.parametrize(
+@each(
     ("counts", "scored", "warns"),
     [
         ((2, 4, 0), 10, True),

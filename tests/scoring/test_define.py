@@ -1,5 +1,6 @@
 import pytest
 
+from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.scoring import reward
@@ -69,7 +70,7 @@ def test_numbers_and_mappings_are_verdicts(value, verdict):
     assert parse_reward(value) == verdict
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         None,

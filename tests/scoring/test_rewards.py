@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.math import (
     math_equal_reward,
@@ -49,7 +50,7 @@ STATEMENTS = ("\\boxed{%s}", "The answer is $%s$ because it is.", "%s")
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "answer", "used", "value"),
     [
         ("72", "72", True, 1.0),
@@ -75,7 +76,7 @@ def test_the_reward_of_equality_is_its_accuracy(response, answer, right):
     assert math_equal_reward(response, answer) == {"reward": right, "acc": right}
 
 
-@pytest.mark.parametrize("kind", PAIRS)
+@each("kind", PAIRS)
 def test_right_and_wrong_answers_in_the_forms_of_gsm8k_and_math(kind):
     assert [pair for pair in PAIRS[kind] if bool(math_equal_reward(*pair[:2])["acc"]) is not pair[2]] == []
 
@@ -141,7 +142,7 @@ def test_the_parts_of_a_response():
     assert answers_equal("A b", "a B")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "plain"),
     [
         ("The  Cat's hat!", "cats hat"),
@@ -156,7 +157,7 @@ def test_squads_normalisation(text, plain):
     assert normalise(text) == plain
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "wanted", "value"),
     [
         ("the cat sat", "a cat", 2 * 1 / 3),  # words: cat sat / cat; precision 1/2, recall 1
@@ -179,7 +180,7 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
     assert qa_f1_reward("x", [])["reward"] == 0.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "answer", "right"),
     [
         ("<think>Paris or Rome?</think>Paris", "Paris", True),
@@ -217,7 +218,7 @@ def test_no_reward_of_texts_reads_thoughts(thoughts):
     assert ok_vqa_reward(f"{thoughts}Rome", ["Paris"]) == infoseek_reward(f"{thoughts}Rome", "Paris") == 0.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "value"),
     [
         ("so \\boxed{7}", 1.0),
@@ -245,7 +246,7 @@ def messages_of(*contents, tools=1):
     return messages
 
 
-@pytest.mark.parametrize(
+@each(
     ("reward", "contents", "tools", "value"),
     [
         (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 1, 1.0),
@@ -263,7 +264,6 @@ def messages_of(*contents, tools=1):
         (qa_f1_reward_tool, ("a", "b", "72"), 2, 1.0),
         (qa_f1_reward_tool, ("a", "72"), 1, 0.0),
     ],
-    ids=lambda part: part.name if hasattr(part, "name") else str(part),
 )
 def test_form_and_tools_are_graded_as_in_the_examples(reward, contents, tools, value):
     assert reward(contents[-1], "72", messages_of(*contents, tools=tools))["reward"] == value
@@ -296,7 +296,7 @@ def test_the_best_of_several_answers_counts():
     assert infoseek_reward("red bus", "car", ["red bus", {"range": [1, 2]}]) == 1.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "answer", "right"),
     [
         ("3.5", "35", False),

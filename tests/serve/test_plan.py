@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.agent.prompts.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
@@ -116,7 +117,7 @@ def test_arguments_of_the_engine_are_the_users_and_come_last(device):
     assert planned(f"serve.extra_args={json.dumps(own)}", device=device, gpus=()).argv()[-5:] == own
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpus", "overrides", "shares"),
     [
         ("", [], [None]),
@@ -197,7 +198,7 @@ def test_a_prompt_may_hold_the_history_and_the_present():
     assert limits == {"image": {"count": 3, "width": 100, "height": 100}, "video": 0}
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "loopback"),
     [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
 )

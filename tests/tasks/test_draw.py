@@ -2,6 +2,7 @@ from itertools import islice
 
 import pytest
 
+from tests.tables import each
 from tests.tasks.lines import webgym, write
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.task import DifficultyBand
@@ -21,7 +22,7 @@ def tasks(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "count", "shares"),
     [
         ((2, 5, 3), 10, (2, 5, 3)),
@@ -39,7 +40,6 @@ def tasks(tmp_path):
         ((0.1, 0.3, 0.3), 1, (0, 1, 0)),
         ((1e-9, 1, 1), 3, (0, 2, 1)),
     ],
-    ids=str,
 )
 def test_shares_by_largest_remainder(weights, count, shares):
     assert largest_remainder(dict(zip(DifficultyBand, weights, strict=True)), count) == dict(

@@ -7,6 +7,7 @@ from itertools import cycle
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.agent.prompt import Prompt, reveal_prompt
 from webgym_cli.errors import UsageError
 from webgym_cli.records.sample import Message
@@ -47,7 +48,7 @@ def test_the_texts_stay_encrypted_until_a_prompt_is_sent():
     assert reveal_prompt(prompt, task).messages[0].content == "Task: Who painted it?\n"
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"instruction": "Who painted it?"},

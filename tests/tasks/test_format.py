@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each
 from tests.tasks.lines import FACTS, GROUPS, webgym
 from webgym_cli.environments.miniwob.pages import list_pages
 from webgym_cli.records.task import Task
@@ -65,7 +66,7 @@ def test_a_rubric_in_each_shape(name, rubric, facts, kept):
     assert task.extra.get("evaluator_reference") == (rubric if kept else None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "answer", "kept"),
     [
         ({"definite_answer": "42"}, "42", {}),
@@ -75,14 +76,13 @@ def test_a_rubric_in_each_shape(name, rubric, facts, kept):
         ({"reference_answer": None, "definite_answer": "42"}, "42", {}),
         ({"reference_answer": "41", "definite_answer": "42"}, "41", {"definite_answer": "42"}),
     ],
-    ids=str,
 )
 def test_the_reference_answer_under_both_names(fields, answer, kept):
     task = read({**WEB, **fields})
     assert (task.reference_answer, task.extra) == (answer, kept)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "read_as"),
     [
         ({"id": 5}, {"id": "5"}),
@@ -92,7 +92,6 @@ def test_the_reference_answer_under_both_names(fields, answer, kept):
         ({"reference_answer": 4.5}, {"reference_answer": "4.5"}),
         ({"max_steps": "12"}, {"extra": {"max_steps": 12}}),
     ],
-    ids=str,
 )
 def test_fields_as_other_benchmarks_write_them(fields, read_as):
     assert read({**WEB, **fields}).model_dump(include=read_as) == read_as
@@ -104,7 +103,7 @@ def test_a_step_limit_is_a_whole_number_from_1(limit):
         read({**WEB, "max_steps": limit})
 
 
-@pytest.mark.parametrize(
+@each(
     ("website", "address"),
     [
         ("example.com", "https://example.com"),
@@ -122,9 +121,7 @@ def test_a_bare_domain_gets_https(website, address):
     assert read({**WEB, "environment": "web", "start_url": website}).start_url == address
 
 
-@pytest.mark.parametrize(
-    ("facts", "difficulty"), [(None, 1), ([], 1), ("a", 1), (["a", "b", "c", "d"], 4), (GROUPS, 3), (FACTS, 2)], ids=str
-)
+@each(("facts", "difficulty"), [(None, 1), ([], 1), ("a", 1), (["a", "b", "c", "d"], 4), (GROUPS, 3), (FACTS, 2)])
 def test_a_missing_difficulty_is_the_number_of_facts(facts, difficulty):
     for missing in ({"difficulty": None}, {}):
         line = webgym(evaluator_reference=facts)
@@ -169,7 +166,7 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         read({**line, "id": "shop-tour"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reply"),
     [
         ({"task_name": None}, "task_name: a task on the web needs an instruction"),
@@ -200,7 +197,6 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         ({"canary": "x"}, "canary: "),
         ({"extra": {"canary": "x"}}, "canary: "),
     ],
-    ids=str,
 )
 def test_what_is_no_task_names_the_field_as_it_is_written(change, reply):
     with pytest.raises(BadTaskError) as caught:
@@ -208,7 +204,7 @@ def test_what_is_no_task_names_the_field_as_it_is_written(change, reply):
     assert str(caught.value).startswith(reply)
 
 
-@pytest.mark.parametrize(
+@each(
     "line", [b"{", b'{"a": 1} x', b"\xff\xfe", b'{"id": "\\ud800"}', b"[" * 100_000, b'{"difficulty": 1' + b"0" * 5000]
 )
 def test_what_is_not_json_is_told(line):

@@ -1,10 +1,11 @@
 import pytest
 
+from tests.tables import each
 from tests.tasks.lines import FACTS, GROUPS
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts, rubric_shape
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "shape", "facts"),
     [
         (None, "none", None),
@@ -27,7 +28,6 @@ from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_fac
         ([{"facts": ["a"]}, {"id": "", "facts": []}, {"facts": [{"description": "b"}]}], "groups", None),
         (["Names the shoe", GROUPS[1]], "mixed", ("Names the shoe", "[Group 2: The price] Names it in euros")),
     ],
-    ids=lambda value: str(value)[:30],
 )
 def test_every_shape_has_its_facts(value, shape, facts):
     assert rubric_shape(value) == shape
@@ -45,7 +45,7 @@ def test_our_own_lists_stay_as_they_are():
     assert list_facts(FACTS, verbatim=True) == ("Names the shoe", "Names the price")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "place"),
     [
         (5, ": neither"),
@@ -57,7 +57,6 @@ def test_our_own_lists_stay_as_they_are():
         ([{"facts": ["a", 5]}], ".0.facts.1: not a text"),
         ({"facts": [5]}, ".facts.0: not a text"),
     ],
-    ids=str,
 )
 def test_what_is_no_rubric_names_its_place(value, place):
     with pytest.raises(BadRubricError) as caught:

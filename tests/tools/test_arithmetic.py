@@ -2,11 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each
 from webgym_cli.tools.arithmetic import FUNCTIONS, MAX_CHARACTERS, BadExpressionError, evaluate, format_number
 from webgym_cli.tools.builtin import calculator
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "result"),
     [
         ("12*50/60", "10"),
@@ -53,7 +54,7 @@ def test_arithmetic(expression, result):
     assert calculator(expression) == result
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "reason"),
     [
         ("", "a number is missing at the end"),

@@ -8,6 +8,7 @@ from PIL import Image
 from pydantic import BaseModel, Field
 
 from tests.records.builders import png
+from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.tools import ToolOutput, tool
 from webgym_cli.tools.define import to_output
@@ -184,7 +185,7 @@ class NeedsMore:
         return self.key
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "reason"),
     [
         (nameless, "tool nameless: the parameter text has no type"),
@@ -215,7 +216,7 @@ class Picture:
         target.write(png())
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "output"),
     [
         ("text", ToolOutput("text")),

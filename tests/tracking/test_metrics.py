@@ -1,7 +1,6 @@
 """Names and values of metrics, against events written by hand."""
 
-import pytest
-
+from tests.tables import each
 from webgym_cli.tracking.metrics import extract_metrics
 
 
@@ -49,6 +48,6 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("event", "metrics"), CASES.values(), ids=CASES)
+@each(("event", "metrics"), CASES.values())
 def test_the_metrics_of_an_event(event, metrics):
     assert extract_metrics(event) == metrics

@@ -6,6 +6,7 @@ from collections import namedtuple
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import StoreError
 from webgym_cli.train import footprint
@@ -23,7 +24,7 @@ FULL = {"bf16": True, "finetuning_type": "full"}
 LORA = {"bf16": True, "finetuning_type": "lora", "lora_rank": 4, "lora_target": "all"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "stage", "wanted"),
     [
         # 960 x 2; DeepSpeed's copy of them, and 12 bytes for each of the 860 that learn
@@ -49,7 +50,7 @@ def test_a_checkpoint(config, stage, wanted):
     assert footprint.estimate_sizes(MODEL, config, stage) == footprint.CheckpointSizes(*wanted)
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "carried", "wanted"),
     [
         # one checkpoint at the end, the weights once more beside it
@@ -99,7 +100,7 @@ def test_measures_the_model_that_is_trained(tmp_path):
     assert needed(config) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "wanted"),
     [
         ({}, 1920 + 860 * 12),

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from benchmarks.model_shapes import published_tensors
+from tests.tables import each
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.train.footprint import TrainingMemory, configured_memory, network_memory, rl_memory
 
@@ -16,7 +17,7 @@ def zero(name):
     return json.loads(find_deepspeed_file(f"ds_config_{name}.json").read_text())
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "gpu", "host"),
     [
         # 8 billion parameters on 8 GPUs: 2 bytes for weights and for gradients, 12 for the optimizer

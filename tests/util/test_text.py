@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.util.text import (
     escape_control,
     first_line,
@@ -13,7 +14,7 @@ from webgym_cli.util.text import (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "hidden"),
     [
         ("http://user:PW@host:1/v1", "http://host:1/v1"),
@@ -43,7 +44,7 @@ def test_an_error_is_told_in_a_line_that_says_something(error, line):
     assert first_line(error) == line
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "words"),
     [
         ("cut -d '|' -f 1", ["cut", "-d", "|", "-f", "1"]),
@@ -83,7 +84,7 @@ def test_a_count_agrees_with_its_noun(count, text):
     assert format_count(count, "step") == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "text"),
     [
         *((None, ""), (0.0123, "12 ms"), (1.239, "1.24 s"), (31.2, "31 s"), (99.9, "100 s"), (119, "119 s")),

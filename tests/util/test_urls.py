@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.util.urls import has_userinfo, site_of
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "site"),
     [
         ("https://news.bbc.co.uk/x", "bbc.co.uk"),

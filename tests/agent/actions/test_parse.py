@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.forms.web_actions import BASIC
@@ -73,7 +74,7 @@ NOT_ACTIONS = {
 }
 
 
-@pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
+@each(("response", "kind"), NOT_ACTIONS.values())
 def test_what_is_no_action_says_why(response, kind):
     web_action = parse_web_action(response, MARKS)
     assert isinstance(web_action, ParseError) and web_action.kind is kind
@@ -82,13 +83,13 @@ def test_what_is_no_action_says_why(response, kind):
 BAD_POINTS = [[1], [1, 2, 3], [1, 1001], [-1, 2], ["1", "2"], [True, 2], [[1], 2], "1,2", {"x": 1}, [1e999, 2], None]
 
 
-@pytest.mark.parametrize("point", [*BAD_POINTS, [10**400, 1]], ids=lambda point: str(point)[:30])
+@each("point", [*BAD_POINTS, [10**400, 1]])
 def test_a_bad_point_is_no_action(point):
     web_action = parse_web_action(call({"action": "left_click", "coordinate": point}, "computer_use"), POINTS)
     assert isinstance(web_action, ParseError) and web_action.kind is Kind.INVALID_ARGUMENTS
 
 
-@pytest.mark.parametrize(
+@each(
     "response",
     [
         CLICK,

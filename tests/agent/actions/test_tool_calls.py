@@ -4,6 +4,7 @@ import jinja2
 import pytest
 
 from tests.records.builders import shot, step
+from tests.tables import each
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.agent.actions.call_formats import make_call_format
 from webgym_cli.agent.actions.parse import ParseError
@@ -72,9 +73,7 @@ def test_calls_are_rendered_as_the_policy_is_told_to_write_them():
     assert written(action) == f"{call()}\n{call()}"
 
 
-@pytest.mark.parametrize(
-    "text", ["</tool_call>", "<tool_call>", '{"}{', '\\"</tool_call>', 'print("</tool_call>")', "```\n}", "<think>a"]
-)
+@each("text", ["</tool_call>", "<tool_call>", '{"}{', '\\"</tool_call>', 'print("</tool_call>")', "```\n}", "<think>a"])
 def test_a_call_ends_where_its_object_ends(text):
     assert parsed(f"Then {call(text)} and {call(text, 'other')}.").calls == (
         ToolCall(name="calculator", arguments={"expression": text}),
@@ -92,7 +91,7 @@ def test_arguments_may_be_left_out():
     assert parsed('<tool_call>{"name": "now"}</tool_call>').calls == (ToolCall(name="now", arguments={}),)
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "kind"),
     [
         ("", ParseErrorKind.NO_TOOL_CALL),

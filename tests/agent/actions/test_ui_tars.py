@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -33,14 +34,14 @@ def parse(response, *, truncated=False):
     return SET.parse(response, SPEC, truncated=truncated, max_calls=1)
 
 
-@pytest.mark.parametrize("call", READ)
+@each("call", READ)
 def test_a_call_is_read_as_its_action_and_written_the_same_way(call):
     action = parse(f"Thought: I see it.\nAction: {call}")
     assert action == Action.model_validate(READ[call])
     assert parse(SET.format_action(action, InteractionMode.COORDINATES)) == action
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "kind", "words"),
     [
         ("I click.", ParseErrorKind.NO_TOOL_CALL, "Action:"),

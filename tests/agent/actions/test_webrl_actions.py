@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.agent.forms.webrl_forms import WAIT_SECONDS, render_webrl_action
@@ -81,7 +82,7 @@ ACTIONS = {
 }
 
 
-@pytest.mark.parametrize(("response", "action"), ACTIONS.values(), ids=ACTIONS)
+@each(("response", "action"), ACTIONS.values())
 def test_an_action_is_read(response, action):
     assert parse_webrl_action(response) == action
 
@@ -144,7 +145,7 @@ NOT_ACTIONS = {
 }
 
 
-@pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
+@each(("response", "kind"), NOT_ACTIONS.values())
 def test_what_is_no_action_says_why(response, kind):
     webrl_action = parse_webrl_action(response)
     assert isinstance(webrl_action, ParseError), webrl_action
@@ -164,12 +165,12 @@ LENIENT = {
 }
 
 
-@pytest.mark.parametrize("response", LENIENT.values(), ids=LENIENT)
+@each("response", LENIENT.values())
 def test_a_call_may_be_read_leniently(response):
     assert parse_webrl_action(response, lenient=True) == CLICKED
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "kind"),
     [
         ("", Kind.NO_TOOL_CALL),

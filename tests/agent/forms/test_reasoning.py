@@ -1,5 +1,6 @@
 import pytest
 
+from tests.tables import each
 from webgym_cli.agent.forms.reasoning import history_text, join_reasoning, strip_reasoning
 
 # whether the model thinks first, response -> what may act, what is remembered; of a model that does not, only what it
@@ -22,7 +23,7 @@ RESPONSES = {
 }
 
 
-@pytest.mark.parametrize(("thinking", "response", "reply", "kept"), RESPONSES.values(), ids=RESPONSES)
+@each(("thinking", "response", "reply", "kept"), RESPONSES.values())
 def test_what_acts_is_what_a_model_says_after_its_thoughts(thinking, response, reply, kept):
     assert strip_reasoning(response, thinking=thinking) == reply
     assert history_text(response, thinking=thinking) == kept

@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.builders import shot
+from tests.tables import each
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.sanitize import (
     LINE_LIMIT,
@@ -123,7 +123,7 @@ def test_no_foreign_text_changes_a_prompts_shape(spec, words):
     assert shape(episode(spec, words)) == shape(episode(spec, ["x"]))
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.version}-{spec.interaction_mode}-{spec.thinking}")
+@each("spec", SPECS)
 def test_each_attack_by_itself_fails(spec):
     wanted = shape(episode(spec, ["x"]))
     for attack in ATTACKS:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.records.builders import shot, step
+from tests.tables import each
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.tools import describe_action, render_web_action
@@ -158,7 +159,7 @@ def parse(name, mode, arguments):
     return parse_web_action(f"<tool_call>\n{call}\n</tool_call>", mode, actions=actions)
 
 
-@pytest.mark.parametrize(("name", "mode", "arguments", "fields"), CASES, ids=str)
+@each(("name", "mode", "arguments", "fields"), CASES)
 def test_a_call_is_an_action_and_is_written_again(name, mode, arguments, fields):
     action = Action.model_validate(fields)
     assert parse(name, mode, arguments) == action
@@ -170,7 +171,7 @@ def test_success_without_an_answer_ends_an_episode():
     assert ended == Action(name=ActionName.ANSWER, text="")
 
 
-@pytest.mark.parametrize(("name", "mode"), MODES, ids=str)
+@each(("name", "mode"), MODES)
 def test_the_schema_offers_exactly_what_is_read(name, mode):
     actions = SETS[name]
     function = actions.build_schema(mode)["function"]
@@ -190,7 +191,7 @@ def test_the_schema_offers_exactly_what_is_read(name, mode):
 DRAG = {"action": "drag", "element_id": 1, "to_element_id": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "mode", "arguments", "kind", "why"),
     [
         ("full", POINTS, {"action": "drag", "coordinate": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "to_coordinate"),
@@ -223,7 +224,6 @@ DRAG = {"action": "drag", "element_id": 1, "to_element_id": 1}
         ("computer_use", POINTS, {"action": "key", "keys": "ctrl"}, ParseErrorKind.INVALID_ARGUMENTS, "tuple"),
         ("computer_use", POINTS, {"action": "wait", "time": 99}, ParseErrorKind.INVALID_ARGUMENTS, "60"),
     ],
-    ids=str,
 )
 def test_a_malformed_call_says_why(name, mode, arguments, kind, why):
     wrong = parse(name, mode, arguments)
@@ -300,7 +300,7 @@ def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
     assert messages[0] == messages[1] and "long_press" not in messages[0].content and "wait_for" in messages[2].content
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "mode", "arguments"),
     [
         ("full", MARKS, {"action": "click", "element_id": 1, "position": [1, 1]}),
@@ -310,7 +310,6 @@ def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
         ("more full", MARKS, {"action": "drag", "element_id": 1, "to_position": [1, 1]}),
         ("more full", MARKS, {"action": "type", "element_id": 1, "text": "a", "position": [1, 1]}),
     ],
-    ids=lambda part: json.dumps(part) if isinstance(part, dict) else str(part),
 )
 def test_a_position_is_within_a_marked_element(name, mode, arguments):
     result = parse(name, mode, arguments)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.records.builders import shot, step
+from tests.tables import each
 from webgym_cli.agent.prompt import render, render_system_prompt
 from webgym_cli.agent.prompts.memory_prompt import TITLE_LIMIT, URL_LIMIT
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -129,7 +130,7 @@ def test_a_thought_is_no_memory():
     assert 'Your memory then: ["b"]' in users(prompt(past, spec))[0]
 
 
-@pytest.mark.parametrize("memory", ["{", '["a"', "[" * 5000, '{"a": [}', "\x00", '"'])
+@each("memory", ["{", '["a"', "[" * 5000, '{"a": [}', "\x00", '"'])
 def test_malformed_memory_is_told_as_it_is(memory):
     (line, _) = carried([step(0, response=f"Memory: {memory}\nAction: x.")], 0)
     assert line == f"Your memory then: {json.dumps([memory.strip()]) if memory.strip() else '[]'}"

@@ -1,7 +1,7 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each
 from webgym_cli.agent.prompts.memory_prompt import MemorySections, read_sections
 
 CALL = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "answer", "text": "Memory: [1]"}}\n</tool_call>'
@@ -46,12 +46,12 @@ Action: I open the list.""",
 }
 
 
-@pytest.mark.parametrize("response", SPELLINGS.values(), ids=SPELLINGS)
+@each("response", SPELLINGS.values())
 def test_notes_are_read_however_they_are_written(response):
     assert read_sections(response) == FULL
 
 
-@pytest.mark.parametrize("response", ["", "Hm.", CALL, f"<think>{AS_ASKED}", "the memory: is full", "Memory\n: []"])
+@each("response", ["", "Hm.", CALL, f"<think>{AS_ASKED}", "the memory: is full", "Memory\n: []"])
 def test_no_notes_are_empty(response):
     assert read_sections(response) == MemorySections()
 
@@ -79,7 +79,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("text", "memory"), MALFORMED.items(), ids=lambda value: str(value)[:20])
+@each(("text", "memory"), MALFORMED.items())
 def test_memory_that_is_no_list_of_texts_is_kept_as_text(text, memory):
     assert read_sections(f"Memory: {text}\nAction: Go.") == MemorySections(memory=memory, action="Go.")
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.records.builders import step
 from tests.rewards.cases import INSTRUCTION, answered
+from tests.tables import each
 from webgym_cli.agent.prompts.orm_prompt import (
     KEPT_TOKENS,
     SYSTEM,
@@ -79,7 +80,7 @@ def test_what_decides_a_probability_is_in_the_digest(change):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("drop", "page", "actions", "expected"),
     [
         (10, 500, 50, (10, 0)),

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.builders import step
+from tests.tables import each
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens.tokens import ImageGrid, ModelTokens
 from webgym_cli.errors import SettingsError
@@ -20,7 +21,7 @@ TEMPLATE = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "size", "tokens"),
     [
         ((1280, 1024), (1280, 1024), 1280),  # 40 x 32: exactly the limit

@@ -4,6 +4,7 @@ import ipaddress
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.environments.browser import address_rules
 from webgym_cli.environments.browser.address_rules import AddressRules
 
@@ -85,7 +86,7 @@ def bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@each("address", PRIVATE)
 def test_private_addresses_are_refused(address: str):
     assert "private" in (RULES.refuse_address(ipaddress.ip_address(address)) or "")
     assert "private" in (RULES.refuse_host(address) or "")
@@ -93,18 +94,18 @@ def test_private_addresses_are_refused(address: str):
         assert "private" in (RULES.refuse_url(url) or "")
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@each("address", PUBLIC)
 def test_public_addresses_are_not(address: str):
     assert RULES.refuse_address(ipaddress.ip_address(address)) is None
     assert RULES.refuse_url(f"http://{bracketed(address)}/") is None
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "a.localhost", "fe80::1%eth0", "127.0.0.1."])
+@each("host", ["localhost", "LOCALHOST", "localhost.", "a.localhost", "fe80::1%eth0", "127.0.0.1."])
 def test_names_and_spellings_of_this_machine(host: str):
     assert RULES.refuse_url(f"http://{bracketed(host)}/")
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "file:///etc/passwd",

@@ -1,9 +1,8 @@
-import pytest
-
+from tests.tables import each
 from webgym_cli.environments.fixture_sites.answers import contains_answer, find_stray_numbers, is_same_text
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "expected"),
     [
         ("It costs $12.40.", "€12.40"),
@@ -27,7 +26,7 @@ def test_what_is_the_same_in_other_writing(answer, expected):
     assert contains_answer(answer, expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "expected"),
     [
         ("", "7"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
@@ -83,7 +84,7 @@ def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, t
     assert output == f"The answer is \\boxed{{{count}}}."
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "result", "stated"),
     [
         ("1,000", "1000", "1000"),
@@ -110,7 +111,7 @@ def refused(fields, limits=LIMITS, tools=(calculator, answer)):
     return str(caught.value), caught.value.hint
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "reason"),
     [
         ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FORUM, SHOP, FakeJudge, FakePages, pages, strings, target, url
+from tests.tables import each
 from webgym_cli.environments.webarena.evaluation import Grade, check_evaluation, grade, url_matches
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.records.webarena import EvalType, Evaluation, UrlRule
@@ -247,11 +248,11 @@ LEADS = [
 ]
 
 
-@pytest.mark.parametrize(("address", "wanted", "good"), EXACT)
+@each(("address", "wanted", "good"), EXACT)
 def test_an_address_is_the_wanted_one(address, wanted, good):
     assert url_matches(address, wanted, UrlRule.EXACT) is good
 
 
-@pytest.mark.parametrize(("address", "wanted", "good"), LEADS)
+@each(("address", "wanted", "good"), LEADS)
 def test_an_address_lies_at_or_below_the_wanted_one(address, wanted, good):
     assert url_matches(address, wanted, UrlRule.GOLD_IN_PRED) is good

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FORUM, SHOP, target
+from tests.tables import each
 from webgym_cli.environments.webarena.locators import (
     BadLocationError,
     ContentLocation,
@@ -13,7 +14,7 @@ from webgym_cli.environments.webarena.locators import (
 ROLE = HelperName.MEMBER_ROLE
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "place"),
     [
         (target(must_include="x"), ContentLocation(None, None, ())),
@@ -58,7 +59,7 @@ def test_the_prefix_of_a_function_is_taken_off_and_not_its_letters():
     assert parse_location(target("last", "lambda: abab => 1", must_include="x")).locator == "abab => 1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "locator", "reason"),
     [
         ("first", "", "url: 'first' is neither"),
@@ -85,7 +86,7 @@ def test_an_unknown_form_is_named(url, locator, reason):
         parse_location(target(url, locator, must_include="x"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "post"),
     [
         (f"{FORUM}/f/books/123/a-title", f"{FORUM}/f/books/123/"),

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.environments.webarena.webarena_records import ADDRESSES, DUMMY, evaluation, record
+from tests.tables import each
 from webgym_cli.environments.webarena.tasks import evaluation_of, read_config
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import EvalType, UrlRule, WebArenaSite
@@ -111,7 +112,7 @@ def test_the_machine_of_the_authors_is_no_part_of_an_answer():
     assert reference_answers.must_include == ("ssh://git@lab.test:2222/c",)
 
 
-@pytest.mark.parametrize(
+@each(
     ("answers", "rules"),
     [
         ({"exact_match": "Yes"}, {"exact_match": "Yes"}),
@@ -270,7 +271,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("value", "reason"), BAD.values(), ids=BAD)
+@each(("value", "reason"), BAD.values())
 def test_a_bad_record_names_its_field(value, reason):
     with pytest.raises(BadTaskError) as raised:
         read_config(value, ADDRESSES)

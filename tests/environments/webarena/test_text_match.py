@@ -1,6 +1,7 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FakeJudge, strings
+from tests.tables import each
 from tests.ticks import count_ticks
 from webgym_cli.environments.webarena.text_match import (
     FuzzyContext,
@@ -15,7 +16,7 @@ from webgym_cli.records.webarena import Expected
 NOBODY = FuzzyContext("How many?", "", None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "wanted", "equal"),
     [
         ("Yes", "yes", True),
@@ -35,7 +36,7 @@ def test_exact_match(text, wanted, equal):
     assert matches_exactly(text, wanted) is equal
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "wanted", "inside"),
     [
         ("There are 100 of them", "0", False),
@@ -141,7 +142,7 @@ def test_must_include(text, wanted, inside):
     assert contains_text(text, wanted) is inside
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "comparison", "met"),
     [
         ("300", ">= 300", True),

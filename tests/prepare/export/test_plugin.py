@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.runs import filled
 from tests.forked import webgym
+from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.export.registry import FORMATS
@@ -68,7 +69,7 @@ def test_an_unknown_format_is_refused_with_those_that_there_are(project):
     assert all(name in result.stderr for name in FORMATS.builtin)
 
 
-@pytest.mark.parametrize("name", FORMATS.builtin)
+@each("name", FORMATS.builtin)
 def test_every_built_in_format_describes_itself(name):
     item = FORMATS.find(name)
     assert (item.name, bool(item.description)) == (name, True)

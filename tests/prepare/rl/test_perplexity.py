@@ -3,8 +3,7 @@
 import math
 from statistics import fmean
 
-import pytest
-
+from tests.tables import each
 from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.score import find_window_violation
@@ -16,7 +15,7 @@ def mean_of(*probabilities):
     return fmean([math.log(one) for one in probabilities])
 
 
-@pytest.mark.parametrize(
+@each(
     ("probabilities", "where"),
     [
         ([0.95], None),

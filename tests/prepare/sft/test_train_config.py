@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.tables import each
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
@@ -51,7 +52,7 @@ def test_holds_what_the_seed_documents():
 TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
 
 
-@pytest.mark.parametrize(
+@each(
     ("sections", "wanted"),
     [
         ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
@@ -65,7 +66,6 @@ TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
         ({"seed": 5}, {"data_seed": 5}),
         ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
     ],
-    ids=str,
 )
 def test_a_setting_has_its_argument(sections, wanted):
     result = config(**sections)

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 from tests.records.builders import UNSOLVED, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
+from tests.tables import each
 from tests.tasks.test_encryption import CANARY, encrypt
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
@@ -371,7 +372,7 @@ async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
     assert [page["step"] for page in blocking.data["pages"]] == [1, 6]
 
 
-@pytest.mark.parametrize(
+@each(
     ("count", "limit", "expected"),
     [
         (0, 4, []),

@@ -6,6 +6,7 @@ import pytest
 
 from tests.records.builders import shot
 from tests.rewards.cases import INSTRUCTION, NO, answered, seen, web_task
+from tests.tables import each
 from webgym_cli.agent.client.chat import fence_data
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
@@ -39,7 +40,7 @@ def list_questions(trajectory):
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:25]))
+@each("text", HOSTILE)
 def test_foreign_text_stays_in_its_field(text):
     trajectory = answered(
         task=web_task(rubric=(text, text), reference_answer=text, start_url=text),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.rewards.cases import ANSWER, answered, seen
 from tests.rewards.scripted_judge import ScriptedReply
+from tests.tables import each
 from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome
@@ -172,7 +173,7 @@ async def test_agentrewardbench_sees_actions_with_texts_and_the_last_page_and_an
     assert judgement.extras == {"side_effect": 0.0, "optimality": 3.0, "looping": 1.0}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "known"),
     [
         ("<side>Yes</side> <optimal>4. Completely Optimal</optimal>", {"side_effect": 1.0, "optimality": 4.0}),
@@ -202,7 +203,7 @@ def test_scores_in_the_spellings_of_models(text, yes):
     assert replies.read_score(text).yes is yes
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "yes"),
     [
         ("The list is sorted.\n\n**SUCCESS**", True),
@@ -248,7 +249,7 @@ def test_webvoyagers_verdict_stands_at_the_end(text, yes):
     assert replies.read_webvoyager(text).yes is yes
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Thoughts: done. **Status**: success",
@@ -349,7 +350,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize(("read", "text"), [(read, text) for read in UNREADABLE for text in UNREADABLE[read]])
+@each(("read", "text"), [(read, text) for read in UNREADABLE for text in UNREADABLE[read]])
 def test_nothing_is_guessed_and_no_quotation_is_a_verdict(read, text):
     with pytest.raises(UnreadableError):
         read(text)

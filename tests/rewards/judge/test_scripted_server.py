@@ -4,6 +4,7 @@ import httpx
 import openai
 import pytest
 
+from tests.tables import each
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.model_servers import MODEL_SERVERS, ModelServer
 from webgym_cli.config.trust import select_executed
@@ -23,7 +24,7 @@ def fact(text, answer="", *steps):
     return verdict("fact", fact=text, answer=answer, steps=steps)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "answer", "expected"),
     [
         ("The year is 1665", "in 1665", "yes"),
@@ -56,7 +57,7 @@ def test_a_fact_may_stand_in_a_step(field):
     assert fact("By Vermeer", "", {"url": "http://vermeer.test/"}) == "no"
 
 
-@pytest.mark.parametrize(
+@each(
     ("titles", "expected"),
     [
         (["Shop", "Please solve this CAPTCHA"], "yes"),
@@ -66,7 +67,6 @@ def test_a_fact_may_stand_in_a_step(field):
         (["Log in"], "no"),
         (["404 Not Found"], "no"),
     ],
-    ids=str,
 )
 def test_blocking_is_what_the_last_page_says(titles, expected):
     pages = [{"title": title, "url": "http://a.test/"} for title in titles]

@@ -11,6 +11,7 @@ from itertools import product
 import pytest
 
 from tests.records.builders import CRASHED, SOLVED, UNSOLVED, step, trajectory
+from tests.tables import each
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
@@ -330,7 +331,7 @@ def test_a_query_goes_on_while_the_index_grows(run):
         assert index.one("SELECT count(*) AS n FROM steps") == {"n": 6}
 
 
-@pytest.mark.parametrize(
+@each(
     ("spans", "chain"),
     [
         ([], []),
