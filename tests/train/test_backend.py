@@ -1,12 +1,13 @@
 """Training backends and advantage estimators of a user, from files outside the package."""
 
 import json
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.prepare.buffer import fill
 from tests.records.builders import trajectory
 from tests.train.train_data import prepare, rows, settings_for
@@ -19,7 +20,7 @@ from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
 from webgym_cli.util.registry import portable_plugins
 
 NAME = "model_20260109_000000"
-ROOT = Path(__file__).resolve().parents[2]
+webgym = partial(forked.webgym, cwd=Path(__file__).resolve().parents[2])
 SCRIPT = """
 import json, os, pathlib, shutil, sys
 told = json.loads(pathlib.Path(sys.argv[1]).read_text())
@@ -54,19 +55,6 @@ def plugin(tmp_path) -> Path:
     return file
 
 
-def webgym(*arguments, **env: str) -> subprocess.CompletedProcess:
-    import os
-
-    return subprocess.run(
-        [sys.executable, "-m", "webgym_cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **env},
-        cwd=ROOT,
-    )
-
-
 def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin, run, role):
     from tests.train.fake_checkpoints import weights
 
@@ -76,14 +64,11 @@ def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin
     given = ("-s", f'plugins=["{plugin}"]', "-s", "train.algorithm=toy_trainer", "-s", 'train.extra={"speed": 3}')
     env = {"WEIGHTS": str(tmp_path / "model.safetensors")}
     planned = webgym("train", run.root, *given, "--dry-run", "--json")
-    assert planned.returncode == 0, planned.stderr
     plan = json.loads(planned.stdout)
     assert plan["argv"] == [sys.executable, str(tmp_path / "toy_train.py"), "launch.json"]
-    died = webgym("train", run.root, *given, **env, DIE="1")
-    assert died.returncode == 4, died.stderr
+    webgym("train", run.root, *given, code=4, **env, DIE="1")
     assert "train" in webgym("status", run.root, "--json").stdout
-    resumed = webgym("resume", run.root, **env)
-    assert resumed.returncode == 0, resumed.stderr
+    webgym("resume", run.root, **env)
     checkpoint = checkpoints.current(run)
     assert (checkpoint.name, checkpoint.algorithm, checkpoint.version, checkpoint.steps) == (NAME, "toy_trainer", 1, 2)
     record = json.loads((checkpoints.folder(run, checkpoint) / "config.json").read_text())
@@ -198,8 +183,7 @@ def test_a_backend_brings_a_kind_of_data_of_its_own(tmp_path, plugin, run, role)
     assert json.loads(planned.stdout)["answers"] == 2, planned.stderr
     env = {"WEIGHTS": str(tmp_path / "model.safetensors")}
     for command in ("prepare", "train"):
-        done = webgym(command, run.root, *given, **env)
-        assert done.returncode == 0, done.stderr
+        webgym(command, run.root, *given, **env)
     assert checkpoints.current(run).algorithm == "toy_trainer"
     assert len(read_batches(run)[0].groups) == 2
 
