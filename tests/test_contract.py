@@ -104,12 +104,15 @@ def modules(files: list[str]) -> set[str]:
 
 @cache
 def calls() -> dict[str, list[tuple[str, ast.Call]]]:
-    """Return the calls of each function, by how it is written, with their files."""
+    """Return the calls of each function, by its name or `module.name`, with their files."""
     by_function = defaultdict(list)
     for file in trees():
         for node in nodes(file):
-            if isinstance(node, ast.Call):
-                by_function[ast.unparse(node.func)].append((file, node))
+            match node:
+                case ast.Call(func=ast.Name(id=function)):
+                    by_function[function].append((file, node))
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=function)):
+                    by_function[f"{owner}.{function}"].append((file, node))
     return by_function
 
 
