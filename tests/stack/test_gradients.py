@@ -1,5 +1,7 @@
 """Policy gradients from end to end: real episodes, our own trainer, the trained policy on the real server."""
 
+import shutil
+
 import pytest
 
 from tests.records.builders import new_run
@@ -14,6 +16,7 @@ from webgym_cli.store.batches import read_batches
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_path
 from webgym_cli.store.metrics import read_events
+from webgym_cli.store.run import RunDir
 
 pytestmark = pytest.mark.stack
 
@@ -35,22 +38,30 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-async def improved(sft_run, tmp_path_factory):
-    """A run that went through an iteration of REMAX: (run, settings). test_learning.py has more than one."""
+async def trained(sft_run, tmp_path_factory):
+    """A run that trained two LoRA versions while rollouts went on, then all weights by REMAX on fresh steps, drawn from
+    a truncated distribution: (run, settings of the last training, events). test_learning.py has loops in turns.
+    """
+    learning = ("train.algorithm=grpo", "loop.demonstration_iterations=0", "rl.data.filter_groups.enable=false")
+    order = ("rl.model.lora_rank=4", "loop.mode=async", "loop.iterations=2", "loop.eval_every=2")
     weights = policy_path(*sft_run).resolve()
-    learning = ("train.algorithm=remax", "agent.greedy_chain=true", "loop.demonstration_iterations=0")
-    settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=1", "loop.eval_every=0")
+    settings = demo_settings(weights, *SMALL, *learning, *order)
+    fresh = ("rl.model.lora_rank=0", "loop.max_staleness=0", "train.algorithm=remax", "agent.greedy_chain=true")
+    whole = demo_settings(weights, *SMALL, *learning, *order, *fresh, *TRUNCATED)
     run = new_run(tmp_path_factory.mktemp("gradients") / "run", settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    async with StageContext(run, settings, logs, lambda event: None) as context:
+    events = []
+    async with StageContext(run, settings, logs, events.append) as context:
         await Loop(plan_loop(run, settings), context).execute()
-    return run, settings
+        context.settings = whole
+        await Loop(plan_loop(run, whole, iterations=3), context).execute()
+    return run, whole, events
 
 
-def test_the_trainer_s_log_probs_are_those_of_the_server(improved):
+def test_the_trainer_s_log_probs_are_those_of_the_server(trained):
     """The very ids, the very distribution (temperature, top_k, top_p, min_p): what differs is arithmetic."""
-    (checkpoint,) = checkpoints(improved[0])
+    *_, checkpoint = checkpoints(trained[0])
     assert (checkpoint.algorithm, checkpoint.steps) == ("remax", 2)
     assert checkpoint.metrics["rollout_corr/log_prob_difference"] < 1e-3
     assert abs(checkpoint.metrics["rollout_corr/kl"]) < 1e-3
@@ -58,12 +69,12 @@ def test_the_trainer_s_log_probs_are_those_of_the_server(improved):
     assert checkpoint.metrics["response_length/mean"] > 1
 
 
-async def test_imitation_goes_on_from_the_improved_policy(improved):
+async def test_imitation_goes_on_from_the_improved_policy(trained, tmp_path):
     """LLaMA-Factory reads the checkpoint that our own trainer wrote."""
-    run, settings = improved
+    run = RunDir(shutil.copytree(trained[0].root, tmp_path / "run", symlinks=True))
+    (run.root / "batches.jsonl").unlink()  # from here on it takes turns
     before = current(run)
-    learning = settings.train.model_copy(update={"algorithm": "sft"})
-    imitation = settings.model_copy(update={"train": learning})
+    imitation = demo_settings(policy_path(run, trained[1]).resolve(), "algorithm_config.num_train_epochs=1")
     async with StageContext(run, imitation, run.logs / "attempt_0001", lambda event: None) as context:
         await rollouts.rollout(context, Split.TRAIN, "oracle", 20)
         await preparation.prepare(context)
@@ -72,27 +83,8 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
     assert (checkpoint.algorithm, checkpoint.parent, checkpoint.version) == ("sft", before.name, before.version + 1)
 
 
-@pytest.fixture(scope="module")
-async def asynchronous(sft_run, tmp_path_factory):
-    """A run that trained two LoRA versions while rollouts went on, then all weights on fresh steps: (run, events)."""
-    learning = ("train.algorithm=grpo", "loop.demonstration_iterations=0", "rl.data.filter_groups.enable=false")
-    order = ("rl.model.lora_rank=4", "loop.mode=async", "loop.iterations=2", "loop.eval_every=2")
-    settings = demo_settings(policy_path(*sft_run).resolve(), *SMALL, *learning, *order)
-    whole = settings.rl.model_copy(update={"model": settings.rl.model.model_copy(update={"lora_rank": 0})})
-    fresh = {"loop": settings.loop.model_copy(update={"max_staleness": 0}), "rl": whole}
-    run = new_run(tmp_path_factory.mktemp("asynchronous") / "run", settings)
-    logs = run.logs / "attempt_0001"
-    logs.mkdir(parents=True)
-    events = []
-    async with StageContext(run, settings, logs, events.append) as context:
-        await Loop(plan_loop(run, settings), context).execute()
-        context.settings = settings.model_copy(update=fresh)
-        await Loop(plan_loop(run, context.settings, iterations=3), context).execute()
-    return run, events
-
-
-async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_too_old(asynchronous):
-    run, _ = asynchronous
+async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_too_old(trained):
+    run, *_ = trained
     batches, digests = read_batches(run), Digests()
     known = {
         checkpoint.version: await digests.of(str(folder(run, checkpoint).resolve())) for checkpoint in checkpoints(run)
@@ -108,9 +100,9 @@ async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_t
     assert sorted(batches) == [0, 1, 2] and ages <= {0, 1}
 
 
-def test_new_weights_were_loaded_between_requests_and_nothing_answers_from_old_caches(asynchronous):
+def test_new_weights_were_loaded_between_requests_and_nothing_answers_from_old_caches(trained):
     """The pictures and the first part of the prompts are the same for all versions: a stale cache would show."""
-    run, output = asynchronous
+    run, _, output = trained
     assert [event["how"] for event in output if event["event"] == "swap"] == ["adapter", "adapter", "in_place"]
     first, _, last = (checkpoint.metrics for checkpoint in checkpoints(run))
     for metrics in (first, last):  # before any swap; of an adapter, by the weights that it is merged into
@@ -119,16 +111,16 @@ def test_new_weights_were_loaded_between_requests_and_nothing_answers_from_old_c
         assert metrics["rollout_corr/log_prob_difference"] < 1e-3
 
 
-def test_an_evaluation_beside_the_training_is_of_one_version(asynchronous):
-    run, _ = asynchronous
+def test_an_evaluation_beside_the_training_is_of_one_version(trained):
+    run, *_ = trained
     assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 2, 3]
     for number in (0, 2, 3):
         steps = [step for trajectory in scan(run, Split.TEST, number) for step in trajectory.steps]
         assert {step.generation.policy_version.number for step in steps} == {number}
 
 
-def test_each_training_goes_on_with_the_adapter_before_it_on_the_same_model(asynchronous):
-    run, output = asynchronous
+def test_each_training_goes_on_with_the_adapter_before_it_on_the_same_model(trained):
+    run, _, output = trained
     first, second, whole = checkpoints(run)
     assert first.adapter == second.adapter and whole.adapter is None
     assert first.adapter.base == first.parent != second.parent
