@@ -216,7 +216,7 @@ def test_assignments_without_a_key_or_at_odds_are_refused(overrides, words):
 def test_loading_leaves_the_machine_learning_stack_alone():
     code = (
         "import sys, webgym_cli.config.load as c; c.load();"
-        "print([m for m in ('torch', 'vllm', 'playwright', 'pydantic_settings') if m in sys.modules])"
+        "print([m for m in ('torch', 'vllm', 'playwright', 'pydantic_settings', 'jsonlines') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

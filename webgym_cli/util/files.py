@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -238,13 +239,15 @@ def is_json(raw: bytes) -> bool:
 
 def read_jsonl(path: Path) -> Iterator[Any]:
     """Yield the values of a JSON Lines file. Raises `StoreError` with file and line."""
-    with open_regular(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                if line.strip():
-                    yield json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise StoreError(f"{path}:{number}: not JSON: {error}", hint="restore the file from a copy") from error
+    import jsonlines
+
+    with TextIOWrapper(open_regular(path), encoding="utf-8") as file, jsonlines.Reader(file) as reader:
+        try:
+            yield from reader.iter(skip_empty=True)
+        except jsonlines.InvalidLineError as error:
+            raise StoreError(
+                f"{path}:{error.lineno}: {error.args[0].split(' (line')[0]}", hint="restore the file from a copy"
+            ) from error
 
 
 def open_regular(path: Path) -> BinaryIO:
