@@ -1,12 +1,14 @@
 import random
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.tables import each
 from webgym_cli.records.task import Task
+from webgym_cli.scoring import numbers
 from webgym_cli.scoring.math import (
     math_equal_reward,
     math_equal_reward_think,
@@ -48,6 +50,14 @@ _NUMBER = re.compile(r"(?<![\w.,/:^-])(\d[\d,]*(?:\.\d+)?)(?![\w/:^%])")
 # How a policy states its answer.
 STATEMENTS = ("\\boxed{%s}", "The answer is $%s$ because it is.", "%s")
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compared_once():
+    """Each pair of expressions is compared once: two of three of these tests' are the same again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "is_equal_latex", cache(numbers.is_equal_latex))
+        yield
 
 
 @each(
