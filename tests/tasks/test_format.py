@@ -182,6 +182,7 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         ({"website": "https://"}, "website: 'https://' is not the address"),
         ({"website": "https://a.com:port/"}, "website: 'https://a.com:port/' is not the address"),
         ({"website": "http://[::1/"}, "website: 'http://[::1/' is not the address"),
+        ({"website": "/tickets"}, "website: 'https:///tickets' is not the address"),
         ({"website": "no domain"}, "website: 'https://no domain' is not the address"),
         ({"difficulty": 0}, "difficulty: Input should be greater than or equal to 1"),
         ({"difficulty": "extreme"}, "difficulty: Input should be a valid integer"),
@@ -208,7 +209,7 @@ def test_what_is_no_task_names_the_field_as_it_is_written(change, reply):
     "line", [b"{", b'{"a": 1} x', b"\xff\xfe", b'{"id": "\\ud800"}', b"[" * 100_000, b'{"difficulty": 1' + b"0" * 5000]
 )
 def test_what_is_not_json_is_told(line):
-    with pytest.raises(BadTaskError, match=r"^not JSON: .* at column"):
+    with pytest.raises(BadTaskError, match=r"^not JSON in UTF-8: .* at column"):
         parse_task(line)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, lazy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,14 @@ class ModelServer:
     """Whether rules answer: what only a model can judge is not asked, and its agreement comes with a caution."""
 
 
+_START = "webgym_cli.rewards.judge.scripted_server:start_scripted_judge"
+SCRIPTED = ModelServer("scripted-judge", lazy(_START), by_rules=True)
 # Servers by name, for the judge and for the model that generates tasks.
 MODEL_SERVERS: Registry[ModelServer] = Registry(
     noun="model server",
     setting="judge.base_url",
     item_type=ModelServer,
-    builtin={"scripted": "webgym_cli.rewards.judge.scripted:SCRIPTED"},
+    builtin={"scripted": f"{__name__}:SCRIPTED"},
     usage="MODEL_SERVERS.register(NAME, ModelServer(...)) of webgym_cli.config.model_servers",
 )
 

@@ -113,8 +113,7 @@ class Session:
         """Whether the last the agent got is an answer of the policy that was cut off or has no valid call."""
         if not self.calls or self.running:
             return False
-        last = self.calls[-1]
-        return not last.helper and last.number in self.delivered and last.step.parse_error is not None
+        return self._is_step(self.calls[-1]) and self.calls[-1].step.parse_error is not None
 
     def steps(self) -> tuple[Step, ...]:
         """Return the policy's steps, without the calls of helpers and those that were abandoned."""

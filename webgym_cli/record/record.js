@@ -31,7 +31,7 @@ const send = (path, body = {}) => {
     if (!answer.ok) throw new Error(text);
     if (text !== shown) show(JSON.parse(text));
     shown = text;
-  }).catch((error) => { [shown, at("message").textContent] = ["", `${error.message}: has the command ended?`]; }).finally(() => { waiting -= 1; look(); });
+  }).catch((error) => { [shown, at("message").textContent] = ["", `${error.message}: a command that has ended says in its terminal what was kept.`]; }).finally(() => { waiting -= 1; look(); });
 };
 const flush = () => {
   clearTimeout(typing);

@@ -70,11 +70,6 @@ class ScoringQuery:
     ids: tuple[str, ...] | None = None
     """Ids of trajectories."""
 
-    @property
-    def effective_selection(self) -> ScoringSelection:
-        """The selection with the default resolved."""
-        return self.selection or (ScoringSelection.UNJUDGED if self.ids is None else ScoringSelection.ALL)
-
 
 @dataclass(frozen=True, slots=True)
 class PendingTrajectory:
@@ -244,11 +239,12 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
     corrupt, ids = list[str](), set[str]()
     pending: list[PendingTrajectory] = []
     skipped: Counter[ScoringSkip] = Counter()
+    selection = query.selection or (ScoringSelection.UNJUDGED if query.ids is None else ScoringSelection.ALL)
     for trajectory, judgements in iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
         last = newest_judgement(judgements, scorer.source)
         trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))  # it counts as the environment's
-        reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
+        reason = scorer.find_skip_reason(trajectory, last, selection)
         if reason is None:
             pending.append(_build_pending(trajectory, last, scorer))
         else:

@@ -54,7 +54,7 @@ def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
     try:
         values = from_json(content.removeprefix(BOM), cache_strings="keys")
     except ValueError as error:
-        raise BadTaskError(f"not JSON: {error}") from None
+        raise BadTaskError(f"not JSON in UTF-8: {error}") from None
     if not isinstance(values, list):
         raise BadTaskError("not one JSON array")
     return iter(enumerate(values, 1))
@@ -230,6 +230,9 @@ def _table_records(content: bytes, delimiters: str) -> Iterator[tuple[int, ReadR
         text = content.decode("utf-8-sig")
         delimiter = max(delimiters, key=text.partition("\n")[0].count)
         rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        named = [name for name in rows.fieldnames or () if name]  # a sheet's empty columns have no names
+        if len({*named}) < len(named):
+            raise csv.Error("two columns have the same name")
         for number, row in enumerate(rows, 1):
             if None in row:  # more fields than the header names
                 yield number, partial(refuse, f"more than {len(row) - 1} fields")

@@ -49,7 +49,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     try:
         value = from_json(line.rstrip(), cache_strings="keys")
     except ValueError as error:
-        raise BadTaskError(f"not JSON: {str(error).replace(' at line 1 column', ' at column')}") from None
+        raise BadTaskError(f"not JSON in UTF-8: {str(error).replace(' at line 1 column', ' at column')}") from None
     return load_object(value)
 
 

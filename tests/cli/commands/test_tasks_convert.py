@@ -167,6 +167,7 @@ def test_the_name_of_an_environment_leads_to_a_set_of_its_tasks(tmp_path, name):
         ("rows.csv", b"id,task_summary\n1,Find\n2,\xff\n", "rows.csv:1: "),
         ("rows.csv", b"id,task_summary\n1,Find\n2," + b"x" * 200_000, "rows.csv:2: "),
         ("rows.csv", b"id,task_summary\n1,Find\n2,Find,more\n", "rows.csv:2: "),
+        ("rows.csv", b"id,task_summary,id\n1,Find,2\n", "rows.csv:1: "),
         ("rows.csv", b"id,task_summary\n1,Find\n2\n", "rows.csv:2: task_summary"),
     ],
 )

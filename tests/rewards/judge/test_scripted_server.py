@@ -6,12 +6,11 @@ import pytest
 
 from tests.tables import each
 from webgym_cli.config.judge import JudgeSettings
-from webgym_cli.config.model_servers import MODEL_SERVERS, ModelServer
+from webgym_cli.config.model_servers import MODEL_SERVERS, SCRIPTED, ModelServer
 from webgym_cli.config.trust import select_executed
 from webgym_cli.errors import SettingsError
 from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.judge.judge import compute_settings_digest, name_models
-from webgym_cli.rewards.judge.scripted import SCRIPTED
 from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, decide
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 

@@ -140,6 +140,8 @@ def _parse_sides(words: Sequence[Path], csv: Path | None) -> list[tuple[Path, li
     if counts not in ([0], [2], [1, 1]) and any(counts):
         usage = "webgym compare RUN VERSION VERSION, or RUN_A VERSION RUN_B VERSION"
         raise UsageError("two versions are compared, of one run or of two", hint=usage)
+    if not any(counts) and len({path.resolve() for path, _ in sides}) < len(sides):
+        raise UsageError("a run is named twice, and would count twice", hint="webgym compare RUN_A RUN_B")
     if csv is not None and any(counts):
         raise UsageError("--csv: a row belongs to a run", hint="webgym compare RUN... --csv FILE")
     return sides

@@ -38,9 +38,9 @@ def complete_address(record: TaskFields) -> None:
     if not url.lower().startswith(("http://", "https://")):
         if _SCHEME.match(url):
             raise BadTaskError(f"{name}: {shorten(url)} is neither http nor https")
-        url = "https://" + url.lstrip("/")
+        url = "https://" + url.removeprefix("//")
     if not _has_host(url):
-        raise BadTaskError(f"{name}: {shorten(url)} is not the address of a web page")
+        raise BadTaskError(f"{name}: {shorten(url)} is not the address of a web page, nor the page of a `site`")
     record.fields["start_url"] = url
 
 

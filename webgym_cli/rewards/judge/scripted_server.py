@@ -28,7 +28,7 @@ from typing import Any
 
 from aiohttp import web
 
-from webgym_cli.rewards.judge.scripted import SCRIPTED
+from webgym_cli.config.model_servers import SCRIPTED
 from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks, rephrase
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 from webgym_cli.util.local_server import LocalServer
@@ -151,10 +151,6 @@ def _fact(data: Mapping[str, Any]) -> bool:
     return any(_all_in(_items(part), text) for part in _alternatives(data["fact"]))
 
 
-def _reference(data: Mapping[str, Any]) -> bool:
-    return _plain(data["answer"]) in map(_plain, _alternatives(data["reference"]))
-
-
 # Jobs whose answers are tasks instead of a verdict.
 _WRITERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"generate": new_tasks, "rephrase": rephrase}
 _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -162,7 +158,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "blocking": _blocking,
     "claims": _is_answered,
     "fact": _fact,
-    "reference": _reference,
+    "reference": lambda data: _plain(data["answer"]) in map(_plain, _alternatives(data["reference"])),
     "feasible": feasible,
     "webjudge_key_points": lambda data: True,
     "webjudge_score": _key_point,
