@@ -36,8 +36,8 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Score
 from webgym_cli.rollout import runner
 from webgym_cli.rollout.agents import ModelAgent
-from webgym_cli.store.batches import read_batches
 from webgym_cli.store.buffer import scan
+from webgym_cli.store.metrics import read_batches
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.testing.tiny_model_build import END
 from webgym_cli.tools.toolbox import CallResult

@@ -5,7 +5,7 @@ import pytest
 from tests.compare.test_evaluations import U, write
 from tests.records.builders import new_run
 from tests.report.runs import did, log_steps
-from webgym_cli.compare.evaluations import find_record
+from webgym_cli.compare.study import find_record
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.read import (

@@ -14,7 +14,7 @@ from tests.prepare.buffer import fill
 from tests.records.builders import CRASHED, trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.state import read_running_command
+from webgym_cli.store.status import read_running_command
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
 TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'

@@ -11,7 +11,7 @@ from tests.cli.runs import filled, model, tree
 from tests.docs.pages import ROOT
 from tests.forked import webgym
 from tests.imports.foreign import webrl_episode
-from webgym_cli.store.state import begin
+from webgym_cli.store.status import begin
 
 ORACLE = ("-c", "demo", "--policy", "oracle")
 PLANS = {

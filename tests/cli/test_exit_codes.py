@@ -16,7 +16,7 @@ from webgym_cli.errors import EXIT_CODES
 from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import append_judgement
-from webgym_cli.store.lock import lock_run
+from webgym_cli.store.status import lock_run
 
 webgym = partial(forked.webgym, code=None)
 

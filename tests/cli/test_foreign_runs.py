@@ -11,7 +11,7 @@ import pytest
 from tests.cli.runs import filled
 from tests.forked import webgym
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.state import begin
+from webgym_cli.store.status import begin
 
 FIRST = "train-0000-00000"
 READERS = [

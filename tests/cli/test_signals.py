@@ -21,7 +21,7 @@ from tests.forked import webgym
 from tests.records.builders import shot
 from webgym_cli.errors import Terminated
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.store.state import read_running_command
+from webgym_cli.store.status import read_running_command
 
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 LIMIT = 60

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from webgym_cli.compare.evaluation_views import build_comparison_tables
-from webgym_cli.compare.evaluations import compare_records, find_record
+from webgym_cli.compare.study import compare_records, find_record
+from webgym_cli.compare.views import build_comparison_tables
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.statistics import holm
 
@@ -60,7 +60,7 @@ def test_several_comparisons_are_adjusted_by_holm(tmp_path):
     assert [one["overall"]["p_value"] for one in comparison["others"]] == [0.03125, 0.0625]
     assert [one["overall"]["p_holm"] for one in comparison["others"]] == [0.0625, 0.0625]
     assert not any(one["overall"]["significant"] for one in comparison["others"])
-    tests = build_comparison_tables(comparison, tasks=True)[1].table
+    tests = build_comparison_tables(comparison, tasks=True)[1]
     assert (len(tests.rows), tests.columns[-1]) == (4, "p (Holm)")
 
 

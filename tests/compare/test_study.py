@@ -56,7 +56,7 @@ def test_rows_are_csv_with_the_settings_that_differ(study):
         *(("0", rate, "2") for rate in ("0.25", "0.5", "0.75")),
         *(("1", rate, "4") for rate in ("1.0", "")),
     ]
-    assert [len(of.table.rows) for of in views.build_study_tables(study)] == [5, 2, 1]
+    assert [len(of.rows) for of in views.build_study_tables(study)] == [5, 2, 1]
 
 
 @pytest.mark.parametrize("count", [2, 21, 40])

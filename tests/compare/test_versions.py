@@ -6,7 +6,7 @@ import pytest
 
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import CRASHED
-from webgym_cli.compare.versions import ComparedVersion, compare_versions
+from webgym_cli.compare.paired import ComparedVersion, compare_versions
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import open_index
 

@@ -37,10 +37,9 @@ from webgym_cli.records.trajectory import (
 )
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import WebRLAction
-from webgym_cli.store.blocklist import Block
+from webgym_cli.store.metrics import Block
 from webgym_cli.store.screenshots import Recoded
-from webgym_cli.store.state import RunningCommand
-from webgym_cli.store.status import RankStatus
+from webgym_cli.store.status import RankStatus, RunningCommand
 
 SETTINGS = ROOT / "docs/settings.md"
 FORMATS = ROOT / "docs/data-formats.md"

@@ -12,7 +12,7 @@ from tests.forked import webgym
 from webgym_cli.records import events
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared, RlData
-from webgym_cli.store.blocklist import Block
+from webgym_cli.store.metrics import Block
 
 PAGE = ROOT / "docs/events.md"
 EVERYWHERE = {"event", "message", "bar", "done", "total", "facts", "transient"}

@@ -11,8 +11,7 @@ from tests.forked import webgym
 from tests.records.builders import new_run, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
-from webgym_cli.evaluate.agreement import measure_agreement
-from webgym_cli.evaluate.labels import Label, read_labels
+from webgym_cli.evaluate.agreement import Label, measure_agreement, read_labels
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.statistics import cohen_kappa, wilson

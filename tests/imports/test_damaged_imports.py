@@ -14,8 +14,8 @@ from tests.imports.foreign import pickled, webgym_episode, webgym_pictures
 from webgym_cli.errors import UsageError
 from webgym_cli.imports import visualagentbench, webgym
 from webgym_cli.imports.execute import Importer
+from webgym_cli.imports.files import UnreadableImage, load_png, load_size
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode
 from webgym_cli.records.task import Split

@@ -11,10 +11,9 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.execute import Importer
-from webgym_cli.imports.plan import plan_import
+from webgym_cli.imports.plan import format_import, plan_import, require_imported
 from webgym_cli.imports.registry import IMPORT_FORMATS
 from webgym_cli.imports.source import ImportFormat
-from webgym_cli.imports.summary import format_import, require_imported
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split

@@ -16,11 +16,9 @@ from tests.records.builders import png
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
-from webgym_cli.evaluate.agreement import measure_agreement
-from webgym_cli.evaluate.labels import read_labels
+from webgym_cli.evaluate.agreement import measure_agreement, read_labels
 from webgym_cli.imports.execute import Importer
-from webgym_cli.imports.plan import plan_import
-from webgym_cli.imports.summary import require_imported
+from webgym_cli.imports.plan import plan_import, require_imported
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import environment_verdict

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from tests.imports.foreign import pickled, thing, torch_archive
 from tests.tables import each
 from webgym_cli.imports import pickled as machine
-from webgym_cli.imports.containers import TORCH_MAGIC, read_pickle
 from webgym_cli.imports.pickle_stubs import PickleRefused, Stub
-from webgym_cli.imports.pickled import load
+from webgym_cli.imports.pickled import TORCH_MAGIC, load, read_pickle
 
 RECORDS = frozenset({"webgym.data.components.Task", "webgym.data.components.Reward"})
 TASK = "webgym.data.components.Task"
@@ -227,7 +226,7 @@ def test_nested_parts_where_words_are_expected_are_refused_at_once(nested, wrapp
 
 
 def test_a_gzip_bomb_stops_at_its_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.imports.containers.MAX_UNPACKED", 1000)
+    monkeypatch.setattr("webgym_cli.imports.pickled.MAX_UNPACKED", 1000)
     file = tmp_path / "step_0.pkl.gz"
     file.write_bytes(gzip.compress(pickle.dumps(b"x" * 5000)))
     with pytest.raises(PickleRefused, match="not a whole pickle"):

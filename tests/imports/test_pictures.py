@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from tests.records.builders import png
-from webgym_cli.imports import pictures
-from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
+from webgym_cli.imports import files
+from webgym_cli.imports.files import UnreadableImage, load_png, load_size
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 
 
@@ -115,7 +115,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
 
 
 def test_a_huge_picture_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
+    monkeypatch.setattr(files, "MAX_PIXELS", 100)
     file = tmp_path / "a.png"
     file.write_bytes(png())
     with pytest.raises(UnreadableImage, match="40x32 pixels"):

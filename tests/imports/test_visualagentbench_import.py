@@ -5,9 +5,9 @@ import pytest
 from tests.imports.foreign import PAGE, webrl_episode
 from tests.tables import each
 from webgym_cli.errors import UsageError
+from webgym_cli.imports.calls import convert_call, convert_line
 from webgym_cli.imports.source import SkipReason
 from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL, find_actions, find_traces, read
-from webgym_cli.imports.visualagentbench_actions import convert_call, convert_line
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split

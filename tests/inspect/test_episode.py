@@ -7,7 +7,7 @@ from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from tests.tables import each
 from webgym_cli.errors import UsageError
-from webgym_cli.inspect.episode import list_verdicts, read_episodes, split_thought
+from webgym_cli.inspect.page import list_verdicts, read_episodes, split_thought
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory

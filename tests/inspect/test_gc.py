@@ -16,9 +16,9 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index import build
 from webgym_cli.store.index.build import update
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.status import lock_run
 from webgym_cli.util.files import write_json
 
 TRAIN = Split.TRAIN
@@ -57,8 +57,8 @@ def test_images_of_an_agent_s_calls_stay(run, name):
 
 
 def test_only_images_that_nobody_names_go(run):
-    freed = remove_waste(find_waste(run), dry_run=False)
-    assert (freed[WasteKind.UNNAMED].files, freed[WasteKind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
+    freed = remove_waste(find_waste(run), dry_run=False)[WasteKind.UNNAMED]
+    assert (freed["files"], freed["bytes_freed"]) == (2, len(png(10)) + len(png(11)))
     assert [image(run, shade).exists() for shade in (0, 1, 2, 10, 11)] == [True, True, True, False, False]
     assert verify(run, lambda event: None)["findings"] == []
     assert wasted(run) == set()
@@ -200,7 +200,7 @@ def test_replaced_index_files_go(run, monkeypatch):
     old.write_bytes(b"")
     assert all(kind is WasteKind.UNNAMED for kind, _ in wasted(run))
     aged(run)
-    assert remove_waste(find_waste(run), dry_run=False)[WasteKind.INDEX].files == 3 * 3 + 1
+    assert remove_waste(find_waste(run), dry_run=False)[WasteKind.INDEX]["files"] == 3 * 3 + 1
     assert not old.exists()
     assert verify(run, lambda event: None)["trajectories"] == 4
 

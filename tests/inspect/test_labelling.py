@@ -6,14 +6,13 @@ import pytest
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.test_judgement import judgement
 from webgym_cli.errors import UsageError
-from webgym_cli.evaluate.labels import read_labels
+from webgym_cli.evaluate.agreement import read_labels
 from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.buffer import append_judgement, iter_labels
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.labels import iter_labels
 
 BROKEN = Outcome(failure=FailureKind.BROWSER_CRASHED, failure_detail="gone")
 IDS = ["test-0000-00000", "test-0000-00001"]

@@ -8,8 +8,7 @@ import pytest_asyncio
 from tests.own_pages import assert_complete
 from tests.records.builders import digested, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, judgement
-from webgym_cli.inspect.episode import EpisodeView
-from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.inspect.page import EpisodeView, render_episode_page
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Verdict

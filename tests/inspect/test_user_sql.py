@@ -4,7 +4,7 @@ import pytest
 
 from tests.inspect.buffers import attempt, fill_run
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.inspect.user_sql import VIEWS, run_user_sql, to_plain_value
+from webgym_cli.inspect.overview import VIEWS, run_user_sql, to_plain_value
 from webgym_cli.store.index.query import open_index
 
 

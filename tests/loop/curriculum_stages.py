@@ -22,9 +22,8 @@ from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rewards.selection import ScoringPlan, load_pending
 from webgym_cli.rollout.plan import write_plan
-from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.buffer import append, append_judgement, read_plan
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir, create_or_open, now
 
 WORDS = ('Find 3 reviews of "Blue hat"', 'Put 2 of "Red coat" into the cart', "Open the wish list", "Log in as Emma")

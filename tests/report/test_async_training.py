@@ -4,9 +4,9 @@ from tests.inspect.buffers import fill_run
 from tests.report.runs import at, did, facts, note
 from webgym_cli.records.batch import DroppedGroup, TrainingBatch
 from webgym_cli.records.task import Split
-from webgym_cli.report.async_training import build_async_section
 from webgym_cli.report.page import render_report
-from webgym_cli.store.batches import append_batch
+from webgym_cli.report.training_metrics import build_async_section
+from webgym_cli.store.metrics import append_batch
 
 
 def batch(parent: int, mode: str = "async", dropped=()) -> TrainingBatch:

@@ -97,17 +97,17 @@ def test_a_run_without_anything_has_a_page_that_says_so(tmp_path):
 
 def test_every_chart_has_its_numbers_in_a_table(run):
     by_title = {figure.title: figure for section in build_sections(facts(run)) for figure in section.figures}
-    rows = by_title["Success by split"].table.rows
+    rows = by_title["Success by split"].rows
     assert rows[0] == ("test", "0", "20 %", "5.7 % to 51 %", "2 of 10 solved")
     assert [row[:3] for row in rows if row[0] == "demonstrations"] == [("demonstrations", "0", "100 %")]
     assert by_title["Success by difficulty, train"].legend == ("medium",)
-    assert by_title["Loss"].table.rows[3:5] == (
+    assert by_title["Loss"].rows[3:5] == (
         ("all trainings", "4", "1.1", "version 2, 1 logged"),
         ("all trainings", "5", "1.2", "version 2, 1 logged"),
     )
-    assert len(by_title["Failures by kind"].table.rows) == 1
-    assert by_title["Samples by dataset"].table.rows[0] == ("iteration 0", "9", "1", "10")
-    assert by_title["Time by iteration"].table.rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")
+    assert len(by_title["Failures by kind"].rows) == 1
+    assert by_title["Samples by dataset"].rows[0] == ("iteration 0", "9", "1", "10")
+    assert by_title["Time by iteration"].rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")
 
 
 def test_cost_is_told_with_its_price_and_asked_for_without(run):
@@ -115,10 +115,10 @@ def test_cost_is_told_with_its_price_and_asked_for_without(run):
         shown = build_sections(facts(run, 8, price))
         return next(f for section in shown for f in section.figures if f.title == "Time and cost")
 
-    assert time_and_cost(90.0).table.rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
+    assert time_and_cost(90.0).rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
     assert time_and_cost(90.0).note == "Counted for 8 GPUs, all the time, at 90 an hour each."
-    assert (time_and_cost(None).table.rows[-1][-1], "--gpu-hour-price" in time_and_cost(None).note) == ("-", True)
-    assert ("prepare", "3", "not told", "-", "-", "-") in time_and_cost(None).table.rows
+    assert (time_and_cost(None).rows[-1][-1], "--gpu-hour-price" in time_and_cost(None).note) == ("-", True)
+    assert ("prepare", "3", "not told", "-", "-", "-") in time_and_cost(None).rows
     assert b"GPU hours</div>" in rendered(run, 90.0)
 
 

@@ -66,7 +66,7 @@ def test_repeats_of_a_test_task_count_once_as_in_an_evaluation_s_record(tmp_path
     assert (test["solved_cases"], test["scored_cases"]) == (3.0, 5)
     assert (train["solved_cases"], train["scored_cases"]) == (6.0, 11)
     figure = build_sections(result)[0].figures[0]
-    assert [row[-1] for row in figure.table.rows] == ["3 of 5 solved", "6 of 11 solved"]
+    assert [row[-1] for row in figure.rows] == ["3 of 5 solved", "6 of 11 solved"]
     assert (train["success_rate"], train["interval"]) == (0.5455, [round(bound, 4) for bound in wilson(6, 11)])
     assert result["pass_at_k"]["test 0"]["k"] == {"1": {"rate": 0.6, "tasks": 5}, "2": {"rate": 0.75, "tasks": 4}}
 

@@ -111,7 +111,7 @@ def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
 def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
     rows = [(f"iteration {n}", {"train": float(n)}) for n in range(BARS + 5)]
     figure = make_bars("Time", rows, ("rollout", "train"), format_duration)
-    assert (figure.svg.count("<rect"), len(figure.table.rows), figure.legend) == (BARS, BARS + 5, ("train",))
+    assert (figure.svg.count("<rect"), len(figure.rows), figure.legend) == (BARS, BARS + 5, ("train",))
     assert ">iteration 5<" in figure.svg and ">iteration 4<" not in figure.svg
     assert figure.note == "The newest 20 of 25; the table has all."
 
@@ -172,7 +172,7 @@ def test_idle_gpus_are_on_the_page(tmp_path):
     run = fill_run(tmp_path / "run")
     note(run, *LONG)
     section = next(section for section in build_sections(facts(run)) if section.id == "time")
-    (table,) = (figure.table for figure in section.figures if figure.title == "Idle GPUs")
+    (table,) = (figure for figure in section.figures if figure.title == "Idle GPUs")
     assert table.rows[:3] == (
         ("at work", "2.1 min", "52.5 %"),
         ("idle", "114 s", "47.5 %"),

@@ -11,8 +11,8 @@ from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.rollout.runner import LocalRunner
-from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
+from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
 

@@ -9,7 +9,7 @@ from tests.store.test_blocklist import START
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.store.blocklist import Blocklist
+from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.run import now
 
 

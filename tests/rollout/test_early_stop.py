@@ -7,7 +7,7 @@ import pytest
 from tests.rollout.scripted import ScriptedEnvironment
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rollout import memory_limiter as admission
-from webgym_cli.store.blocklist import Blocklist
+from webgym_cli.store.metrics import Blocklist
 
 CUT = ("rollout.completion_threshold=0.75", "rollout.completion_grace=0")
 

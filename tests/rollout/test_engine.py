@@ -14,7 +14,7 @@ from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Element, ParseErrorKind, Score, Tab
-from webgym_cli.report.success import read_points
+from webgym_cli.report.facts import read_points
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore

@@ -18,7 +18,7 @@ from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.episode import derive_sampling_seed
 from webgym_cli.rollout.plan import PendingEpisode, plan_rollout
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import read_plan
 from webgym_cli.util.files import write_lines
 
 CHAINS, GREEDY = "agent.num_chains=2", "agent.greedy_chain=true"

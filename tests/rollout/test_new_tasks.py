@@ -8,7 +8,7 @@ from tests.rollout.conftest import task_fields
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import plan_rollout, write_plan
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import read_plan
 
 RATIO = ("tasks.sampler=ratio", 'tasks.difficulty_ratio={"easy": 1}')
 

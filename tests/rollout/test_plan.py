@@ -12,8 +12,7 @@ from webgym_cli.records.task import DifficultyBand, Episode, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.plan import plan_rollout, write_plan
-from webgym_cli.store.buffer import append
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import append, read_plan
 from webgym_cli.tasks.draw import SEEDS
 from webgym_cli.tasks.source import index_tasks, open_tasks
 

@@ -13,9 +13,8 @@ from tests.agent.policy_host import Host
 from tests.prepare.buffer import converter, drawn, steps_of
 from tests.rollout.conftest import roll_stage
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.overview import build_overview
-from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.inspect.page import EpisodeView, render_episode_page
 from webgym_cli.inspect.verify import verify
 from webgym_cli.prepare.sft.convert import build_trajectory_sample
 from webgym_cli.records.failure import Stop
@@ -25,7 +24,7 @@ from webgym_cli.report.views import build_sections
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tracking.metrics import extract_metrics
+from webgym_cli.tracking.worker import extract_metrics
 
 RECORDS = [{"question": f"Calculate {n} * 7.", "answer": str(n * 7)} for n in range(2, 6)]
 PICTURE = '''

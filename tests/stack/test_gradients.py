@@ -12,10 +12,9 @@ from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
 from webgym_cli.records.task import Split
 from webgym_cli.serve.weights import Digests
-from webgym_cli.store.batches import read_batches
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_path
-from webgym_cli.store.metrics import read_events
+from webgym_cli.store.metrics import read_batches, read_events
 from webgym_cli.store.run import RunDir
 
 pytestmark = pytest.mark.stack

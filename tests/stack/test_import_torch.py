@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.imports.foreign import WRITER, webgym_episode, webgym_pictures
-from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import PickleRefused
+from webgym_cli.imports.pickled import read_pickle
 from webgym_cli.imports.source import ImportedEpisode
 from webgym_cli.imports.webgym import RECORDS, read
 

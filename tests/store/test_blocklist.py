@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from webgym_cli.errors import StoreError
-from webgym_cli.store import blocklist as module
-from webgym_cli.store.blocklist import Blocklist
+from webgym_cli.store import metrics as module
+from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.run import RunDir
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

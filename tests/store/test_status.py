@@ -13,12 +13,12 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.status import (
     SILENT_AFTER,
     RolloutState,
     count_stored,
     is_process_alive,
+    lock_run,
     read_lock_holder,
     read_status,
     write_status,

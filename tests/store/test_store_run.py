@@ -11,18 +11,18 @@ from tests.records.builders import checkpoint, published
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.records.stored_events import EvaluationEvent
-from webgym_cli.store import checkpoints, metrics, state
+from webgym_cli.store import checkpoints, metrics, status
 from webgym_cli.store.index.build import rebuild
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.outputs import check_output
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt
+from webgym_cli.store.status import lock_run
 from webgym_cli.util.files import replace_link
 
 HOLDER = """
 import sys
 from pathlib import Path
 from webgym_cli.store.index.build import rebuild
-from webgym_cli.store.lock import lock_run
+from webgym_cli.store.status import lock_run
 from webgym_cli.store.run import RunDir
 with lock_run(RunDir(Path(sys.argv[1])), "train runs/a"):
     print("held", flush=True)
@@ -261,13 +261,13 @@ def test_a_damaged_line_of_the_metrics_is_skipped(run):
 
 
 def test_a_command_is_under_way_until_it_is_finished(run):
-    assert state.read_running_command(run) is None
-    state.begin(run, "rollout", {"split": "test", "episodes": None})
-    running_command = state.read_running_command(run)
+    assert status.read_running_command(run) is None
+    status.begin(run, "rollout", {"split": "test", "episodes": None})
+    running_command = status.read_running_command(run)
     assert (running_command.command, running_command.options) == ("rollout", {"split": "test", "episodes": None})
-    state.finish(run)
-    state.finish(run)
-    assert state.read_running_command(run) is None
+    status.finish(run)
+    status.finish(run)
+    assert status.read_running_command(run) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"command": "other", "options": {}, "since": "now"}'])
@@ -275,7 +275,7 @@ def test_a_damaged_note_of_what_is_under_way_is_named(run, content):
     run.root.mkdir(parents=True, exist_ok=True)
     run.state.write_text(content)
     with pytest.raises(StoreError, match=str(run.state)):
-        state.read_running_command(run)
+        status.read_running_command(run)
 
 
 def test_events_come_back_by_name_with_their_time(run):

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.report.runs import log_steps
-from webgym_cli.store.metrics import append_event
-from webgym_cli.store.training_logs import POINTS, read_optimizer_steps, read_step_curves
+from webgym_cli.store.metrics import POINTS, append_event, read_optimizer_steps, read_step_curves
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Names and values of metrics, against events written by hand."""
 
 from tests.tables import each
-from webgym_cli.tracking.metrics import extract_metrics
+from webgym_cli.tracking.worker import extract_metrics
 
 
 def test_numbers_are_named_by_their_event_and_fact():

@@ -2,7 +2,7 @@
 
 from tests.tracking.conftest import happened
 from webgym_cli.store.metrics import append_event
-from webgym_cli.tracking.pending import has_pending, mark_sent, read_pending
+from webgym_cli.tracking.execute import has_pending, mark_sent, read_pending
 
 
 def test_what_was_sent_is_not_pending_again(run):

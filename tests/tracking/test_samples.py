@@ -8,7 +8,7 @@ from tests.records.builders import SOLVED, png, step, trajectory
 from tests.tracking.conftest import happened
 from webgym_cli.errors import StoreError
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tracking.samples import COLUMNS, build_table_row, choose_trajectories
+from webgym_cli.tracking.worker import COLUMNS, build_table_row, choose_trajectories
 
 
 @pytest.fixture

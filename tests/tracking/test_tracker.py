@@ -20,9 +20,7 @@ from webgym_cli.loop import training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.store.run import new_attempt, run_id
 from webgym_cli.store.screenshots import png_size
-from webgym_cli.tracking.execute import LOG, Tracker
-from webgym_cli.tracking.pending import has_pending
-from webgym_cli.tracking.plan import plan_tracking
+from webgym_cli.tracking.execute import LOG, Tracker, has_pending, plan_tracking
 
 PATIENCE = 60.0
 

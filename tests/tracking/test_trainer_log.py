@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from webgym_cli.tracking.metrics import read_offline_curve
+from webgym_cli.tracking.worker import read_offline_curve
 
 LINES = [
     {"current_steps": 1, "total_steps": 2, "loss": 0.5, "lr": 1e-6, "epoch": 0.5},

@@ -14,7 +14,7 @@ from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.store import checkpoints
-from webgym_cli.store.batches import read_batches
+from webgym_cli.store.metrics import read_batches
 from webgym_cli.store.run import create_or_open
 from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
 from webgym_cli.util.registry import portable_plugins

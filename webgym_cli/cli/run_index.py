@@ -23,8 +23,7 @@ def open_run_index(
     `more`: runs in the same tables. With `kept` the updated index is stored in the run, else in a temporary folder.
     """
     from webgym_cli.store.index.build import rebuild
-    from webgym_cli.store.index.query import open_index
-    from webgym_cli.store.index.temporary_index import temporary_index
+    from webgym_cli.store.index.query import open_index, temporary_index
 
     with ExitStack() as stack:
         if not kept:

@@ -140,8 +140,7 @@ def stage(
 ) -> Iterator[Stage]:
     """Lock the run while the block runs; `webgym resume` can continue the command unless the block succeeds."""
     # Here, because a plan, or a look at a run, needs none of these.
-    from webgym_cli.store.lock import lock_run
-    from webgym_cli.store.state import note_command
+    from webgym_cli.store.status import lock_run, note_command
     from webgym_cli.train.plan import refuse_torchrun_variables
 
     if run.exists:

@@ -13,8 +13,7 @@ from webgym_cli.records.judgement import Judgement, can_check, newest_judgement,
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.records.usage import TokenUsage
-from webgym_cli.store.buffer import read_judgements, scan_stored
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import read_judgements, read_plan, scan_stored
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import site_of
 
@@ -164,10 +163,6 @@ def _read_result(
 
 
 def _find_end(failure: FailureKind | None, success: bool | None) -> EpisodeEnd:
-    if failure is FailureKind.SITE_BLOCKED:
-        return EpisodeEnd.BLOCKED
     if failure is not None:
-        return EpisodeEnd.FAILED
-    if success is None:
-        return EpisodeEnd.UNSCORED
-    return EpisodeEnd.SUCCESS if success else EpisodeEnd.UNSOLVED
+        return {FailureKind.SITE_BLOCKED: EpisodeEnd.BLOCKED}.get(failure, EpisodeEnd.FAILED)
+    return {True: EpisodeEnd.SUCCESS, False: EpisodeEnd.UNSOLVED, None: EpisodeEnd.UNSCORED}[success]

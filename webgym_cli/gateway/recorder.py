@@ -37,8 +37,7 @@ from webgym_cli.records.trajectory import (
 )
 from webgym_cli.rollout.agents import ModelAgent, build_step
 from webgym_cli.rollout.episode import derive_sampling_seed
-from webgym_cli.store.buffer import append, scan_stored
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import append, read_plan, scan_stored
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import append_lines

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.imports.chat import MAX_ITEMS, ChatMessage, ChatPart, ChatTool, convert_messages
-from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
+from webgym_cli.imports.files import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.imports.source import Conversation, NotUnderstood
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.tool import MAX_DEPTH, measure_depth

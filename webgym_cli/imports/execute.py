@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from webgym_cli.agent.actions.action_sets import is_text
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.imports.pictures import UnreadableImage, load_png
-from webgym_cli.imports.plan import ImportPlan
+from webgym_cli.imports.files import UnreadableImage, load_png
+from webgym_cli.imports.plan import ImportCounts, ImportPlan
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
@@ -27,7 +27,6 @@ from webgym_cli.imports.source import (
     compute_digest,
 )
 from webgym_cli.imports.stored_run import list_identities
-from webgym_cli.imports.summary import ImportCounts
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
@@ -35,8 +34,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, ToolResult, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import set_first_version
-from webgym_cli.store.index.query import open_index
-from webgym_cli.store.index.temporary_index import temporary_index
+from webgym_cli.store.index.query import open_index, temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, describe_png
 from webgym_cli.util.optional import when

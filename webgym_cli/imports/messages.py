@@ -15,8 +15,15 @@ from pydantic import ConfigDict, Field, Strict, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.imports.chat import ChatMessage, ChatPart, ChatTool, convert_messages, convert_reply, read_reply
-from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
-from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture, is_file
+from webgym_cli.imports.files import (
+    UnreadableImage,
+    decode_data_url,
+    find_lines,
+    find_picture,
+    is_file,
+    read_json_lines,
+    read_object,
+)
 from webgym_cli.imports.source import (
     Conversation,
     ImportedEpisode,
@@ -206,8 +213,7 @@ class _Images(dict[str, Picture]):
     @property
     def digests(self) -> list[str]:
         """What identifies the images, independent of their location: contents, and names of those that are missing."""
-        contents = (one.read_bytes() if isinstance(one, Path) and is_file(one) else one for one in self.values())
-        return [one.name if isinstance(one, Path) else hashlib.sha256(one).hexdigest() for one in contents]
+        return [_identify(one) for one in self.values()]
 
     def __missing__(self, url: str) -> Picture:
         self[url] = self._find(url)
@@ -233,6 +239,12 @@ class _Images(dict[str, Picture]):
         if url.startswith("file://"):
             url = unquote(url.removeprefix("file://"))
         return find_picture(url, (self._folder,))
+
+
+def _identify(picture: Picture) -> str:
+    if isinstance(picture, bytes):
+        return hashlib.sha256(picture).hexdigest()
+    return digest_content(picture) if is_file(picture) else picture.name
 
 
 def _find(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Published trajectories of OpenWebRL, Fara (also CUAVerifierBench's) and MolmoWeb, as episodes in chat form.
+"""Published trajectories of OpenWebRL, Fara (also CUAVerifierBench's), MolmoWeb and AgentRewardBench, in chat form.
 
 The calls keep the names and coordinates of the other system: they train an agent with its tools.
 """
@@ -16,16 +16,19 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyarrow import ArrowException
 
+from webgym_cli.imports import files
 from webgym_cli.imports.calls import name_arguments, read_single_call
-from webgym_cli.imports.json_files import find_lines, parse_json, read_json_lines, read_object
 from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import ImportFormat, NotUnderstood, to_fields, to_number, to_text
+from webgym_cli.records.action import NOT_FEASIBLE
+from webgym_cli.records.base import is_finite
+from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list, as_object
 from webgym_cli.util.optional import when
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
-_LOG, _TASK, _ANSWER = "web_surfer.log", "task_data.json", "*_final_answer.json"
+_LOG, _TASK, _FINAL_ANSWER = "web_surfer.log", "task_data.json", "*_final_answer.json"
 # Columns of files with an episode a row.
 _MOLMOWEB = ("sample_id", "instruction", "trajectory", "images", "image_paths")
 _CUA = ("task_id", "instruction", "init_url", "final_answer", "web_surfer_log", "screenshots")
@@ -33,12 +36,17 @@ _CUA = ("task_id", "instruction", "init_url", "final_answer", "web_surfer_log", 
 _NO_ANSWER = "<no_answer>"
 # Rows that are in memory at a time, with their images.
 _ROWS = 16
+# The beginning of a file of AgentRewardBench, by which it is known: whole ones have megabytes of accessibility trees.
+_START = re.compile(rb'\s*\{\s*"benchmark"\s*:\s*"[^"]*"\s*,\s*"agent"\s*:')
+_BYTES = 500
+# BrowserGym's call of an answer; that of an impossible task has the reason.
+_ANSWER, _INFEASIBLE = "send_msg_to_user", "report_infeasible"
 Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 
 
 def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
-    lines = (as_object(value) for _, value in read_json_lines(source))
+    lines = (as_object(value) for _, value in files.read_json_lines(source))
     turns = (turn | {"metadata": as_object(turn.get("metadata"))} for turn in lines)
     for (task, rollout), group in groupby(
         turns, lambda turn: (turn["metadata"].get("task_id"), turn.get("rollout_idx"))
@@ -79,22 +87,22 @@ def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
 def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
     """Return a text as parts, with an image for each placeholder."""
     first, *others = text.split(_PLACEHOLDER)
-    parts = [text_part(first)]
+    parts = [_text_part(first)]
     for other in others:
-        parts += [image_part(next(urls)), text_part(other)]
+        parts += [_image_part(next(urls)), _text_part(other)]
     return parts
 
 
 def _convert_fara(source: Path) -> ChatRecord:
     """Return the episode of a folder: actions in web_surfer.log, and a screenshot before each of them."""
-    task = read_object(source / _TASK) if (source / _TASK).is_file() else {}
+    task = files.read_object(source / _TASK) if (source / _TASK).is_file() else {}
     task = to_fields(next(iter(as_list(task)), None), _TASK)
-    answer = as_object(next((read_object(file) for file in sorted(source.glob(_ANSWER))), None))
+    answer = as_object(next((files.read_object(file) for file in sorted(source.glob(_FINAL_ANSWER))), None))
     named = (to_text(task.get(name)) for name in ("confirmed_task", "instruction", "task_summary"))
     return ChatRecord(
         _describe_fara(
             next(filter(None, named), ""),
-            (value for _, value in read_json_lines(source / _LOG)),
+            (value for _, value in files.read_json_lines(source / _LOG)),
             id=to_text(task.get("task_id")) or source.name,
             start_url=to_text(task.get("init_url")),
             answer=to_text(answer.get("final_answer")) or None,
@@ -106,12 +114,12 @@ def _convert_fara(source: Path) -> ChatRecord:
 def _describe_fara(instruction: str, lines: Iterable[Any], **facts: Any) -> dict[str, Any]:
     """Return an episode of Fara, with a call in each line of its log."""
     actions = [line["arguments"] for line in map(as_object, lines) if isinstance(line.get("arguments"), dict)]
-    messages: list[dict[str, Any]] = []
+    turns = []
     for number, arguments in enumerate(actions):
         given = {name: value for name, value in arguments.items() if name != "thoughts"}
-        reply = build_call(to_text(arguments.get("thoughts")), "computer_use", given)
-        add_turn(messages, instruction, f"screenshot{number}.png", reply)
-    return {"messages": messages, "tools": list_tools(messages), "task": instruction, "model": "fara", **facts}
+        reply = _build_call(to_text(arguments.get("thoughts")), "computer_use", given)
+        turns.append((f"screenshot{number}.png", reply))
+    return _build_episode(instruction, turns, model="fara", **facts)
 
 
 def _convert_cua(row: dict[str, Any]) -> ChatRecord:
@@ -120,7 +128,7 @@ def _convert_cua(row: dict[str, Any]) -> ChatRecord:
     contents = ((image or {}).get("bytes") for image in row["screenshots"] or ())
     value = _describe_fara(
         instruction,
-        map(parse_json, to_text(row["web_surfer_log"]).splitlines()),
+        map(files.parse_json, to_text(row["web_surfer_log"]).splitlines()),
         id=to_text(row["task_id"]),
         start_url=to_text(row["init_url"]),
         answer=when(answer != _NO_ANSWER, answer) or None,
@@ -131,8 +139,7 @@ def _convert_cua(row: dict[str, Any]) -> ChatRecord:
 
 def _find_rows(columns: Sequence[str], path: Path) -> list[Path]:
     """Return the Parquet files at or under a path that have these columns."""
-    files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.rglob("*.parquet"))
-    return [file for file in files if _has_columns(file, columns)]
+    return [file for file in files.list_files(path, ".parquet") if _has_columns(file, columns)]
 
 
 def _has_columns(file: Path, columns: Sequence[str]) -> bool:
@@ -159,10 +166,10 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     """Return an episode of MolmoWeb: demonstrations, which are successes."""
     contents = ((image or {}).get("bytes") for image in row["images"] or ())
     pictures = {to_text(name): content for name, content in zip(row["image_paths"] or (), contents, strict=False)}
-    levels, steps = (as_object(parse_json(to_text(row[name]))) for name in ("instruction", "trajectory"))
+    levels, steps = (as_object(files.parse_json(to_text(row[name]))) for name in ("instruction", "trajectory"))
     named = (to_text(levels.get(level)) for level in ("high_level", "mid_level", "low_level"))
     instruction = next(filter(None, named), "") or to_text(row["instruction"])
-    messages: list[dict[str, Any]] = []
+    turns = []
     for key in sorted(steps, key=int):
         step = to_fields(steps[key], "a step")
         action, picture = to_fields(step.get("action"), "an action"), to_text(step.get("screenshot"))
@@ -170,56 +177,108 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
         if call is None or not picture:
             # A gap in the history would be a prompt that nobody answered so.
             raise NotUnderstood(f"step {key} has no action in the form of a call, or no screenshot")
-        reply = build_call(to_text(action.get("action_description")), call.name, name_arguments(call))
-        add_turn(messages, instruction, picture, reply)
+        reply = _build_call(to_text(action.get("action_description")), call.name, name_arguments(call))
+        turns.append((picture, reply))
     start = to_fields(steps[min(steps, key=int)], "a step").get("other_obs") if steps else None
-    value = {
-        "messages": messages,
-        "tools": list_tools(messages),
-        "reward": 1.0,
-        "id": to_text(row["sample_id"]),
-        "task": instruction,
-        "start_url": to_text(as_object(start).get("url")),
-        "model": "molmoweb",
-    }
+    value = _build_episode(
+        instruction,
+        turns,
+        reward=1.0,
+        id=to_text(row["sample_id"]),
+        start_url=to_text(as_object(start).get("url")),
+        model="molmoweb",
+    )
     return ChatRecord(value, {name: content for name, content in pictures.items() if content})
 
 
-def text_part(text: str) -> dict[str, Any]:
-    """Return a text as a part of a message."""
+def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def image_part(url: str) -> dict[str, Any]:
-    """Return an image as a part of a message."""
+def _image_part(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def add_turn(messages: list[dict[str, Any]], instruction: str, picture: str, reply: dict[str, Any]) -> None:
-    """Append a screenshot, the first one with the instruction, and the call that answers it."""
-    role, text = ("tool", "") if messages else ("user", instruction)
-    messages += [{"role": role, "content": [image_part(picture), text_part(text)]}, reply]
+def _build_episode(instruction: str, turns: Iterable[tuple[str, dict[str, Any]]], **facts: Any) -> dict[str, Any]:
+    """Return an episode of turns: screenshots, the first one with the instruction, and the calls that answer them.
+
+    Of the tools only the names are known.
+    """
+    messages: list[dict[str, Any]] = []
+    for picture, reply in turns:
+        role, text = ("tool", "") if messages else ("user", instruction)
+        messages += [{"role": role, "content": [_image_part(picture), _text_part(text)]}, reply]
+    names = sorted({_read_call(reply)["name"] for reply in messages[1::2]})
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
+    return {"messages": messages, "tools": tools, "task": instruction, **facts}
 
 
-def name_call(reply: dict[str, Any]) -> str:
-    """Return the name of the function that a message calls."""
-    return str(reply["tool_calls"][0]["function"]["name"])
+def _read_call(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return name and arguments of the function that a message calls."""
+    return as_object(reply["tool_calls"][0]["function"])
 
 
-def list_tools(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tools that turns call, of which only the names are known."""
-    names = sorted({name_call(reply) for reply in messages[1::2]})
-    return [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
-
-
-def build_call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _build_call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a message of the assistant with one call."""
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "content": thought, "tool_calls": [{"type": "function", "function": function}]}
 
 
+def _find_labelled(path: Path) -> list[Path]:
+    return [file for file in files.list_files(path, ".json") if file.is_file() and _START.match(_read_start(file))]
+
+
+def _read_start(file: Path) -> bytes:
+    with open_regular(file) as opened:
+        return opened.read(_BYTES)
+
+
+def _convert_labelled(source: Path) -> ChatRecord:
+    """Return AgentRewardBench's episode. Its last step, the page after the last action, has none and is left out."""
+    data = to_fields(files.read_object(source), "the episode")
+    steps = [step for step in map(as_object, as_list(data.get("steps"))) if to_text(step.get("action"))]
+    root = next((folder for folder in source.parents if (folder / "screenshots").is_dir()), source.parent)
+    turns, images = [], dict[str, bytes]()
+    for step in steps:
+        name = to_text(step.get("screenshot_path"))
+        if files.is_file(file := files.find_picture(name, (root,))):
+            images[name] = file.read_bytes()
+        turns.append((name, _build_call(to_text(step.get("reasoning")), *_read_action(to_text(step["action"])))))
+    value = _build_episode(
+        to_text(data.get("goal")),
+        turns,
+        id=source.stem,
+        start_url=next((to_text(step.get("url")) for step in steps), ""),
+        answer=_find_answer([_read_call(reply) for _, reply in turns]),
+        model=to_text(data.get("agent")),
+        metadata={"benchmark": to_text(data.get("benchmark"))},
+    )
+    pages = [(to_text(step.get("url")), to_text(step.get("axtree"))) for step in steps]
+    summary = as_object(data.get("summary_info"))
+    reward = None if summary.get("err_msg") else summary.get("cum_reward")  # of a crash it is 0
+    return ChatRecord(value, images, pages, reward if is_finite(reward) else None)
+
+
+def _read_action(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the arguments of an action; one that is not a single call is code."""
+    call = read_single_call(text)
+    if call is None:
+        return "python", {"code": text}
+    return call.name, name_arguments(call)
+
+
+def _find_answer(calls: Sequence[dict[str, Any]]) -> str | None:
+    """Return the answer of the last call of an episode; None without one."""
+    for call in calls[-1:]:
+        if call["name"] == _INFEASIBLE:
+            return NOT_FEASIBLE
+        if call["name"] == _ANSWER:
+            return next(iter(map(str, call["arguments"].values())), None)
+    return None
+
+
 OPENWEBRL = make_chat_format(
-    lambda path: find_lines(path, lambda value: {"metadata", "group_index"} <= as_object(value).keys()),
+    lambda path: files.find_lines(path, lambda value: {"metadata", "group_index"} <= as_object(value).keys()),
     _read_openwebrl,
     "OpenWebRL_SFT_trajectories.jsonl, a turn a line",
     suffixes=(".jsonl",),
@@ -231,3 +290,9 @@ FARA = make_chat_format(
 )
 MOLMOWEB = _make_rows_format(_MOLMOWEB, _convert_molmoweb)
 CUAVERIFIERBENCH = _make_rows_format(_CUA, _convert_cua)
+AGENTREWARDBENCH = make_chat_format(
+    _find_labelled,
+    lambda source: iter([(str(source), partial(_convert_labelled, source))]),
+    "the folder of the data set, with cleaned/ and screenshots/",
+    suffixes=(".json",),
+)

@@ -16,8 +16,9 @@ IMPORT_FORMATS: Registry[ImportFormat] = Registry(
     builtin={
         **list_constants(f"{_PACKAGE}.stored_run", "run"),
         **list_constants(f"{_PACKAGE}.messages", "messages"),
-        **list_constants(f"{_PACKAGE}.published", "openwebrl", "fara", "molmoweb", "cuaverifierbench"),
-        **list_constants(f"{_PACKAGE}.agentrewardbench", "agentrewardbench"),
+        **list_constants(
+            f"{_PACKAGE}.published", "openwebrl", "fara", "molmoweb", "cuaverifierbench", "agentrewardbench"
+        ),
         **list_constants(f"{_PACKAGE}.webgym", "webgym"),
         **list_constants(f"{_PACKAGE}.visualagentbench", "webrl", "visualagentbench"),
         **list_constants(f"{_PACKAGE}.webrl_data", "webrl-data"),

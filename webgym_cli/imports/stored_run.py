@@ -13,8 +13,7 @@ from webgym_cli.imports.source import ImportFormat, SkippedEpisode, SkipReason, 
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, read, read_judgements
-from webgym_cli.store.index.query import LINE_REF, Index, open_index
-from webgym_cli.store.index.temporary_index import temporary_index
+from webgym_cli.store.index.query import LINE_REF, Index, open_index, temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tasks.encryption import is_encrypted

@@ -13,7 +13,8 @@ from typing import Any
 
 from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.imports.pictures import load_size
+from webgym_cli.imports.calls import convert_call, convert_line
+from webgym_cli.imports.files import load_size
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
@@ -30,7 +31,6 @@ from webgym_cli.imports.source import (
     to_text,
     with_stop,
 )
-from webgym_cli.imports.visualagentbench_actions import convert_call, convert_line
 from webgym_cli.imports.webrl_data import IN_WEBRLS_LANGUAGE
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import Stop

@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 
 from webgym_cli.agent.forms.web_actions import WEBGYM as WEBGYM_ACTIONS
 from webgym_cli.imports.chat import ChatMessage, convert_parts
-from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.files import find_picture
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.pictures import find_picture
+from webgym_cli.imports.pickled import read_pickle
 from webgym_cli.imports.source import (
     Conversation,
     ImportedEpisode,
@@ -59,6 +59,8 @@ _TASK_FIELDS = (
 _ACTION_NAMES = {name: name for name in ("click", "type", "hover", "scroll", "answer", "navigate")} | {
     "goback": "go_back"
 }
+_FILE = "file://"
+_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 def find(path: Path) -> list[Path]:
@@ -230,10 +232,6 @@ WEBGYM = ImportFormat(
     "a file like train_trajectories.pt.iteration3, or a folder that holds such files",
     iteration_of=read_iteration,
 )
-
-
-_FILE = "file://"
-_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 def shorten_path(path: str) -> str:

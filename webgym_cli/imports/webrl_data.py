@@ -13,8 +13,8 @@ from typing import Any
 
 from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError
-from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import PickleRefused
+from webgym_cli.imports.pickled import read_pickle
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import mmap
 import re
+import struct
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -25,6 +26,9 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import is_within
 from webgym_cli.util.optional import when
 
+_PACKED = struct.Struct("<32sIIIQ")
+# One shard per folder of the store: an image's shard is the first byte of its digest.
+_SHARDS = 256
 # Seconds for which unreferenced files are kept: images are stored before the line that references them.
 GRACE = 3600.0
 _NAMED = re.compile(rb'"sha256"\s*:\s*"([0-9a-f]{64})"')
@@ -37,6 +41,43 @@ _TORN_INDEX = re.compile(r"\..+\.new")
 _SHOWN = 3
 # Lines between two progress events.
 _EVERY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One reference to an image by a step."""
+
+    sha256: str
+    width: int
+    """Width in pixels according to the line."""
+    height: int
+    """Height in pixels."""
+    source: int
+    """Number of the source file in the order of reading."""
+    start: int
+    """Byte offset of the line."""
+
+
+@dataclass(slots=True)
+class References:
+    """Collects references in 52 bytes each, so that millions fit into memory; returns them by folder of the store."""
+
+    _shards: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in range(_SHARDS)])
+
+    def add(self, sha256: str, width: int = 0, height: int = 0, source: int = 0, start: int = 0) -> None:
+        """Add a reference, or an image name without further data."""
+        digest = bytes.fromhex(sha256)
+        self._shards[digest[0]] += _PACKED.pack(digest, width, height, source, start)
+
+    def of(self, folder: str) -> Iterator[Reference]:
+        """Yield the references to the images of a folder (`3f`) in the order of adding."""
+        for digest, *rest in _PACKED.iter_unpack(self._shards[int(folder, 16)]):
+            yield Reference(digest.hex(), *rest)
+
+    @staticmethod
+    def folders() -> list[str]:
+        """Return the names of all folders, in order."""
+        return [f"{number:02x}" for number in range(_SHARDS)]
 
 
 class WasteKind(StrEnum):
@@ -58,14 +99,6 @@ class Waste:
     path: Path
     size: int
     """Bytes."""
-
-
-@dataclass(slots=True)
-class FreedSpace:
-    """Number and size of the removed files of one kind; with a dry run of those that would be removed."""
-
-    files: int = 0
-    bytes: int = 0
 
 
 def find_waste(
@@ -120,23 +153,19 @@ def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterat
             yield WasteKind.INDEX, path
 
 
-def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, FreedSpace]:
-    """Remove the files unless `dry_run`; return their number and size by kind. Raises `StoreError`."""
-    freed = {kind: FreedSpace() for kind in WasteKind}
+def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, dict[str, Any]]:
+    """Remove the files unless `dry_run`; return `kind`, `files` and `bytes_freed` of each kind. Raises `StoreError`."""
+    freed: dict[WasteKind, dict[str, Any]]
+    freed = {kind: {"kind": kind.value, "files": 0, "bytes_freed": 0} for kind in WasteKind}
     for waste in pieces:
         if not dry_run:
-            remove(waste.path)
-        freed[waste.kind].files += 1
-        freed[waste.kind].bytes += waste.size
+            try:
+                waste.path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(f"{waste.path}: can't be removed: {error.strerror}") from error
+        freed[waste.kind]["files"] += 1
+        freed[waste.kind]["bytes_freed"] += waste.size
     return freed
-
-
-def remove(path: Path) -> None:
-    """Remove a file. Raises `StoreError`."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path}: can't be removed: {error.strerror}") from error
 
 
 def read_call_images(run: RunDir) -> Iterator[str]:

@@ -12,12 +12,10 @@ from urllib.parse import quote
 from aiohttp import web
 
 from webgym_cli.errors import UsageError
-from webgym_cli.inspect.episode import EpisodeView
-from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.inspect.page import EpisodeView, render_episode_page
 from webgym_cli.records.judgement import LABELS, EpisodeLabel, LabelValue
-from webgym_cli.store.buffer import LineRef, read
+from webgym_cli.store.buffer import LineRef, append_label, iter_labels, read
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.labels import append_label, iter_labels
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page

@@ -1,48 +1,42 @@
-"""Overview of the buffer from the index: counts, success rates, failures and ages by iteration, task, site and more."""
+"""Overview of the buffer from the index: counts, success rates, failures and ages by iteration, task, site and more.
+
+Also the rows of a user's SQL query: a single SELECT without write access.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from functools import partial
+from math import isfinite
 from typing import Any
 
+import duckdb
+
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.statistics import known_interval, ratio
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.index.means import read_means
-from webgym_cli.store.index.pass_at_k import compute_pass_rates
-from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
-from webgym_cli.store.index.selection import TrajectoryQuery
+from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index, format_duckdb_error
+from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.index.selection import TrajectoryQuery, compute_pass_rates, read_means
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import map_known
 
-
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """One grouping of trajectories; each field is an SQL expression."""
-
-    key: str
-    """Name of a group."""
-    first: str = "count DESC, key"
-    """Order that selects the groups if only some are wanted."""
-    order: str = "count DESC, key"
-    """Order in which the selected groups are shown."""
-
-
-TOTAL = Grouping("'all'")
-# Tables of the overview by their names in its JSON.
+# SQL expression of a group's name, by the tables of the overview in its JSON.
 GROUPINGS = {
-    "by_iteration": Grouping(
-        f"{SPLIT_OR_SERVER} || ' ' || iteration", "newest DESC, key DESC", "split = 'test', newest, key"
-    ),
-    "by_task": Grouping("task"),
-    "by_difficulty": Grouping("band"),
-    "by_site": Grouping("site"),
-    "by_environment": Grouping("environment"),
-    "by_policy": Grouping("policy"),
+    "by_iteration": f"{SPLIT_OR_SERVER} || ' ' || iteration",
+    "by_task": "task",
+    "by_difficulty": "band",
+    "by_site": "site",
+    "by_environment": "environment",
+    "by_policy": "policy",
 }
+# Order that selects the groups if only some are wanted, and the order in which these are shown.
+_ORDER = ("count DESC, key", "count DESC, key")
+_ORDERS = {"by_iteration": ("newest DESC, key DESC", "split = 'test', newest, key")}
 
 # One row per group with a few aggregate columns, whatever the buffer's size.
 _GROUPS = """
@@ -57,6 +51,9 @@ SELECT * FROM (
     FROM trajectories WHERE {where} GROUP BY 1 ORDER BY {first} LIMIT ?
 ) ORDER BY {order}
 """
+# Views that can be queried.
+VIEWS = ("trajectories", "stored", *(table for table in TABLES if table != "trajectories"))
+_HINT = f"the tables: {', '.join(VIEWS)}; DESCRIBE one of them for its columns"
 
 
 def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int | None = None) -> dict[str, Any]:
@@ -65,8 +62,8 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
     `top`: maximum number of groups per table (the largest; for iterations the newest); None: all. `groups` is the total
     number. Raises `StoreError`.
     """
-    total = _read_groups(index, query, TOTAL, None)
-    tables = {name: _read_groups(index, query, grouping, top) for name, grouping in GROUPINGS.items()}
+    total = _read_groups(index, query, "'all'", _ORDER, None)
+    tables = {name: _read_groups(index, query, key, _ORDERS.get(name, _ORDER), top) for name, key in GROUPINGS.items()}
     return {
         "run": str(run.root),
         "policy_version": version(run),
@@ -89,10 +86,13 @@ def list_ids(index: Index, query: TrajectoryQuery) -> Iterator[str]:
         yield row["id"]
 
 
-def _read_groups(index: Index, query: TrajectoryQuery, by: Grouping, top: int | None) -> list[dict[str, Any]]:
+def _read_groups(
+    index: Index, query: TrajectoryQuery, key: str, orders: tuple[str, str], top: int | None
+) -> list[dict[str, Any]]:
     """Return the selected groups in order, each with the total number of groups."""
     where, values = query.where()
-    sql = _GROUPS.format(key=by.key, where=where, first=by.first, order=by.order)
+    first, order = orders
+    sql = _GROUPS.format(key=key, where=where, first=first, order=order)
     return list(index.rows(sql, [*values, top]))
 
 
@@ -140,3 +140,47 @@ def _damage(run: RunDir, index: Index, query: TrajectoryQuery) -> list[str]:
     where, values = TrajectoryQuery(split=query.split, iteration=query.iteration).where()
     rows = index.rows(f"SELECT file, start, reason FROM damage WHERE {where} ORDER BY file, start", values)
     return [f"{run.root / row['file']}: byte {row['start']}: {row['reason']}" for row in rows]
+
+
+def run_user_sql(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
+    """Yield a query's rows. Raises `UsageError` with DuckDB's message if it is invalid, `StoreError`."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise _wrong("--sql", error) from error
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise UsageError("--sql takes one SELECT: the index is read, never written", hint=_HINT)
+    with user_sql_errors(run, "--sql"):
+        yield from index.rows(statements[0].query)
+
+
+@contextmanager
+def user_sql_errors(run: RunDir, option: str) -> Iterator[None]:
+    """Convert errors in the block to `UsageError` about the user's SQL, unless the index's files are the cause."""
+    try:
+        yield
+    except StoreError as error:
+        cause = error.__cause__
+        out_of_memory = isinstance(cause, duckdb.OutOfMemoryException)
+        if not isinstance(cause, duckdb.Error) or out_of_memory or str(run.index) in str(cause):
+            raise
+        raise _wrong(option, cause) from error
+
+
+def to_plain_value(value: Any) -> Any:
+    """Return a value as JSON: times in ISO 8601, unknown types as text."""
+    if isinstance(value, dict):
+        return {str(to_plain_value(key)): to_plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain_value(item) for item in value]
+    if isinstance(value, date | time):  # datetime is a subclass of date
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _wrong(option: str, error: BaseException) -> UsageError:
+    return UsageError(f"{option}: {format_duckdb_error(error)}", hint=_HINT)

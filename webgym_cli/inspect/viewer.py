@@ -15,8 +15,7 @@ from aiohttp import web
 from PIL import Image
 
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.inspect.episode import read_episode
-from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.inspect.page import read_episode, render_episode_page
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.run import RunDir
@@ -45,6 +44,10 @@ CREATE TABLE episodes AS SELECT row_number() OVER (ORDER BY iteration DESC, spli
     lower(concat_ws(chr(10), id, task, site, policy, instruction, answer, failure_detail)) AS words
 FROM trajectories ORDER BY place
 """
+# Maximum pixels of a thumbnail's longer side.
+LARGEST = 320
+# WebP quality, 0 to 100.
+QUALITY = 60
 
 
 class EpisodeTable:
@@ -231,12 +234,6 @@ class ViewServer(SecretServer):
 
 def _cast_to_text(column: str) -> str:
     return f"coalesce(CAST({column} AS VARCHAR), 'none')"
-
-
-# Maximum pixels of a thumbnail's longer side.
-LARGEST = 320
-# WebP quality, 0 to 100.
-QUALITY = 60
 
 
 def make_thumbnail(content: bytes) -> bytes:

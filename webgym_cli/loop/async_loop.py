@@ -36,9 +36,8 @@ from webgym_cli.rollout.engine import RolloutEngine, make_claims
 from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.queue import SharedRollouts, SlotPool
-from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
 from webgym_cli.store.checkpoints import policy_name, version
-from webgym_cli.store.metrics import read_records
+from webgym_cli.store.metrics import measure_ends, read_async_batches, read_batches, read_records
 from webgym_cli.util.text import hide_passwords
 from webgym_cli.util.user_code import find_first
 

@@ -16,8 +16,7 @@ from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
-from webgym_cli.store.buffer import scan
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import read_plan, scan
 from webgym_cli.store.run import RunDir
 
 

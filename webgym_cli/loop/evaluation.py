@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.compare.evaluation_views import describe_record, render_record
-from webgym_cli.compare.evaluations import list_differences
+from webgym_cli.compare.study import list_differences
+from webgym_cli.compare.views import describe_record, render_record
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.evaluate.record import build_record
@@ -28,7 +28,7 @@ from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.scoring.check import list_checks
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import index_tasks, open_tasks
 from webgym_cli.util.files import read_json, write_atomic, write_json, write_lines

@@ -22,9 +22,9 @@ from webgym_cli.records.events import Event, make_event, rename_event
 from webgym_cli.records.series import ORACLE
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import read_plan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
-from webgym_cli.store.plans import read_plan
 from webgym_cli.train.working_dir import partial_folder
 from webgym_cli.util.optional import when
 

@@ -31,9 +31,9 @@ from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.rollout.plan import plan_rollout, usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path, version
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.metrics import append_event, read_valid_events
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.status import lock_run
 from webgym_cli.tasks.source import open_tasks
 from webgym_cli.util.files import read_lines
 from webgym_cli.util.optional import when

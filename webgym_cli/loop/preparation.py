@@ -34,12 +34,11 @@ from webgym_cli.records.dataset import Prepared, PreparedRecord
 from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
-from webgym_cli.store.batches import append_batch, is_async, measure_ends, require_turns
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index, open_index
-from webgym_cli.store.lock import lock_run
-from webgym_cli.store.metrics import append_event
+from webgym_cli.store.metrics import append_batch, append_event, is_async, measure_ends, require_turns
 from webgym_cli.store.run import RunDir, create_or_open, now, refuse_changes, saved_settings
+from webgym_cli.store.status import lock_run
 from webgym_cli.train.registry import current_backend
 
 

@@ -27,10 +27,9 @@ from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.runner import LocalRunner, open_runner
-from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.buffer import append, append_judgement, read_plan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import refresh_index
-from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks
 from webgym_cli.util.files import append_lines, write_lines

@@ -27,9 +27,8 @@ from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
 from webgym_cli.rollout.resources import policy_urls
-from webgym_cli.store.batches import require_turns
-from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import select_version, version
+from webgym_cli.store.metrics import Blocklist, require_turns
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.text import format_count, split_command
 

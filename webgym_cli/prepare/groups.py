@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.records.task import Episode, Split
-from webgym_cli.store.plans import read_plan
+from webgym_cli.store.buffer import read_plan
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:

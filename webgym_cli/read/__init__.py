@@ -11,15 +11,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from webgym_cli.compare.evaluations import find_record, read_record
-from webgym_cli.compare.study import COLUMNS, build_study
+from webgym_cli.compare.study import COLUMNS, build_study, find_record, read_record
 from webgym_cli.config.sources import flatten
 from webgym_cli.errors import UsageError
 from webgym_cli.records.stored_events import TrainingEvent
-from webgym_cli.store import training_logs
+from webgym_cli.store import metrics
 from webgym_cli.store.find_run import open_run
 from webgym_cli.store.index.query import format_duckdb_error, open_index
-from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.optional import map_known
@@ -59,7 +57,7 @@ def read_trainings(*runs: PathLike) -> pa.Table:
     return _to_table(
         {"run": str(run.root), **event.model_dump(exclude={"metrics"}), **event.metrics}
         for run in _open(runs)
-        for event in read_records(run, TrainingEvent)
+        for event in metrics.read_records(run, TrainingEvent)
     )
 
 
@@ -69,7 +67,7 @@ def read_optimizer_steps(*runs: PathLike) -> pa.Table:
     `optimizer_step` counts on from training to training, `current_steps` begins anew with each.
     """
     return _to_table(
-        {"run": str(run.root), **line} for run in _open(runs) for line in training_logs.read_optimizer_steps(run)
+        {"run": str(run.root), **line} for run in _open(runs) for line in metrics.read_optimizer_steps(run)
     )
 
 

@@ -31,6 +31,9 @@ NONE = "-"
 
 NumberFormat = Callable[[float], str]
 
+# Characters that XML forbids, and bidirectional control characters.
+_CONTROL = {code: "·" for code in (*range(32), 127, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
@@ -211,7 +214,3 @@ def _text(words: str) -> str:
     """Return text escaped for XML."""
     # Names come from pages and models, so markup and bidirectional control characters are neutralised.
     return escape(words.translate(_CONTROL))
-
-
-# Characters that XML forbids, and bidirectional control characters.
-_CONTROL = {code: "·" for code in (*range(32), 127, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}

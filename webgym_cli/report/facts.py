@@ -9,24 +9,65 @@ from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.records.series import DEMONSTRATIONS
+from webgym_cli.records.statistics import known_interval, ratio
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
-from webgym_cli.report.async_training import read_async_facts
 from webgym_cli.report.charts import format_percent
-from webgym_cli.report.success import SERIES, read_failures, read_points, read_verdicts
 from webgym_cli.report.timing import compute_cost, measure_timing, read_timed_events
-from webgym_cli.report.training_metrics import STEP_CURVES, find_warnings
+from webgym_cli.report.training_metrics import STEP_CURVES, find_warnings, read_async_facts
 from webgym_cli.store.checkpoints import policy_name, version
-from webgym_cli.store.index.means import read_means
-from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.index.selection import TrajectoryQuery
+from webgym_cli.store.index.selection import TrajectoryQuery, compute_pass_rates, read_means
 from webgym_cli.store.index.spending import read_spending
-from webgym_cli.store.metrics import read_records
+from webgym_cli.store.metrics import read_records, read_step_curves
 from webgym_cli.store.run import RunDir, saved_settings
-from webgym_cli.store.training_logs import read_step_curves
 from webgym_cli.util.files import read_optional_object
 from webgym_cli.util.json_values import as_object
 
+# The run's own series in display order; those of other servers follow.
+SERIES = ("test", "train", DEMONSTRATIONS)
+# Success and steps of each iteration of a series, over all difficulty bands (a band of NULL) and in each. A case counts
+# once, with the mean of its episodes: of the test split a task and seed, whose repeats are no independent trials
+# (`rollout.test_repeats`); of the training split an episode. Steps are means over the trajectories that did not fail,
+# seconds over all of them.
+_POINTS = f"""
+WITH cases AS (
+    SELECT *, 1 / nullif(count(success) OVER (PARTITION BY series, iteration, task_key, seed,
+        CASE WHEN split = 'train' THEN id END), 0) AS weight
+    FROM trajectories
+)
+SELECT series, iteration, CASE WHEN grouping(band) = 0 THEN band END AS band, count(*) AS trajectories,
+    count(success) AS scored, count(*) FILTER (WHERE success) AS successes, count(failure) AS failures,
+    round(avg(steps) FILTER (WHERE failure IS NULL), 3) AS mean_steps,
+    round(avg(steps) FILTER (WHERE success), 3) AS mean_steps_solved,
+    round(avg(policy_seconds), 3) AS policy_seconds, round(avg(environment_seconds), 3) AS environment_seconds,
+    coalesce(sum(weight) FILTER (WHERE success), 0) AS solved_cases,
+    coalesce(sum(weight) FILTER (WHERE success IS NOT NULL), 0) AS scored_cases
+FROM cases GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
+ORDER BY nullif(list_position({list(SERIES)}, series), 0) NULLS LAST, series, iteration, grouping(band) DESC,
+    list_position(['easy', 'medium', 'hard'], band)
+"""
+
+_KINDS = """
+SELECT failure AS kind, count(*) AS count
+FROM trajectories WHERE failure IS NOT NULL GROUP BY failure ORDER BY count DESC, kind
+"""
+
+_STOPS = """
+SELECT stop, count(*) AS count, count(*) FILTER (WHERE success) AS successes
+FROM trajectories WHERE failure IS NULL GROUP BY stop ORDER BY count DESC, stop
+"""
+
+# The newest judgements of an iteration that are a judge's verdicts: `agreement` is the mean share of votes that went
+# with the decision, `both` the number of trajectories that the environment scored too.
+_JUDGED = """
+SELECT split, iteration, count(*) AS judged, round(avg(agreement), 4) AS agreement,
+    count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
+    count(environment_reward) AS both,
+    count(*) FILTER (WHERE judged = (environment_reward >= success_threshold)) AS same,
+    round(same / nullif("both", 0), 4) AS same_rate
+FROM trajectories WHERE judged IS NOT NULL AND judged_by = 'judge'
+GROUP BY split, iteration ORDER BY split = 'train', iteration
+"""
 # Excludes experts, whose success is no evidence about a policy.
 _POLICIES = TrajectoryQuery(expression=f"series <> '{DEMONSTRATIONS}'")
 _COUNTS = """
@@ -36,17 +77,54 @@ SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
     (SELECT count(*) FROM damage) AS damaged_lines
 FROM trajectories
 """
+# Minimum number of steps for a warning; fewer are not informative.
+_FEWEST = 50
+_REPEATED = 0.5
+_SAME = 0.9
+# Repeated responses of the newest training iteration: `later` are the steps that are not the first of their episode,
+# `repeated` those of them with the response of the step before, `commonest` those with the most frequent response.
+_NEWEST = """
+WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE series = 'train'
+    AND iteration = (SELECT max(iteration) FROM trajectories WHERE series = 'train')
+), said AS (
+    SELECT newest.iteration, task_key, response_digest,
+        lag(response_digest) OVER (PARTITION BY trajectory ORDER BY step) AS before
+    FROM steps JOIN newest ON steps.trajectory = newest.id AND steps.iteration = newest.iteration
+    WHERE steps.split = 'train'
+)
+SELECT max(iteration) AS iteration, count(*) AS steps, count(DISTINCT task_key) AS tasks,
+    count(before) AS later, count(*) FILTER (WHERE response_digest = before) AS repeated,
+    (SELECT max(n) FROM (SELECT count(*) AS n FROM said GROUP BY response_digest)) AS commonest
+FROM said
+"""
 
 
-class RunIdentity(TypedDict):
-    """Identity of a run."""
+def read_points(index: Index) -> list[dict[str, Any]]:
+    """Return success and steps by series, iteration and band; a band of None is all of them. Raises `StoreError`.
 
-    run: str
-    policy_version: int
-    policy: str
-    base_model: str
-    provenance: dict[str, Any]
-    """Who made it with which versions."""
+    `success_rate` is `solved_cases` of `scored_cases`, None without a scored case; `interval` is Wilson's, 95 %.
+    """
+    points = list(index.rows(_POINTS))
+    for row in points:
+        solved, scored = round(row["solved_cases"], 4), round(row["scored_cases"])
+        row |= {"scored_cases": scored, "solved_cases": solved}
+        row |= {"success_rate": ratio(solved, scored), "interval": known_interval(solved, scored)}
+    return points
+
+
+def read_failures(index: Index) -> dict[str, dict[str, Any]]:
+    """Return the number of failures `by_kind`, and of the others by `stops`, the reason why they ended."""
+    return {
+        "by_kind": {row["kind"]: row["count"] for row in index.rows(_KINDS)},
+        "stops": {
+            str(row["stop"]): {"count": row["count"], "successes": row["successes"]} for row in index.rows(_STOPS)
+        },
+    }
+
+
+def read_verdicts(index: Index) -> list[dict[str, Any]]:
+    """Return the judge's verdicts by split and iteration. Raises `StoreError`."""
+    return list(index.rows(_JUDGED))
 
 
 class BufferCounts(TypedDict):
@@ -59,9 +137,15 @@ class BufferCounts(TypedDict):
     damaged_lines: int
 
 
-class ReportFacts(RunIdentity, BufferCounts):
+class ReportFacts(BufferCounts):
     """The data of a run's report: the input of the HTML page, and the output of `--json`."""
 
+    run: str
+    policy_version: int
+    policy: str
+    base_model: str
+    provenance: dict[str, Any]
+    """Who made it with which versions."""
     points: list[dict[str, Any]]
     """Success by series, iteration and band (`read_points`)."""
     means: list[dict[str, Any]]
@@ -95,7 +179,11 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
     points = read_points(index)
     trainings = list(read_records(run, TrainingEvent))
     return {
-        **describe_run(run, settings),
+        "run": str(run.root),
+        "policy_version": version(run),
+        "policy": policy_name(run, settings),
+        "base_model": settings.policy_config.base_model,
+        "provenance": read_optional_object(run.provenance),
         **cast("BufferCounts", index.one(_COUNTS)),
         "points": points,
         # In the order of `points`: test was blue in one chart and orange in the next.
@@ -121,17 +209,6 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
     }
 
 
-def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
-    """Return a run's identity: folder, policy, and the versions that created it. Raises `StoreError`."""
-    return {
-        "run": str(run.root),
-        "policy_version": version(run),
-        "policy": policy_name(run, settings),
-        "base_model": settings.policy_config.base_model,
-        "provenance": read_optional_object(run.provenance),
-    }
-
-
 def find_newest_test(points: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the policy's newest scored point over all bands, of the test split or else of the training split."""
     scored = [point for point in points if point["band"] is None and point["scored"]]
@@ -143,29 +220,6 @@ def _samples(run: RunDir) -> dict[str, int]:
     """Return the number of steps per iteration in the newest dataset, as recorded by `prepare`; empty without one."""
     counts = as_object(read_optional_object(run.dataset / "dropped.json").get("samples_by_iteration"))
     return {key: count for key, count in counts.items() if isinstance(count, int)}
-
-
-# Minimum number of steps for a warning; fewer are not informative.
-_FEWEST = 50
-_REPEATED = 0.5
-_SAME = 0.9
-
-# Repeated responses of the newest training iteration: `later` are the steps that are not the first of their episode,
-# `repeated` those of them with the response of the step before, `commonest` those with the most frequent response.
-_NEWEST = """
-WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE series = 'train'
-    AND iteration = (SELECT max(iteration) FROM trajectories WHERE series = 'train')
-), said AS (
-    SELECT newest.iteration, task_key, response_digest,
-        lag(response_digest) OVER (PARTITION BY trajectory ORDER BY step) AS before
-    FROM steps JOIN newest ON steps.trajectory = newest.id AND steps.iteration = newest.iteration
-    WHERE steps.split = 'train'
-)
-SELECT max(iteration) AS iteration, count(*) AS steps, count(DISTINCT task_key) AS tasks,
-    count(before) AS later, count(*) FILTER (WHERE response_digest = before) AS repeated,
-    (SELECT max(n) FROM (SELECT count(*) AS n FROM said GROUP BY response_digest)) AS commonest
-FROM said
-"""
 
 
 def warn_repetition(facts: Mapping[str, Any]) -> Iterator[str]:

@@ -29,19 +29,12 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A table of text cells."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart and the table of its data."""
+    """A chart and the table of its data, whose cells are texts."""
 
     title: str
-    table: Table
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
     note: str = ""
     svg: str = ""
     """Its markup, made by `charts`; empty: the table is the whole figure."""
@@ -64,7 +57,7 @@ class ReportSection:
 def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> Figure:
     """Return a table as a figure; None is an empty cell."""
     cells = (tuple(str(known_or(cell, "")) for cell in row) for row in rows)
-    return Figure(title, Table(tuple(columns), tuple(cells)), note)
+    return Figure(title, tuple(columns), tuple(cells), note)
 
 
 def make_curve(
@@ -84,16 +77,16 @@ def make_curve(
     across = VERSION if x == "iteration" else x.replace("_", " ")
     lines = [ChartSeries(name, tuple(_make_point(row, x, y, of) for row in rows)) for name, rows in groups.items()]
     show = format_percent if share else format_number
-    rows = tuple(
+    rows: tuple[tuple[str, ...], ...] = tuple(
         (line.name, f"{at.x:.0f}", show(at.y), format_interval((at.low, at.high), show), at.tip)
         for line in lines
         for at in line.marks
     )
     svg = draw_line_chart(title, (across, axis), lines, share=share)
-    table = Table(("series", across, axis, "95 % interval", "of"), rows)
+    columns: tuple[str, ...] = ("series", across, axis, "95 % interval", "of")
     if not any(at.low is not None for at in chain.from_iterable(line.marks for line in lines)):
-        table = Table(("series", across, axis, "of"), tuple((*row[:3], row[4]) for row in rows))
-    return Figure(title, table, svg=svg, legend=tuple(groups), lines=True)
+        columns, rows = ("series", across, axis, "of"), tuple((*row[:3], row[4]) for row in rows)
+    return Figure(title, columns, rows, svg=svg, legend=tuple(groups), lines=True)
 
 
 def make_success_curve(title: str, groups: Mapping[str, Sequence[Row]]) -> Figure:
@@ -119,7 +112,7 @@ def make_bars(
     )
     note = when(len(rows) > BARS, f"The newest {BARS} of {len(rows)}; the table has all.")
     svg = draw_bar_chart(title, rows[-BARS:], kinds, show)
-    return Figure(title, Table(("", *kinds, "all"), rows_text), note, svg, tuple(kinds))
+    return Figure(title, ("", *kinds, "all"), rows_text, note, svg, tuple(kinds))
 
 
 def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:

@@ -1,21 +1,20 @@
-"""Curves of the policy-gradient trainer's metrics, and warnings of a policy collapse."""
+"""Metrics of trainings: curves, and warnings of a policy collapse; of asynchronous ones staleness, waits and drops."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from webgym_cli.records.series import name_series
-from webgym_cli.records.statistics import difference
-from webgym_cli.records.stored_events import TrainingEvent
-from webgym_cli.report.charts import format_percent
-from webgym_cli.store.metrics import read_events, read_records
+from webgym_cli.records.statistics import difference, mean
+from webgym_cli.records.stored_events import BatchEvent, TrainingEvent
+from webgym_cli.report.charts import format_number, format_percent
+from webgym_cli.report.figures import Figure, ReportSection, Row, build_table, make_bars, make_curve
+from webgym_cli.store.metrics import read_batches, read_events, read_records
 from webgym_cli.store.run import RunDir
-
-# `status` reads the warnings and draws no figure.
-if TYPE_CHECKING:
-    from webgym_cli.report.figures import Figure, ReportSection, Row
+from webgym_cli.util.text import format_duration
 
 # Title, axis label, metric name, and whether the metric is a fraction.
 CURVES = (
@@ -42,6 +41,12 @@ _FEW_ROWS = 0.5
 _SUCCESS_LEFT = 0.5
 # Rise of the entropy, as a factor, that is named with a falling success rate.
 _ENTROPY_RISE = 1.2
+# Keys of a batch event and their labels.
+WAITS = {
+    "trainer_wait_seconds": "trainer waited for episodes",
+    "admission_wait_seconds": "slots waited for admission",
+    "held_seconds": "episodes were held",
+}
 
 
 class _Success(NamedTuple):
@@ -59,8 +64,6 @@ class _Success(NamedTuple):
 
 def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
     """Return the section with the trainer's metrics over policy versions."""
-    from webgym_cli.report.figures import ReportSection, make_curve
-
     figures: list[Figure] = []
     for title, axis, name, share in CURVES:
         if rows := [{"iteration": one.version, **one.metrics} for one in trainings if name in one.metrics]:
@@ -70,8 +73,6 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
 
 def build_step_figures(curves: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[Figure]:
     """Return the figures over optimizer steps. `curves`: of each run (or series), those of `read_step_curves`."""
-    from webgym_cli.report.figures import make_curve
-
     figures = []
     for title, axis, name in STEP_CURVES:
         if lines := {label: own[name] for label, own in curves.items() if name in own}:
@@ -167,3 +168,47 @@ def _describe_entropy(trained: Sequence[TrainingEvent], since: int) -> str:
         "smaller rl.actor.optim.lr, no rl.actor.entropy_coeff or a KL loss keeps it from that, and an earlier "
         "checkpoint is better."
     )
+
+
+def read_async_facts(run: RunDir) -> dict[str, list[dict[str, Any]]]:
+    """Return the `batches`, which are `BatchEvent`s, and the `dropped` trajectories; empty for a synchronous run.
+
+    These by `reason`: their `count`, and of those with a reward the `mean_reward`.
+    """
+    ledger = {parent: batch for parent, batch in read_batches(run).items() if batch.mode == "async"}
+    events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
+    batches = [event.model_dump() for parent, event in sorted(events_of.items()) if parent in ledger]
+    counts, rewards = Counter[str](), dict[str, list[float]]()
+    for group in chain.from_iterable(batch.dropped for batch in ledger.values()):
+        counts[group.reason] += len(group.trajectories)
+        rewards.setdefault(group.reason, []).extend(reward for reward in group.rewards if reward is not None)
+    dropped = [
+        {"reason": reason, "count": count, "mean_reward": mean(rewards[reason], 6)}
+        for reason, count in sorted(counts.items())
+    ]
+    return {"batches": batches, "dropped": dropped}
+
+
+def build_async_section(facts: Mapping[str, Sequence[Mapping[str, Any]]]) -> ReportSection:
+    """Return the section on asynchronous training; it has no figures for a synchronous run."""
+    batches, figures = facts["batches"], []
+    if batches:
+        lines = {
+            name: [{"iteration": batch["iteration"], "staleness": float(batch["staleness"][name])} for batch in batches]
+            for name in ("mean", "max")
+        }
+        figures.append(make_curve("Staleness of the trained tokens", "trainings", lines, "staleness"))
+        waits = [
+            (f"version {batch['iteration']}", {words: batch[key] for key, words in WAITS.items() if batch[key]})
+            for batch in batches
+        ]
+        figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
+    if facts["dropped"]:
+        rows = ((row["reason"], row["count"], format_number(row["mean_reward"])) for row in facts["dropped"])
+        columns = ("reason", "episodes", "mean reward")
+        figures.append(build_table("Episodes that were not trained on", columns, rows))
+    note = (
+        "Staleness: trainings between the policy that produced a token and the one that is trained. Waits of slots and "
+        "episodes are sums over them."
+    )
+    return ReportSection("asynchronous", "Asynchronous training", tuple(figures), note)

@@ -8,9 +8,8 @@ from typing import Any
 from webgym_cli.config.cost import SHARES, list_shares
 from webgym_cli.records.groups import DifficultyBand
 from webgym_cli.records.statistics import ratio
-from webgym_cli.report.async_training import build_async_section
 from webgym_cli.report.charts import NONE, format_number, format_percent, format_value
-from webgym_cli.report.facts import ReportFacts
+from webgym_cli.report.facts import SERIES, ReportFacts
 from webgym_cli.report.figures import (
     Figure,
     ReportSection,
@@ -21,8 +20,7 @@ from webgym_cli.report.figures import (
     make_curve,
     make_success_curve,
 )
-from webgym_cli.report.success import SERIES
-from webgym_cli.report.training_metrics import build_step_figures, build_training_section
+from webgym_cli.report.training_metrics import build_async_section, build_step_figures, build_training_section
 from webgym_cli.util.json_values import as_list, encode_json
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count, format_duration, truncate

@@ -22,8 +22,8 @@ from webgym_cli.rewards.selection import (
     SummaryT_co,
     load_pending,
 )
-from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import when
 

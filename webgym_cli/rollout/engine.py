@@ -26,8 +26,8 @@ from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.rollout.summary import advise, summarize
-from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append
+from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import when
 from webgym_cli.util.urls import site_of

@@ -16,9 +16,8 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.attempts import EpisodeAttempts
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.resources import name_policy
-from webgym_cli.store.buffer import scan
+from webgym_cli.store.buffer import read_plan, scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines

@@ -1,4 +1,4 @@
-"""Replay buffer: append-only JSON Lines files of trajectories, and of their judgements."""
+"""Replay buffer: plans of episodes, and append-only JSON Lines files of trajectories, judgements and labels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from pydantic import ValidationError
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.base import describe_invalid, moment_of
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
-from webgym_cli.records.task import Split
+from webgym_cli.records.judgement import EpisodeLabel, Judgement, effective_verdict, with_verdict
+from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.store.run import RunDir, refuse_invalid
+from webgym_cli.util.files import append_lines, read_jsonl, read_lines
 from webgym_cli.util.text import and_more
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement)
+# Labels of people, beside the trajectories of an iteration.
+_LABELS = "labels.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +196,32 @@ def _scan_part(part: Path, record: type[RecordT], damage: list[str] | None) -> I
 def _note(damage: list[str] | None, part: Path, number: int, reason: str) -> None:
     if damage is not None:
         damage.append(f"{part}:{number}: {reason}")
+
+
+def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = False) -> tuple[Episode, ...]:
+    """Return the episodes planned so far; empty without a plan. Raises `StoreError`.
+
+    `of_sessions`: those of the gateway's sessions.
+    """
+    path = run.plan(split, iteration, of_sessions=of_sessions)
+    if not path.is_file():
+        return ()
+    hint = "restore it from a copy of the run, or start another run"
+    with refuse_invalid(f"{path}: not a plan of this version", hint):
+        return tuple(Episode.model_validate(value) for value in read_jsonl(path))
+
+
+def append_label(run: RunDir, file: str, label: EpisodeLabel) -> None:
+    """Append a label of a trajectory that is in `file` of the run, durably; earlier ones stay. Raises `StoreError`."""
+    append_lines((run.root / file).with_name(_LABELS), label.to_line())
+
+
+def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
+    """Yield the labels of a run, those of each person and trajectory in order. Raises `StoreError`."""
+    for split in Split:
+        for file in sorted(run.trajectories(split).glob(f"iteration_*/{_LABELS}")):
+            for number, line in read_lines(file):
+                hint = "mend or remove that line; webgym label writes one a label"
+                with refuse_invalid(f"{file}:{number}: no label", hint):
+                    label = EpisodeLabel.model_validate_json(line)
+                yield label

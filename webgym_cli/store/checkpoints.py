@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.groups import Split
-from webgym_cli.store.run import RunDir
-from webgym_cli.store.validation import refuse_invalid
+from webgym_cli.store.run import RunDir, refuse_invalid
 from webgym_cli.util.files import read_json, replace_link, write_json
 
 if TYPE_CHECKING:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from pydantic import ValidationError
+
 import webgym_cli
 from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.groups import Split
 from webgym_cli.util.files import disk_errors, read_json, replace_link, write_json
 
@@ -44,6 +48,8 @@ class RunDir:
     """The run's `save_path`; absolute, because child processes have other working directories."""
     newest: int | None = None
     """Newest policy version that counts as the run's; None: all do."""
+    index_folder: Path | None = None
+    """Folder of the index, if it is not the run's own."""
 
     def __post_init__(self) -> None:
         """Make the root absolute."""
@@ -122,7 +128,7 @@ class RunDir:
     @property
     def index(self) -> Path:
         """Index of the trajectories; derived, can be rebuilt at any time."""
-        return self.root / "index.parquet"
+        return self.index_folder or self.root / "index.parquet"
 
     def evaluation(self, judge: str) -> Path:
         """Record of an evaluation by one judge (`environment`: without one); its page is beside it."""
@@ -249,3 +255,12 @@ def new_attempt(run: RunDir) -> Path:
         folder.mkdir(parents=True)
         replace_link(run.logs / "latest", folder)
     return folder
+
+
+@contextmanager
+def refuse_invalid(what: str, hint: str) -> Iterator[None]:
+    """Convert a `ValidationError` in the block to a `StoreError`: `what`, and the first problem."""
+    try:
+        yield
+    except ValidationError as error:
+        raise StoreError(f"{what}: {describe_invalid(error)}", hint=hint) from error

@@ -1,22 +1,30 @@
-"""Live status of rollouts for other processes: one file per split, replaced every second, without a lock."""
+"""What works on a run: the live status of its rollouts, its running command, and its lock.
+
+The status is one file per split, replaced every second, without a lock. The command is noted at its start and removed
+at its end, for `resume`. One writer per run holds the lock; readers need none.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, ValidationError
 
-from webgym_cli.errors import StoreError
-from webgym_cli.records.base import StoredRecord
+from webgym_cli.errors import RunLockedError, StoreError, Terminated
+from webgym_cli.records.base import Record, StoredRecord
 from webgym_cli.records.groups import Split
-from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import read_json, require_regular, write_atomic
+from webgym_cli.store.run import RunDir, now, refuse_invalid
+from webgym_cli.util.files import read_json, require_regular, write_atomic, write_json
 from webgym_cli.util.json_values import encode_json
 from webgym_cli.util.optional import when
 
@@ -26,6 +34,8 @@ SILENT_AFTER = 15.0
 _SAME_PROCESS = 60.0
 # Bytes of which lines are counted at a time.
 _BLOCK = 1 << 20
+# An NFS share without its lock service. (Where flock is not implemented at all, filelock takes a file's existence.)
+_HINTS = {errno.ENOLCK: "mount it with locks, or put the run on another file system"}
 
 
 class RolloutState(StrEnum):
@@ -170,3 +180,82 @@ def _read(file: Path) -> RankStatus | None:
         return RankStatus.model_validate(read_json(file))
     except (StoreError, ValidationError):
         return None
+
+
+class RunningCommand(Record):
+    """A command that has started and not finished."""
+
+    command: Literal[
+        "rollout", "gateway", "judge", "score", "eval", "generate", "import", "prepare", "train", "loop", "curriculum"
+    ]
+    options: dict[str, Any]
+    """Options of the command, as keyword arguments of its function."""
+    since: str
+    """ISO 8601, UTC."""
+
+
+def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
+    """Record the start of a command."""
+    noted = RunningCommand.model_validate({"command": command, "options": options, "since": now()})
+    write_json(run.state, noted.model_dump(mode="json"))
+
+
+def finish(run: RunDir) -> None:
+    """Record the end of the command."""
+    run.state.unlink(missing_ok=True)
+
+
+@contextmanager
+def note_command(run: RunDir, command: str, options: dict[str, Any]) -> Iterator[None]:
+    """Note a command while the block runs, so that it can be resumed unless the block succeeds."""
+    if command == "record":  # nothing is left to resume, and what another command left can still be
+        yield
+        return
+    begin(run, command, options)
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        if command == "gateway":  # open sessions wait in the run
+            finish(run)
+        raise
+    finish(run)
+
+
+def read_running_command(run: RunDir) -> RunningCommand | None:
+    """Return the interrupted command, or None. Raises `StoreError` if the file is damaged."""
+    if not run.state.is_file():
+        return None
+    hint = f"remove it and repeat the command itself, e.g. webgym loop {run.root}: it goes on where it stopped"
+    with refuse_invalid(f"{run.state}: the note of the interrupted command is damaged", hint):
+        return RunningCommand.model_validate(read_json(run.state))
+
+
+@contextmanager
+def lock_run(run: RunDir, command: str) -> Iterator[None]:
+    """Hold the run's lock. Raises `RunLockedError` naming the holder; the operating system releases it if we die."""
+    from filelock import FileLock, Timeout  # slow to import
+
+    try:
+        run.root.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(run.lock)
+        lock.acquire(timeout=0)
+    except Timeout:
+        who = "another webgym"
+        if (holder := read_lock_holder(run)) is not None:
+            who = f"`webgym {holder['command']}` (process {holder['pid']} on {holder['host']}, since {holder['since']})"
+        raise RunLockedError(
+            f"{run.root}: locked by {who}", hint="wait for it, or stop it, then run the same command again"
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{run.root}: can't be written: {error.strerror}", hint=_HINTS.get(error.errno or 0, "")
+        ) from error
+    try:
+        write_json(
+            run.lock_holder, {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now()}
+        )
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            run.lock_holder.unlink(missing_ok=True)
+        lock.release()

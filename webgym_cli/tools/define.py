@@ -13,7 +13,7 @@ from typing import Any, overload
 from pydantic import BaseModel
 
 from webgym_cli.errors import UsageError
-from webgym_cli.store.pictures import flatten_png
+from webgym_cli.store.screenshots import flatten_png
 from webgym_cli.tools.schema import argument_model, parameters_schema
 from webgym_cli.util.json_values import as_text
 from webgym_cli.util.optional import known_or, when

@@ -1,7 +1,8 @@
 """Uploads events to Weights & Biases in the background; a failed or slow upload never affects a stage.
 
 wandb runs only in guarded child processes, one at a time: each uploads the new lines of `metrics.jsonl` and exits. The
-trainer writes to the same wandb run, so no uploader runs during training.
+trainer writes to the same wandb run, so no uploader runs during training. Pending events are those of `metrics.jsonl`
+after an offset that only a successful upload advances.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job, last_line
+from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.run import RunDir
-from webgym_cli.tracking.pending import has_pending
-from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
+from webgym_cli.store.run import RunDir, run_id
+from webgym_cli.util.files import file_size, parse_valid, read_optional_object, write_json
+from webgym_cli.util.json_values import parse_object
+from webgym_cli.util.optional import known_or
 from webgym_cli.util.secrets import environ_without_keys
-from webgym_cli.venvs.wandb_mode import wandb_environment, with_key
+from webgym_cli.venvs.wandb_mode import Mode, wandb_environment, wandb_mode, with_key
 
 LOG = "tracking.log"
 # Folder of wandb's files in the attempt's logs; the trainer's files are in `wandb` beside it.
@@ -38,6 +43,102 @@ _QUIET = {
     "WANDB_FINISH_TIMEOUT": "600",
     "WANDB_FINISH_TIMEOUT_RAISES": "true",
 }
+
+
+class TrackingPlan(Record):
+    """The wandb run of a run directory. Contains no secret, because it is an argument of the uploader process."""
+
+    root: Path
+    """The run directory."""
+    mode: Mode
+    reason: str
+    """Why this mode."""
+    entity: str
+    """User or team; empty: the default of the account."""
+    project: str
+    name: str
+    """The run's name there."""
+    id: str
+    """The run's id there; empty where the run directory is still to be made."""
+    samples: int
+    """Trajectories in each table; 0: no table."""
+    seed: int
+    """Decides which trajectories."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether events are uploaded, or stored for a later upload."""
+        return self.mode != "disabled" and bool(self.id)
+
+    @property
+    def destination(self) -> str:
+        """Key of the upload offset: offline files and the online run are counted separately."""
+        return f"{self.mode}:{self.entity}/{self.project}/{self.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--dry-run` prints."""
+        facts = self.model_dump(mode="json", include={"mode", "reason", "entity", "project", "name", "id", "samples"})
+        return {"mode": self.mode, "reason": self.reason} if self.mode == "disabled" else facts
+
+
+def plan_tracking(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrackingPlan:
+    """Return the plan. `environ` is this process's environment unless given."""
+    mode, reason = wandb_mode(settings, known_or(environ, os.environ))
+    log = settings.log_config
+    return TrackingPlan(
+        root=run.root,
+        mode=mode,
+        reason=reason,
+        entity=log.entity_name,
+        project=log.project_name,
+        name=log.run_name,
+        id=run_id(run, settings),
+        samples=log.sample_trajectories,
+        seed=settings.seed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEvents:
+    """Events that are not uploaded yet."""
+
+    events: tuple[dict[str, Any], ...]
+    """In their order; damaged lines left out."""
+    iteration: int
+    """The newest iteration that the events before them named."""
+    end: int
+    """Bytes of `metrics.jsonl` up to the last of them."""
+
+
+def has_pending(run: RunDir, destination: str) -> bool:
+    """Return whether any event is pending."""
+    # Compares lengths only, because it is called after every event.
+    size = file_size(run.metrics)
+    return size != _count_sent(run, destination, size)
+
+
+def read_pending(run: RunDir, destination: str) -> PendingEvents:
+    """Return the destination's pending events. An incomplete last line stays pending."""
+    content = run.metrics.read_bytes() if run.metrics.is_file() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    start = _count_sent(run, destination, len(whole))
+    before = [event["iteration"] for event in _events(whole[:start]) if isinstance(event.get("iteration"), int)]
+    return PendingEvents(tuple(_events(whole[start:])), next(reversed(before), 0), len(whole))
+
+
+def mark_sent(run: RunDir, destination: str, end: int) -> None:
+    """Record that everything up to offset `end` is uploaded. Raises `StoreError`."""
+    write_json(run.tracking, {**read_optional_object(run.tracking), destination: end})
+
+
+def _count_sent(run: RunDir, destination: str, size: int) -> int:
+    """Return the number of uploaded bytes; 0 if unknown, or if the file is shorter than that."""
+    end = read_optional_object(run.tracking).get(destination)
+    return end if isinstance(end, int) and 0 <= end <= size else 0
+
+
+def _events(lines: bytes) -> list[dict[str, Any]]:
+    return [event for event in parse_valid(lines.splitlines(), parse_object) if isinstance(event.get("event"), str)]
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from tests.cli.runs import model
 from tests.forked import webgym
 from tests.records.builders import new_run
 from webgym_cli.config.load import load
-from webgym_cli.store import metrics, state
+from webgym_cli.store import metrics
 from webgym_cli.store.run import create_or_open
+from webgym_cli.store.status import begin
 
 PHASE = {
     **{"event": "phase", "phase": 1, "phases": 8, "iteration": 1, "version": 2, "name": "model_20250115_143022"},
@@ -44,7 +45,7 @@ def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
 
 
 def test_resume_takes_it_up_with_its_options(run, tmp_path):
-    state.begin(run, "curriculum", {"until": 0.5, "min_success": None, "keep_going": True})
+    begin(run, "curriculum", {"until": 0.5, "min_success": None, "keep_going": True})
     result = webgym("resume", "run", "--dry-run", "--json", cwd=tmp_path)
     assert "would resume `webgym curriculum`" in result.stderr
     plan = json.loads(result.stdout)
@@ -64,7 +65,7 @@ def test_status_shows_the_phases(run, tmp_path):
     metrics.append_event(
         run, {**PHASE, "phase": 2, "iteration": 2, "version": 3, "new_tasks": None, "turned_down": None}
     )
-    state.begin(run, "curriculum", {})
+    begin(run, "curriculum", {})
     record = json.loads(webgym("status", "run", "--json", cwd=tmp_path).stdout)
     assert [(phase["phase"], phase["successes"]) for phase in record["phases"]] == [(1, 120), (2, 120)]
     result = webgym("status", "run", cwd=tmp_path)

@@ -17,7 +17,7 @@ from tests.forked import webgym
 from tests.records.builders import store_images
 from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
 from tests.rewards.scripted_judge import ScriptedJudgeServer
-from webgym_cli.compare.evaluations import list_differences
+from webgym_cli.compare.study import list_differences
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.context import StageContext

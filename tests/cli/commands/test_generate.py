@@ -9,7 +9,7 @@ from tests.curriculum.generating import FAILED, failed_run
 from tests.forked import webgym
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.store.metrics import read_events
-from webgym_cli.store.state import read_running_command
+from webgym_cli.store.status import read_running_command
 from webgym_cli.tasks.source import open_tasks
 
 SCRIPTED = ("-s", "generate.base_url=scripted", "-s", "generate.tasks_per_request=4")

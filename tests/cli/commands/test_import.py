@@ -13,9 +13,8 @@ from tests.imports.foreign import PAGE, REFUTED, webgym_episode, webgym_file, we
 from tests.records.builders import new_run
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.state import read_running_command
+from webgym_cli.store.status import lock_run, read_running_command
 from webgym_cli.util.files import write_lines
 
 

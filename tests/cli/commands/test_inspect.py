@@ -11,7 +11,7 @@ from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.inspect.episode import EpisodeView
+from webgym_cli.inspect.page import EpisodeView
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
 from webgym_cli.util.files import write_atomic

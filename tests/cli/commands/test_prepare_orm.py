@@ -8,8 +8,8 @@ from tests.cli.runs import filled
 from tests.forked import webgym
 from tests.records.builders import UNSOLVED, trajectory
 from webgym_cli.store.buffer import append
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import saved_settings
+from webgym_cli.store.status import lock_run
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from tests.records.test_judgement import by_orm
 from tests.rewards.cases import answered, web_task
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.cli.commands.episode_text import episode_text
-from webgym_cli.inspect.episode import EpisodeView
-from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.inspect.page import EpisodeView, render_episode_page
 from webgym_cli.records.judgement import with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan

@@ -21,11 +21,10 @@ from webgym_cli.cli.live_view import LiveView
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
 from webgym_cli.config.load import load
-from webgym_cli.store import metrics, state
+from webgym_cli.store import metrics
 from webgym_cli.store.buffer import append
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import create_or_open
-from webgym_cli.store.status import RolloutState, write_status
+from webgym_cli.store.status import RolloutState, begin, lock_run, write_status
 from webgym_cli.util.files import write_json
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
@@ -141,7 +140,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     metrics.append_event(
         run, {"event": "evaluation", "iteration": 0, "episodes": 4, "success_rate": None, "interval": [0, 1]}
     )
-    state.begin(run, "loop", {})
+    begin(run, "loop", {})
     monitor = rollout()
     monitor.stages.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
     write_status(run, monitor.snapshot())
@@ -197,7 +196,7 @@ def test_the_board_tells_of_training_episodes_and_of_an_evaluation_at_the_same_t
 
 
 def test_an_interrupted_rollout_names_the_next_command(webgym, run):
-    state.begin(run, "rollout", {})
+    begin(run, "rollout", {})
     write_status(run, rollout().snapshot(), RolloutState.INTERRUPTED)
     result = webgym("status", run.root)
     assert "rollout\ttrain 0\tvllm\tinterrupted\t10\t100\n" in result.stdout
@@ -256,7 +255,7 @@ def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
     value = json.loads(run.status().read_text())
     write_json(run.status(), {**value, "updated_at": (datetime.now(UTC) - timedelta(hours=1)).isoformat()})
     with lock_run(run, "rollout"):
-        state.begin(run, "rollout", {})
+        begin(run, "rollout", {})
         with watched(run, "--json") as records:
             assert next(records)["rollout"]["state"] == "finished"
             assert next(records)["command"]["at_work"] is True

@@ -11,8 +11,8 @@ from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.batch import BatchGroup, DroppedGroup
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.store.batches import append_batch, read_batches, scan_batches
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.metrics import append_batch, read_batches, scan_batches
 
 CHAINS = "agent.num_chains=2"
 

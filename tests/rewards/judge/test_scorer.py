@@ -15,10 +15,10 @@ from webgym_cli.records.task import Split
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
-from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.spending import read_spending
+from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.screenshots import ScreenshotStore
 
 WRONG = "It was painted by Rembrandt in 1632."

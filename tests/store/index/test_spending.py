@@ -9,11 +9,10 @@ from webgym_cli.records.batch import BatchGroup
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
-from webgym_cli.store.batches import append_batch
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.spending import open_budget, read_spending
-from webgym_cli.store.metrics import append_event
+from webgym_cli.store.metrics import append_batch, append_event
 from webgym_cli.store.run import create_or_open
 
 

@@ -64,7 +64,7 @@ def compare(
 
     See also: webgym report, webgym show.
     """
-    from webgym_cli.compare.evaluations import find_record
+    from webgym_cli.compare.study import find_record
     from webgym_cli.store.outputs import refuse_output_in_run
 
     output = Output(as_json=json)
@@ -115,8 +115,8 @@ def _compare_runs(
 
 def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int, *, tasks: bool, across: bool) -> None:
     """Compare records of evaluations. `sides`: None for what is no evaluation."""
-    from webgym_cli.compare.evaluation_views import build_comparison_tables
-    from webgym_cli.compare.evaluations import compare_records
+    from webgym_cli.compare.study import compare_records
+    from webgym_cli.compare.views import build_comparison_tables
 
     records = [record for record in sides if record]
     if len(records) < max(2, len(sides)):
@@ -149,7 +149,7 @@ def _parse_sides(words: Sequence[Path], csv: Path | None) -> list[tuple[Path, li
 
 def _compare_versions(opened: Iterable[tuple[RunDir, Index, list[int]]], split: Split) -> dict[str, Any]:
     """Compare two versions; of a run without any, its first and its newest."""
-    from webgym_cli.compare.versions import ComparedVersion, compare_versions, find_versions
+    from webgym_cli.compare.paired import ComparedVersion, compare_versions, find_versions
 
     sides = []
     for run, index, versions in opened:
@@ -163,7 +163,7 @@ def _compare_versions(opened: Iterable[tuple[RunDir, Index, list[int]]], split: 
 
 def _compare_newest(output: Output, runs: Sequence[tuple[RunDir, Index]], split: Split) -> dict[str, Any] | None:
     """Compare the newest versions of two runs; None if one has no episodes of the split."""
-    from webgym_cli.compare.versions import find_versions
+    from webgym_cli.compare.paired import find_versions
 
     sides = [(run, index, find_versions(index, split)[-1:]) for run, index in runs]
     newest = None
@@ -203,8 +203,8 @@ def _show_study(
 
 def _show(output: Output, tables: Iterable[Figure], top: int = 0) -> None:
     for of in tables:
-        rows = of.table.rows
+        rows = of.rows
         if rows:
-            output.table(of.title, of.table.columns, rows[: top or None])
+            output.table(of.title, of.columns, rows[: top or None])
         if top and len(rows) > top:
             output.note(f"{of.title}: {len(rows) - top} more; --top 0 shows all")

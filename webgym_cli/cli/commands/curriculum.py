@@ -51,7 +51,7 @@ def curriculum(
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.loop_plan import find_deadline
     from webgym_cli.loop.phases import Phases, phase_settings, plan_curriculum
-    from webgym_cli.tracking.plan import plan_tracking
+    from webgym_cli.tracking.execute import plan_tracking
 
     # Saved in the run, so that it is resumed with them.
     values = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks_per_phase}

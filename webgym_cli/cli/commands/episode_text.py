@@ -8,8 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from webgym_cli.agent.prompts.prompt_template import EFFECT
-from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
-from webgym_cli.inspect.page import describe_step_action
+from webgym_cli.inspect.page import EpisodeView, describe_step_action, list_verdicts, split_thought
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.util.optional import when

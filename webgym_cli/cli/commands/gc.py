@@ -44,7 +44,7 @@ def gc(
     """
     from webgym_cli.inspect.gc import find_waste, remove_waste
     from webgym_cli.store.find_run import open_run
-    from webgym_cli.store.lock import lock_run
+    from webgym_cli.store.status import lock_run
 
     directory, _ = open_run(run)
     output = Output(as_json=json)
@@ -53,13 +53,12 @@ def gc(
     with nullcontext() if dry_run else lock_run(directory, f"gc {directory.root}"), output.progress() as board:
         grace = older_than * _HOUR
         pieces = find_waste(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
-        freed = remove_waste(pieces, dry_run=dry_run)
-        rows = [{"kind": kind.value, "files": it.files, "bytes_freed": it.bytes} for kind, it in freed.items()]
+        rows = remove_waste(pieces, dry_run=dry_run).values()
     if json:
         for row in rows:
             output.data({**row, "dry_run": dry_run})
     else:
         title = "would be freed" if dry_run else "freed"
-        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], row["bytes_freed"]) for row in rows])
+        output.table(title, ("", "files", "bytes"), [tuple(row.values()) for row in rows])
     if dry_run:
         output.next_step(f"webgym gc {run}")

@@ -65,8 +65,7 @@ def import_(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.imports.execute import Importer
-    from webgym_cli.imports.plan import plan_import
-    from webgym_cli.imports.summary import format_import, require_imported
+    from webgym_cli.imports.plan import format_import, plan_import, require_imported
     from webgym_cli.records.events import make_event
     from webgym_cli.util.registry import absolute_place
 

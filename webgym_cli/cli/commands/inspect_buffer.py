@@ -142,7 +142,7 @@ def _open_more(runs: Sequence[Path], *, only: bool) -> list[RunDir]:
 def _run_sql(run: RunDir, index: Index, sql: str, output: Output) -> None:
     """Show a query's rows: as JSON Lines as they come, else as a table."""
     from webgym_cli.cli.commands.inspect_tables import cell
-    from webgym_cli.inspect.user_sql import run_user_sql, to_plain_value
+    from webgym_cli.inspect.overview import run_user_sql, to_plain_value
 
     rows = run_user_sql(run, index, sql)
     if output.as_json:
@@ -159,8 +159,7 @@ def _run_sql(run: RunDir, index: Index, sql: str, output: Output) -> None:
 
 
 def _print_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) -> None:
-    from webgym_cli.inspect.overview import list_ids
-    from webgym_cli.inspect.user_sql import user_sql_errors
+    from webgym_cli.inspect.overview import list_ids, user_sql_errors
 
     with user_sql_errors(run, "--where"):
         for name in list_ids(index, query):
@@ -171,8 +170,7 @@ def _show_summary(
     run: RunDir, settings: Settings, index: Index, query: TrajectoryQuery, top: int | None, output: Output
 ) -> None:
     from webgym_cli.cli.commands.inspect_tables import show_overview
-    from webgym_cli.inspect.overview import build_overview
-    from webgym_cli.inspect.user_sql import user_sql_errors
+    from webgym_cli.inspect.overview import build_overview, user_sql_errors
     from webgym_cli.prepare.sft.plan import preview_dataset
     from webgym_cli.store.index.selection import TrajectoryQuery
 

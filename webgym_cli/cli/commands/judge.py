@@ -123,8 +123,7 @@ def build_query(
 def _show_agreement(
     run: Path, labels: Path, names: dict[str, str], query: ScoringQuery, precision: float | None, *, as_json: bool
 ) -> None:
-    from webgym_cli.evaluate.agreement import TABLES, measure_agreement
-    from webgym_cli.evaluate.labels import read_labels
+    from webgym_cli.evaluate.agreement import TABLES, measure_agreement, read_labels
     from webgym_cli.rewards.selection import iter_selected
     from webgym_cli.store.find_run import open_run
 

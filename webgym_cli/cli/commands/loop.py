@@ -84,7 +84,7 @@ def loop(
     from webgym_cli.cli.stage import check_command, resolve
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.loop_plan import Phase, find_deadline, plan_loop
-    from webgym_cli.tracking.plan import plan_tracking
+    from webgym_cli.tracking.execute import plan_tracking
 
     directory, settings = resolve(run, options)
     output = options.open_output()

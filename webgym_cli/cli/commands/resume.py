@@ -9,7 +9,7 @@ from webgym_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from webgym_cli.store.run import RunDir
-    from webgym_cli.store.state import RunningCommand
+    from webgym_cli.store.status import RunningCommand
 
 
 def resume(
@@ -41,7 +41,7 @@ def resume(
 
     from webgym_cli.cli.stage import trust as trust_runs
     from webgym_cli.store.find_run import open_run
-    from webgym_cli.store.state import read_running_command
+    from webgym_cli.store.status import read_running_command
 
     directory, _ = open_run(run)
     interrupted = read_running_command(directory)

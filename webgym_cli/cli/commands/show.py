@@ -15,7 +15,7 @@ from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from webgym_cli.inspect.episode import EpisodeView
+    from webgym_cli.inspect.page import EpisodeView
     from webgym_cli.store.run import RunDir
 
 HtmlOpt = Annotated[
@@ -41,7 +41,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     See also: webgym inspect-buffer, webgym compare, webgym report.
     """
     from webgym_cli.cli.commands.episode_text import episode_text
-    from webgym_cli.inspect.episode import read_episodes
+    from webgym_cli.inspect.page import read_episodes
     from webgym_cli.store.find_run import open_run
     from webgym_cli.store.outputs import refuse_output_in_run
 

@@ -17,7 +17,7 @@ from webgym_cli.errors import StoreError
 
 if TYPE_CHECKING:
     from webgym_cli.store.run import RunDir
-    from webgym_cli.store.state import RunningCommand
+    from webgym_cli.store.status import RunningCommand
 
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Refresh each second until the rollout ends.")]
 CostOpt = Annotated[bool, typer.Option("--cost", help="Also show tokens and their cost, counted by the index.")]
@@ -90,8 +90,7 @@ def _read_status(run: RunDir) -> tuple[dict[str, Any], bool]:
     from webgym_cli.store.checkpoints import current, version
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.run import read_base_model
-    from webgym_cli.store.state import read_running_command
-    from webgym_cli.store.status import count_stored, read_lock_holder, read_status
+    from webgym_cli.store.status import count_stored, read_lock_holder, read_running_command, read_status
 
     rollouts, at_work = read_status(run), read_lock_holder(run)
     checkpoint = current(run)

@@ -28,9 +28,8 @@ def track(run: RunArg, options: StageOptions) -> None:
     See also: webgym report, webgym doctor.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.store.lock import lock_run
-    from webgym_cli.tracking.pending import read_pending
-    from webgym_cli.tracking.plan import plan_tracking
+    from webgym_cli.store.status import lock_run
+    from webgym_cli.tracking.execute import plan_tracking, read_pending
 
     directory, settings = resolve(run, options, required=True)
     output = Output(as_json=options.json)

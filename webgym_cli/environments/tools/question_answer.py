@@ -23,8 +23,7 @@ from webgym_cli.config.policy_config import ImageSettings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
-from webgym_cli.store.pictures import flatten_picture
-from webgym_cli.store.screenshots import PNG_SIGNATURE
+from webgym_cli.store.screenshots import PNG_SIGNATURE, flatten_picture
 from webgym_cli.tasks.convert import convert_records
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 from webgym_cli.util.files import open_regular

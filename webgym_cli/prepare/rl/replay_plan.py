@@ -16,8 +16,7 @@ from webgym_cli.prepare.rl.attempts import attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import policy_name
-from webgym_cli.store.index.query import LINE_REF, Index, open_index
-from webgym_cli.store.index.temporary_index import temporary_index
+from webgym_cli.store.index.query import LINE_REF, Index, open_index, temporary_index
 from webgym_cli.store.run import RunDir
 
 _STORED = """

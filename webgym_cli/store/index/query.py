@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.store.buffer import LineRef
-from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.temporary_folder import TemporaryFolder
 
@@ -183,6 +183,20 @@ def open_index(
             yield Index(runs[0], connection)
         finally:
             connection.close()
+
+
+@contextmanager
+def temporary_index(run: RunDir) -> Iterator[RunDir]:
+    """Yield the run with an index in a temporary folder, for readers who can't or should not write into the run.
+
+    It starts with links to the run's own fragments.
+    """
+    with TemporaryFolder("index") as folder:
+        for fragment in run.index.rglob("*.parquet"):
+            link = folder / fragment.relative_to(run.index)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(fragment)
+        yield replace(run, index_folder=folder)
 
 
 def update_or_copy(run: RunDir, progress: EventSink | None, stack: ExitStack) -> RunDir:

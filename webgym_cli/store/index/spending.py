@@ -13,8 +13,7 @@ from webgym_cli.jobs.budget import Budget
 from webgym_cli.records.series import is_served_elsewhere
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.usage import Requests, TokenUsage
-from webgym_cli.store.batches import read_batches
-from webgym_cli.store.metrics import read_events, read_records
+from webgym_cli.store.metrics import read_batches, read_events, read_records
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits has no use for them

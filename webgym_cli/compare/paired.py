@@ -1,28 +1,97 @@
-"""Comparison of two policy versions, of one run or of two, on the episodes that they share."""
+"""Paired comparison on the same tasks (gained, lost, kept, failed) with McNemar's exact test; two policy versions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from webgym_cli.errors import UsageError
-from webgym_cli.records.statistics import mean
+from webgym_cli.records.statistics import mcnemar, mean
 from webgym_cli.records.task import Split
-from webgym_cli.store.index.paired import (
-    Change,
-    Pair,
-    PairedCase,
-    compute_p_value,
-    count_changes,
-    count_changes_by_task,
-    find_change,
-    join_cases,
-    read_cases,
-)
 from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import when
+
+# Minimum share of successes for a case with several scored attempts to count as solved.
+SOLVED_SHARE = 0.5
+
+_CASES = """
+SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(id, (started_at, id)) AS id,
+    avg(success::INTEGER) AS rate, avg(steps) FILTER (failure IS NULL) AS steps
+FROM trajectories WHERE {series} = ? AND iteration = ? GROUP BY ALL ORDER BY task_key, seed
+"""
+
+
+class Change(StrEnum):
+    """How a pair changed from the first side to the second."""
+
+    GAINED = "gained"
+    """Solved by the second side alone."""
+    LOST = "lost"
+    """Solved by the first side alone."""
+    KEPT = "kept"
+    """Solved by both."""
+    FAILED = "failed"
+    """Solved by neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedCase:
+    """Result of one side on one task, or on one task and seed."""
+
+    task_key: str
+    seed: int | None
+    """None if cases are whole tasks."""
+    task: str
+    """The task's id."""
+    site: str
+    id: str
+    """Id of the newest trajectory."""
+    rate: float | None
+    """Success rate of the scored attempts; None without any."""
+    steps: float | None
+    """Mean over the attempts that did not fail."""
+
+    @property
+    def solved(self) -> bool:
+        """Whether the case counts as solved."""
+        return self.rate is not None and self.rate >= SOLVED_SHARE
+
+
+Pair = tuple[PairedCase, PairedCase]
+
+
+def join_cases(
+    first: Iterable[PairedCase], second: Iterable[PairedCase]
+) -> Iterator[tuple[PairedCase | None, PairedCase | None]]:
+    """Yield the cases of both sides in pairs, with None for a missing one; the first side's cases come first."""
+    others = {(case.task_key, case.seed): case for case in second}
+    for case in first:
+        yield case, others.pop((case.task_key, case.seed), None)
+    for other in others.values():
+        yield None, other
+
+
+def find_change(pair: Pair) -> Change:
+    """Return how a pair changed."""
+    before, after = (case.solved for case in pair)
+    if after:
+        return Change.KEPT if before else Change.GAINED
+    return Change.LOST if before else Change.FAILED
+
+
+def count_changes(pairs: Iterable[Pair]) -> dict[str, int]:
+    """Return the number of pairs per change, zeros included."""
+    counts = Counter(map(find_change, pairs))
+    return {change.value: counts[change] for change in Change}
+
+
+def compute_p_value(counts: dict[str, int]) -> float:
+    """Return the p-value of McNemar's exact test on gained and lost pairs, with four significant digits."""
+    return float(f"{mcnemar(counts[Change.GAINED], counts[Change.LOST]):.4g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +130,9 @@ def compare_versions(first: ComparedVersion, second: ComparedVersion, split: Spl
         "unscored": len(shared) - len(pairs),
         "first": _side_json(first, alone[0], [before for before, _ in pairs]),
         "second": _side_json(second, alone[1], [after for _, after in pairs]),
-        "counts": {change.value: count for change, count in counts.items()},
+        "counts": counts,
         "p_value": compute_p_value(counts),
-        "by_task": {
-            task: {"pairs": sum(of.values()), **{change.value: count for change, count in of.items()}}
-            for task, of in count_changes_by_task(pairs).items()
-        },
+        "by_task": _count_by_task(pairs),
         **{change.value: [_pair_json(pair) for pair in pairs if find_change(pair) is change] for change in Change},
     }
 
@@ -94,9 +160,24 @@ def _find_series(side: ComparedVersion, split: Split) -> str:
 def _join(
     sides: Sequence[tuple[ComparedVersion, str]], *, by_seed: bool
 ) -> list[tuple[PairedCase | None, PairedCase | None]]:
-    where = f"{SPLIT_OR_SERVER} = ? AND iteration = ?"
-    cases = (read_cases(side.index, where, [series, side.iteration], by_seed=by_seed) for side, series in sides)
-    return list(join_cases(*cases))
+    """Return the cases of both sides: equal task and seed make the same in every run; without `by_seed` equal tasks."""
+    sql = _CASES.format(seed="seed" if by_seed else "NULL::BIGINT", series=SPLIT_OR_SERVER)
+    rows = (side.index.rows(sql, [series, side.iteration]) for side, series in sides)
+    return list(join_cases(*([PairedCase(**row) for row in of_side] for of_side in rows)))
+
+
+def _count_by_task(pairs: Iterable[Pair]) -> dict[str, dict[str, int]]:
+    """Return the number of `pairs` and of each change by task id, those with the largest changes first."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair[0].task, []).append(pair)
+    counts = {task: {"pairs": len(members), **count_changes(members)} for task, members in groups.items()}
+
+    def order(task: str) -> tuple[int, int, str]:
+        gained, lost = counts[task][Change.GAINED], counts[task][Change.LOST]
+        return -abs(gained - lost), -gained - lost, task
+
+    return {task: counts[task] for task in sorted(counts, key=order)}
 
 
 def _side_json(side: ComparedVersion, alone: int, cases: Sequence[PairedCase]) -> dict[str, Any]:

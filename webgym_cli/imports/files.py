@@ -1,26 +1,35 @@
-"""Conversion of other systems' images to PNG, upright and opaque. A PNG that is so stays byte-identical."""
+"""Files of other systems: JSON (lines, one array, or one object), and images.
+
+Images are converted to PNG, upright and opaque. A PNG that is so stays byte-identical.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import io
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from PIL import Image, UnidentifiedImageError
 
+from webgym_cli.errors import StoreError
 from webgym_cli.imports.source import NotUnderstood, SkipReason
-from webgym_cli.store.pictures import flatten_picture, is_flat
-from webgym_cli.store.screenshots import PNG_SIGNATURE
-from webgym_cli.util.files import open_regular
+from webgym_cli.store.screenshots import PNG_SIGNATURE, flatten_picture, is_flat
+from webgym_cli.util.files import open_regular, read_json
 from webgym_cli.util.text import first_line
 
+# Endings of files of JSON Lines, or of one array.
+_SUFFIXES = (".jsonl", ".ndjson", ".json")
+# Bytes at the start of a file that tell whether it is an array.
+_START = 64
 # Maximum number of pixels of an image: a larger one is no screenshot.
 MAX_PIXELS = 100_000_000
 # Formats that are read: others run programs (EPS), or are no screenshots.
@@ -28,6 +37,66 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 # Pixel modes that PNG supports; images in others (such as CMYK) become RGB.
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
+
+
+def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the place and value of each line that is not blank; None for one that is no JSON, as a cut last line.
+
+    A file that is one array has its values in place of lines, and a `.json` that is one value has one line.
+    """
+    with open_regular(source) as file:
+        start = file.read(_START).removeprefix(BOM_UTF8).lstrip()
+        is_whole = start[:1] == b"[" or source.suffix == ".json"
+        whole = parse_json(start + file.read()) if is_whole else None
+        if whole is not None:
+            values = whole if isinstance(whole, list) else [whole]
+            yield from ((f"{source}, item {number}", value) for number, value in enumerate(values, 1))
+            return
+        file.seek(0)
+        for number, raw in enumerate(file, 1):
+            if not raw.strip():
+                continue
+            yield f"{source}, line {number}", parse_json(raw)
+
+
+def parse_json(raw: bytes | str) -> Any:
+    """Return the value of a JSON text; None for another text."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def list_files(path: Path, *suffixes: str) -> list[Path]:
+    """Return a file with one of the suffixes itself, else the files under a folder with the first of them."""
+    if path.is_file() and path.suffix in suffixes:
+        return [path]
+    return sorted(path.rglob(f"*{suffixes[0]}"))
+
+
+def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:
+    """Return the files of JSON Lines at or under a path whose first line has the form of a format.
+
+    Files beside them whose first line is no JSON are among them: their reader says that they are damaged.
+    """
+    first = {file: _read_first(file) for file in list_files(path, *_SUFFIXES) if file.is_file()}
+    own = {file for file, value in first.items() if is_own(value)}
+    return [file for file, value in first.items() if file in own or (own and value is None)]
+
+
+def _read_first(file: Path) -> Any:
+    try:
+        return next((value for _, value in read_json_lines(file)), None)
+    except OSError:
+        return None
+
+
+def read_object(file: Path) -> Any:
+    """Read a JSON file. Raises `NotUnderstood`."""
+    try:
+        return read_json(file)
+    except StoreError as error:
+        raise NotUnderstood(str(error)) from None
 
 
 class UnreadableImage(NotUnderstood):
