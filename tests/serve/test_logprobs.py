@@ -6,7 +6,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
-from webgym_cli.serve.vllm_arguments import logprobs_kind
+from webgym_cli.serve.plan import logprobs_kind
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from tests.serve.fakes import adapter, fake_python, look, until, weights
 from webgym_cli.config.load import load
 from webgym_cli.serve import execute
 from webgym_cli.serve.fleet import Fleet
-from webgym_cli.serve.plan import plan_servers
-from webgym_cli.serve.vllm_arguments import AdapterError, round_rank
+from webgym_cli.serve.plan import AdapterError, plan_servers, round_rank
 
 
 @pytest.fixture

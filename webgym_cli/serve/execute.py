@@ -16,8 +16,7 @@ from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import SLEEP_LEVEL, VllmEngine
 from webgym_cli.serve.liveness import Liveness
-from webgym_cli.serve.plan import STOP_GRACE, ServerPlan, base_url, local_address
-from webgym_cli.serve.vllm_arguments import AdapterError
+from webgym_cli.serve.plan import STOP_GRACE, AdapterError, ServerPlan, base_url, local_address
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
 
