@@ -36,7 +36,7 @@ from webgym_cli.trainer.data import read_batch
 from webgym_cli.trainer.options import TrainingError
 from webgym_cli.trainer.ppo.batch_targets import load_targets
 from webgym_cli.trainer.webrl import webrl_batch
-from webgym_cli.trainer.webrl.webrl_states import collect_states
+from webgym_cli.trainer.webrl.webrl_batch import collect_states
 from webgym_cli.trainer.webrl.webrl_trainer import WebRLTrainer
 
 check = unittest.TestCase()

@@ -14,7 +14,7 @@ from webgym_cli.trainer.model.model import load_network
 from webgym_cli.trainer.options import TrainingError
 from webgym_cli.trainer.ppo.batch_targets import load_targets
 from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
-from webgym_cli.trainer.webrl.webrl_states import collect_states
+from webgym_cli.trainer.webrl.webrl_batch import collect_states
 
 check = unittest.TestCase()
 SIZES = {"small": (64, 32), "large": (96, 64)}

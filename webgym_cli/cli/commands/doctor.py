@@ -50,14 +50,11 @@ def doctor(
         for part in parts:
             output.data(asdict(part))
     else:
-        output.table(
-            "",
-            ("part", "status", "version", "path"),
-            ((part.name, part.status, part.version, part.path) for part in parts),
-        )
-    for part in parts:
-        if part.fix and not options.json:
-            output.note(f"{part.name}: {part.fix}")
+        rows = ((part.name, part.status, part.version, part.path) for part in parts)
+        output.table("", ("part", "status", "version", "path"), rows)
+        for part in parts:
+            if part.fix:
+                output.note(f"{part.name}: {part.fix}")
     if any(part.status == "missing" for part in parts):
         raise typer.Exit(1)
 

@@ -23,8 +23,7 @@ from webgym_cli.trainer.model.critics import OutcomeCritic, load_head
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.model.model import attention_implementation, image_processor, load_network
 from webgym_cli.trainer.options import TrainingError
-from webgym_cli.trainer.webrl.webrl_batch import success_probability
-from webgym_cli.trainer.webrl.webrl_states import state_row
+from webgym_cli.trainer.webrl.webrl_batch import state_row, success_probability
 
 
 def predict_success(

@@ -19,8 +19,7 @@ from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.options import TrainerOptions
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets
 from webgym_cli.trainer.ppo.trainer import Trainer, check_lengths
-from webgym_cli.trainer.webrl.webrl_batch import action_sums, success_probability
-from webgym_cli.trainer.webrl.webrl_states import collect_states
+from webgym_cli.trainer.webrl.webrl_batch import action_sums, collect_states, success_probability
 
 
 class WebRLTrainer(Trainer):
