@@ -1,5 +1,7 @@
 """Published protocols: what the judge is asked, how its answers are read, and that nothing unreadable is a success."""
 
+from itertools import product
+
 import pytest
 
 from tests.rewards.cases import ANSWER, answered, seen
@@ -96,16 +98,6 @@ async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, repl
     server.script(reply, job=protocol)
     judgement = await judge(answered(steps=STEPS), protocol=protocol)
     assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize(
-    "read",
-    [replies.read_webvoyager, replies.read_status, replies.read_tags, lambda text: read_object(text, JudgeReply)],
-)
-def test_refusals_look_alikes_and_repeated_forms_are_no_verdict(read, text):
-    with pytest.raises(UnreadableError):
-        read(text)
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -350,8 +342,14 @@ UNREADABLE = {
 }
 
 
-@each(("read", "text"), [(read, text) for read in UNREADABLE for text in UNREADABLE[read]])
-def test_nothing_is_guessed_and_no_quotation_is_a_verdict(read, text):
+READERS = (replies.read_webvoyager, replies.read_status, replies.read_tags, lambda text: read_object(text, JudgeReply))
+
+
+@each(
+    ("read", "text"),
+    [*product(READERS, HOSTILE), *((read, text) for read in UNREADABLE for text in UNREADABLE[read])],
+)
+def test_refusals_look_alikes_repeated_forms_and_quotations_are_no_verdict(read, text):
     with pytest.raises(UnreadableError):
         read(text)
 
