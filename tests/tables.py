@@ -1,6 +1,7 @@
 """A table of cases as one test: thousands of tests of a line each take longer to collect than to run."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -14,6 +15,9 @@ def each(names: str | tuple[str, ...], table: Iterable[object]) -> Callable[[Cal
     rows = list(table)
 
     def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        # Either would pass without having run.
+        assert rows and not inspect.iscoroutinefunction(check), "a table has rows, and its test is no coroutine"
+
         def test() -> None:
             errors: list[BaseException] = []
             for row in rows:

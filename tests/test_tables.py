@@ -31,3 +31,12 @@ def test_a_row_that_raises_nothing_where_it_should_fails():
 
     with pytest.raises(BaseExceptionGroup, match="1 of 2 rows"):
         check()
+
+
+def test_what_would_pass_without_having_run_is_refused():
+    async def check(text):
+        pass
+
+    for rows, tested in ((["a"], check), ([], len)):
+        with pytest.raises(AssertionError):
+            each("text", rows)(tested)
