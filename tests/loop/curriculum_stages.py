@@ -141,12 +141,12 @@ def settings_in(folder: Path, *more: str) -> Settings:
 async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str, Any]]:
     """Run the command's work once and return all that was shown."""
     shown: list[dict[str, Any]] = []
-    plan, _ = plan_curriculum(run, settings, **options)
+    plan = plan_curriculum(run, settings, **options)
     settings = phase_settings(settings)
     create_or_open(run, settings)
     run.logs.mkdir(exist_ok=True)
     async with Told(run, settings, run.logs, shown.append) as context:
-        await Loop(plan, context, Phases(context)).execute()
+        await Loop(plan.loop, context, Phases(context)).execute()
     return shown
 
 

@@ -128,7 +128,7 @@ def test_an_iteration_that_was_begun_on_the_original_tasks_is_no_phase(run, tmp_
 
 async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatch):
     settings = settings_in(tmp_path)
-    record = plan_curriculum(run, settings)[1]
+    record = plan_curriculum(run, settings).to_json()
     assert record["phases_to_do"] == [
         {
             "phase": 1,
@@ -142,10 +142,10 @@ async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatc
     monkeypatch.setattr(Told, "dies", "training 0")
     with pytest.raises(Killed):
         await ran(run, settings)
-    (first, _) = plan_curriculum(run, settings)[1]["phases_to_do"]
+    (first, _) = plan_curriculum(run, settings).phases
     assert first["steps"] == ["score", "prepare", "train", "evaluate"]
     await ran(run, settings)
-    assert plan_curriculum(run, settings)[1]["phases_to_do"] == []
+    assert plan_curriculum(run, settings).phases == ()
 
 
 def test_phases_are_counted_after_the_demonstrations(tmp_path):

@@ -109,12 +109,12 @@ def test_bands_without_tasks_are_named(tasks):
 
 
 def test_a_sample_has_no_task_twice(tasks):
-    assert sorted(sample_tasks(tasks, 100, seed=3)[0]) == list(range(21))
-    assert len(sample_tasks(tasks, 10, seed=3)[0]) == 10
-    assert sample_tasks(tasks, 10, seed=3)[0] == sample_tasks(tasks, 10, seed=3)[0]
-    assert sample_tasks(tasks, 10, seed=4)[0] != sample_tasks(tasks, 10, seed=3)[0]
+    assert sorted(sample_tasks(tasks, 100, seed=3).indices) == list(range(21))
+    assert len(sample_tasks(tasks, 10, seed=3).indices) == 10
+    assert sample_tasks(tasks, 10, seed=3) == sample_tasks(tasks, 10, seed=3)
+    assert sample_tasks(tasks, 10, seed=4) != sample_tasks(tasks, 10, seed=3)
 
 
 def test_a_sample_by_ratio_takes_no_more_than_a_band_has(tasks):
-    indices, _ = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
-    assert sorted(tasks.band(index) for index in indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)
+    sample = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
+    assert sorted(tasks.band(index) for index in sample.indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)

@@ -145,7 +145,7 @@ class Answers(PreparedData):
             {"group_id": name, "id": name, "episode": name, "reward": 1.0, "reason": None} for name in plan.answers
         ]
 
-    def write(self, plan, run, settings, sink, scores=None):
+    def write(self, plan, run, settings, sink, scores):  # always given
         record = Record(checkpoints.new_name(run), plan.digest(), plan.iteration)
         self.folder(run).mkdir(exist_ok=True)
         (self.folder(run) / "finetune_train.json").write_text(json.dumps(plan.answers))

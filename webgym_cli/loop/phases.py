@@ -178,25 +178,50 @@ def _lines(path: Path) -> int | None:
     return sum(1 for _ in read_lines(path)) if path.is_file() else None
 
 
-def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> tuple[LoopPlan, dict[str, Any]]:
-    """Return the plan of a curriculum's loop, and what `--dry-run` prints: also phases to do, with their steps.
+@dataclass(frozen=True, slots=True)
+class CurriculumPlan:
+    """Plan of `webgym curriculum`."""
 
-    `options`: those of `plan_loop` except `phase` and `iterations`. Raises the errors of `plan_loop`, `SettingsError`
-    for settings with which no phase can run, and `UsageError` if the next phase's iteration was started on other tasks.
+    loop: LoopPlan
+    baseline: str
+    """Phase 0: `demonstrations`, or the base model."""
+    demonstrations: int
+    """Number of remaining trainings on demonstrations."""
+    phases: tuple[dict[str, Any], ...]
+    """Unfinished phases with their remaining steps."""
+    how: dict[str, Any]
+    """Curriculum settings to report."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--dry-run` prints."""
+        loop = {name: value for name, value in self.loop.to_json().items() if name != "phase"}
+        return loop | {
+            "stage": "curriculum",
+            "baseline": self.baseline,
+            "demonstrations_to_do": self.demonstrations,
+            "phases_to_do": list(self.phases),
+            **self.how,
+        }
+
+
+def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> CurriculumPlan:
+    """Return the plan of a curriculum. `options`: those of `plan_loop` except `phase` and `iterations`.
+
+    Raises the errors of `plan_loop`, `SettingsError` for settings with which no phase can run, and `UsageError` if the
+    next phase's iteration was started on other tasks.
     """
     _require(run, settings)
     loop = plan_loop(run, settings, iterations=last_iteration(settings), **options)
     iterations = range(loop.start, loop.start + loop.trainings)
     demonstrated, how = settings.loop.demonstration_iterations, settings.curriculum
-    facts = {name: value for name, value in loop.to_json().items() if name != "phase"} | {
-        "stage": "curriculum",
-        "baseline": "demonstrations" if demonstrated else settings.policy_config.base_model,
-        "demonstrations_to_do": max(0, demonstrated - loop.start),
-        "phases_to_do": [_phase(run, settings, loop, number) for number in iterations if phase_of(settings, number)],
-        **{name: getattr(how, name) for name in ("tasks_per_phase", "generate", "score")},
-        **when(how.generate, {"survey_episodes": survey_episodes(settings)}),
-    }
-    return loop, facts
+    return CurriculumPlan(
+        loop=loop,
+        baseline="demonstrations" if demonstrated else settings.policy_config.base_model,
+        demonstrations=max(0, demonstrated - loop.start),
+        phases=tuple(_phase(run, settings, loop, number) for number in iterations if phase_of(settings, number)),
+        how={name: getattr(how, name) for name in ("tasks_per_phase", "generate", "score")}
+        | when(how.generate, {"survey_episodes": survey_episodes(settings)}),
+    )
 
 
 def phase_settings(settings: Settings) -> Settings:

@@ -81,9 +81,9 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
             append_batch(run, describe_batch(data, plan, run, settings, index))  # before the data is written
             if not again and (prepared := _find_made(data, plan, run)):
                 return prepared
-        scores = [await _score(data, plan, context)] if data.needs_scores(plan) else []
+        scores = await _score(data, plan, context)
         with interruptible():
-            prepared = data.write(plan, run, settings, sink, *scores)
+            prepared = data.write(plan, run, settings, sink, scores)
     await _note_prepared(context, prepared, began)
     return prepared
 
@@ -115,7 +115,7 @@ def _prepare_selection(
         append_batch(run, describe_batch(data, plan, run, settings, index, selection))
         if prepared := _find_made(data, plan, run):
             return prepared, False
-        return data.write(plan, run, settings, sink), True
+        return data.write(plan, run, settings, sink, None), True
 
 
 async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:
@@ -131,7 +131,12 @@ def _find_made(data: PreparedData[Plan], plan: Plan, run: RunDir) -> PreparedRec
 
 
 async def _score(data: PreparedData[Plan], plan: Plan, context: StageContext) -> Any:
-    """Score replay experience with the current policy; its server is started only for uncached log-probabilities."""
+    """Score replay experience with the current policy; None if the plan needs no scores.
+
+    The policy's server is started only for uncached log-probabilities.
+    """
+    if not data.needs_scores(plan):
+        return None
     started = asyncio.Event()
 
     async def watch() -> None:

@@ -66,7 +66,7 @@ class PreparedData(ABC, Generic[Plan]):
 
     @abstractmethod
     def write(self, plan: Plan, run: RunDir, settings: Settings, sink: EventSink, scores: Any = None) -> PreparedRecord:
-        """Write the data; the same plan gives the same bytes. `scores`: of `score`, only if the plan needs them."""
+        """Write the data; the same plan gives the same bytes. `scores`: the result of `score`, if the plan needs it."""
 
     @abstractmethod
     def find_written(self, run: RunDir) -> PreparedRecord | None:

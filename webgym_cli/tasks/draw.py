@@ -15,7 +15,7 @@ from typing import ClassVar, get_args
 
 from webgym_cli.config.tasks import TaskPool
 from webgym_cli.errors import SettingsError, UsageError
-from webgym_cli.records.task import DifficultyBand
+from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.source import BANDS, TaskSet
 
 # Exclusive upper bound of the seeds.
@@ -163,6 +163,20 @@ def largest_remainder(weights: Mapping[DifficultyBand, float], count: int) -> di
     return shares
 
 
+@dataclass(frozen=True, slots=True)
+class TaskSample:
+    """A sample of tasks, which are read on demand."""
+
+    tasks: TaskSet
+    indices: tuple[int, ...]
+    """Indices of the sampled tasks in the order of sampling."""
+    empty_bands: tuple[DifficultyBand, ...]
+    """Bands with a share above 0 but without tasks."""
+
+    def __iter__(self) -> Iterator[Task]:
+        return self.tasks.read(self.indices)
+
+
 def sample_tasks(
     tasks: TaskSet,
     count: int,
@@ -171,19 +185,19 @@ def sample_tasks(
     ratio: Mapping[DifficultyBand, float] | None = None,
     bands: Collection[DifficultyBand] = (),
     without_sites: Collection[str] = (),
-) -> tuple[list[int], list[DifficultyBand]]:
-    """Return the indices of `count` distinct tasks, or of all if there are fewer; deterministic in the seed.
+) -> TaskSample:
+    """Sample `count` distinct tasks, or all if there are fewer; deterministic in the seed.
 
-    The second value is the bands with a share above 0 but without tasks. `ratio`: weights of the bands, None: uniform.
-    `bands`: only these; empty: all. Raises `UsageError` if no task is left.
+    `ratio`: weights of the bands, None: uniform. `bands`: only these; empty: all. Raises `UsageError` if no task is
+    left.
     """
     left_out = [band for band in BANDS if bands and band not in bands]
     hidden = set(chain.from_iterable(map(tasks.indices, left_out))) | tasks.on_sites(without_sites)
     sampler = TaskSampler(tasks, f"{seed}/sample", ratio)
     length = {band: len(tasks if ratio is None else tasks.indices(band)) for band in BANDS}
     drawn = sampler.draw(min(count, len(tasks)), hidden=hidden)
-    first_round = [one.index for one in drawn if one.position < length[tasks.band(one.index)]]
-    return first_round, sampler.bands_without_tasks(hidden)
+    first_round = (one.index for one in drawn if one.position < length[tasks.band(one.index)])
+    return TaskSample(tasks, tuple(first_round), tuple(sampler.bands_without_tasks(hidden)))
 
 
 # Up to the first pass rate a task is hard, from the second on easy.

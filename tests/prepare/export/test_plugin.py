@@ -9,7 +9,7 @@ from tests.forked import webgym
 from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
-from webgym_cli.prepare.export.registry import FORMATS
+from webgym_cli.prepare.export.registry import FORMATS, export_format
 
 LINES = '''
 import json
@@ -75,3 +75,8 @@ def test_every_built_in_format_describes_itself(name):
     assert (item.name, bool(item.description)) == (name, True)
     with pytest.raises(UsageError):
         item.refuse(ExportOptions(name, copy_images="x", embed_images=True))
+
+
+def test_a_misspelt_property_of_a_format_is_refused_by_the_decorator():
+    with pytest.raises(TypeError, match="export_format"):
+        export_format("toy", embed_images=True)

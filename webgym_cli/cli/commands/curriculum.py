@@ -58,15 +58,15 @@ def curriculum(
     directory, settings = resolve(run, options, values)
     output = options.open_output()
     own_options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
-    plan, shown = plan_curriculum(directory, settings, **own_options)
+    plan = plan_curriculum(directory, settings, **own_options)
     deadline = find_deadline(directory, stop_before, os.environ)
     if options.dry_run:
         check_command("curriculum", directory, settings, {}, output)
-        output.show({**shown, "tracking": plan_tracking(directory, settings).to_json()})
+        output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
 
     def make_loop(context: StageContext) -> Loop:
-        return Loop(plan, context, Phases(context))
+        return Loop(plan.loop, context, Phases(context))
 
     kept = {**own_options, "stop_before": stop_before}
     work("curriculum", directory, phase_settings(settings), output, kept, make_loop, deadline)

@@ -156,15 +156,15 @@ def sample(
     weights = _weights(settings, sampler, ratio)
     sites = [_site(text) for text in exclude_site or ()]
     tasks = open_tasks(source or settings.tasks.train, encrypted=True)
-    indices, empty_bands = sample_tasks(
+    sample = sample_tasks(
         tasks, count, seed=known_or(seed, settings.seed), ratio=weights, bands=band or (), without_sites=sites
     )
-    for task in tasks.read(indices):
+    for task in sample:
         output.text(task.model_dump_json())
-    for empty in empty_bands:
+    for empty in sample.empty_bands:
         output.note(f"band {empty} has no task to draw; the other bands share its part")
-    if len(indices) < count:
-        output.note(f"{len(indices)} tasks: there are no more that fit")
+    if len(sample.indices) < count:
+        output.note(f"{len(sample.indices)} tasks: there are no more that fit")
 
 
 @command(app)

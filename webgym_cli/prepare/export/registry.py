@@ -26,13 +26,13 @@ class ExportFormat:
     description: str
     """First line of its docstring."""
     write: WriteExamples
-    file_name: str | None = "train.jsonl"
+    file_name: str | None
     """Name of the data file within an exported folder; None: the format writes several files."""
-    embeds_images: bool = False
+    embeds_images: bool
     """Whether it supports embedded images as data URLs (--embed-images)."""
-    objectives: frozenset[ExportObjective] = frozenset(ExportObjective)
+    objectives: frozenset[ExportObjective]
     """Supported objectives."""
-    dataset_entry: Mapping[str, Any] | None = None
+    dataset_entry: Mapping[str, Any] | None
     """Its entry in LLaMA-Factory's `dataset_info.json` for `sft`; None: LLaMA-Factory can't read it."""
     unit: ExportUnit | None = None
     """The only unit of its records; None: that of --unit. A format of whole trajectories gets all that did not fail."""
@@ -65,15 +65,22 @@ class ExportFormat:
         return {TRAIN: entry}
 
 
-def export_format(name: str, **form: Any) -> Callable[[WriteExamples], ExportFormat]:
-    """Make an export format from a function that writes examples, and register it unless it is built in.
-
-    `form`: fields of `ExportFormat`, by name.
-    """
+def export_format(
+    name: str,
+    *,
+    file_name: str | None = "train.jsonl",
+    embeds_images: bool = False,
+    objectives: frozenset[ExportObjective] = frozenset(ExportObjective),
+    dataset_entry: Mapping[str, Any] | None = None,
+    unit: ExportUnit | None = None,
+    with_tokens: bool = False,
+) -> Callable[[WriteExamples], ExportFormat]:
+    """Make an export format from a function that writes examples, and register it unless it is built in."""
 
     def decorate(write: WriteExamples) -> ExportFormat:
         description = inspect.cleandoc(write.__doc__ or "").partition("\n")[0]
-        item = ExportFormat(name, description, write, **form)
+        form = (file_name, embeds_images, objectives, dataset_entry, unit, with_tokens)
+        item = ExportFormat(name, description, write, *form)
         # Built-in formats are imported by location, so that --help does not import pyarrow.
         return item if name in FORMATS.builtin else FORMATS.register(name, item)
 

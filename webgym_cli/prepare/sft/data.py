@@ -11,12 +11,12 @@ from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
 from webgym_cli.prepare.sft.training_files import plan_train_config, refresh_train_config
-from webgym_cli.records.dataset import TrainingData
+from webgym_cli.records.dataset import Prepared, TrainingData
+from webgym_cli.records.events import EventSink
 from webgym_cli.records.groups import Split
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.prepared import find_prepared, read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.registry import lazy
 
 if TYPE_CHECKING:
     from webgym_cli.prepare.sft.plan import PreparePlan
@@ -33,9 +33,6 @@ WHERE {where} ORDER BY min(number) OVER (PARTITION BY coalesce(group_id, episode
 class Dataset(PreparedData["PreparePlan"]):
     """Chosen steps to imitate. What plans and writes is imported when it is used: training only reads."""
 
-    plan = staticmethod(lazy("webgym_cli.prepare.sft.plan:plan_dataset"))
-    require_content = staticmethod(lazy("webgym_cli.prepare.sft.plan:refuse_empty"))
-    write = staticmethod(lazy("webgym_cli.prepare.sft.execute:execute"))
     find_written = staticmethod(find_prepared)
     plan_config = staticmethod(plan_train_config)
     renew_config = staticmethod(refresh_train_config)
@@ -43,6 +40,14 @@ class Dataset(PreparedData["PreparePlan"]):
     def folder(self, run: RunDir) -> Path:
         """Return `llamafactory_data/`."""
         return run.dataset
+
+    def plan(
+        self, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None
+    ) -> PreparePlan:
+        """See `plan_dataset`."""
+        from webgym_cli.prepare.sft.plan import plan_dataset
+
+        return plan_dataset(run, settings, index, selection)
 
     def list_members(
         self, plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
@@ -55,11 +60,25 @@ class Dataset(PreparedData["PreparePlan"]):
             return index.rows(_MEMBERS.format(where="iteration = ?"), [plan.read[-1]])
         return index.rows(_MEMBERS.format(where="list_contains(?, id)"), [sorted(selection.trajectories)])
 
+    def write(
+        self, plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink, scores: Any = None
+    ) -> Prepared:
+        """See `execute`."""
+        from webgym_cli.prepare.sft.execute import execute
+
+        return execute(plan, run, settings, sink)
+
     def read(self, run: RunDir, settings: Settings) -> TrainingData:
         """Return the dataset; its digest is that of the samples as they are now."""
         prepared = read_prepared(run)
         model, digest = str(policy_path(run, settings)), read_data_digest(run, prepared)
         return TrainingData(prepared.model_name, prepared.iteration, prepared.parent, model, digest)
+
+    def require_content(self, plan: PreparePlan, run: RunDir) -> None:
+        """Raise `WebGymError` with the reasons if no step is eligible."""
+        from webgym_cli.prepare.sft.plan import refuse_empty
+
+        refuse_empty(plan, run)
 
     def group_by(self, settings: Settings) -> GroupBy:
         """Return `chain`: imitation compares no tasks."""

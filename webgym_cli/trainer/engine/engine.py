@@ -23,7 +23,7 @@ TAG = "engine"
 
 
 class PlainEngine:
-    """torch's AdamW on float32 weights, replicated in every process."""
+    """torch's AdamW on float32 weights, replicated in every process. `module` is the network."""
 
     def __init__(
         self, module: Any, world: DistributedContext, optim: AnyOptimSettings, grad_clip: float, *, bf16: bool
@@ -68,13 +68,13 @@ class PlainEngine:
             yield name, value.detach().cpu() if self._world.is_main_process else torch.empty(0)
 
     def save(self, folder: Path) -> None:
-        """Write weights and optimizer states into an existing folder."""
+        """Write trained weights and optimizer states into an existing folder; the main process does."""
         if self._world.is_main_process:
             weights = {name: value.detach() for name, value in self._trained.items()}
             torch.save({"weights": weights, "optimizer": self._optimizer.state_dict()}, folder / STATES)
 
     def load(self, folder: Path) -> None:
-        """Load the state that `save` wrote. Raises `TrainingError`."""
+        """Load the state that `save` wrote. Raises `TrainingError` if it is missing, or of other weights."""
         path = folder / STATES
         if not path.is_file():
             raise TrainingError(f"{path}: is missing: the states there are of another kind of training")
@@ -93,7 +93,7 @@ class PlainEngine:
 
 
 class DeepSpeedEngine:
-    """ZeRO 1 to 3, on GPUs or CPU, with offload if the configuration says so."""
+    """ZeRO 1 to 3, on GPUs or CPU, with offload if the configuration says so. `module` is the network."""
 
     def __init__(self, module: Any, world: DistributedContext, optim: AnyOptimSettings, config: dict[str, Any]) -> None:
         import deepspeed
@@ -103,21 +103,21 @@ class DeepSpeedEngine:
         self.module, self._world, self._optim, self._stage = module, world, optim, zero_stage(config)
 
     def call(self, inputs: Inputs) -> Any:
-        """See `PlainEngine`."""
+        """Run the forward pass."""
         return self._engine(inputs.to(self._world.device))
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """See `PlainEngine`."""
+        """Add this process's share of a mini-batch's loss to the gradients. `last`: `step` follows."""
         self._engine.set_gradient_accumulation_boundary(last)
         self._engine.backward(loss * self._world.size)  # DeepSpeed averages over the processes; the loss terms are sums
 
     @property
     def rate(self) -> float:
-        """See `PlainEngine`."""
+        """Learning rate of the next optimizer step; a warm-up counts the steps of the carried states, too."""
         return self._optim.rate(self._engine.global_steps)
 
     def step(self) -> float:
-        """See `PlainEngine`."""
+        """Make an optimizer step; return the gradient norm before clipping, NaN if DeepSpeed has none."""
         for group in self._engine.optimizer.param_groups:
             group |= adamw_options(self._optim, self.rate)
         self._engine.step()
@@ -125,7 +125,7 @@ class DeepSpeedEngine:
         return math.nan if norm is None else float(norm)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `PlainEngine`."""
+        """Yield the name and full value, on the CPU, of every parameter; empty tensors except on the main process."""
         import deepspeed
 
         for name, value in self.module.named_parameters():
@@ -134,11 +134,11 @@ class DeepSpeedEngine:
             yield name, whole
 
     def save(self, folder: Path) -> None:
-        """See `PlainEngine`."""
+        """Write weights and optimizer states into an existing folder, each process its shard."""
         self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=self._stage < 3)
 
     def load(self, folder: Path) -> None:
-        """See `PlainEngine`."""
+        """Load the state that `save` wrote. Raises `TrainingError` if it is of another number of processes."""
         shards = list((folder / TAG).glob("*_optim_states.pt"))
         if len(shards) != self._world.size:
             raise TrainingError(f"{folder}: states of {len(shards)} processes, {self._world.size} are to go on")
