@@ -69,10 +69,10 @@ async def end(world, session, **body):
     return answer.json()
 
 
-async def look_for_expired(world):
-    """Let the recorder look once for sessions that exceed the time limit."""
+async def look_for_expired(world, patience=0.01):
+    """Let the recorder look for sessions that exceed the time limit: once, if it is not patient."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(world.recorder.end_expired(), 0.01)
+        await asyncio.wait_for(world.recorder.end_expired(), patience)
 
 
 async def test_a_session_becomes_one_trajectory_whose_calls_train_one_by_one(world):
@@ -769,23 +769,73 @@ async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path,
     assert len(upstream.bodies) == 3
 
 
+FULL = StoreError("No space left on device")
+
+
 @pytest.mark.parametrize("waits", ["for its client", "for the next look"])
-async def test_a_session_whose_trajectory_a_full_disk_does_not_take_is_stored_later(world, waits):
+@pytest.mark.parametrize("later", [{"reward": 0, "answer": "changed"}, {"failure": "changed"}, {}])
+async def test_a_session_whose_trajectory_a_full_disk_does_not_take_is_stored_later_as_it_ended(world, waits, later):
     session = await world.open()
     await world.chat(session["key"], ask("First."))
-    with mock.patch.object(recorder, "append", side_effect=StoreError("No space left on device")):
-        path = f"/sessions/{session['id']}/end"
-        assert (await world.post(path, session["key"], {"reward": 1})).status_code == 503
+    (asking,) = await ask_at_once(world, session["key"])
+    await world.upstream.requested.wait()
+    path = f"/sessions/{session['id']}"
+    with mock.patch.object(recorder, "append", side_effect=FULL):
+        ended = await world.post(f"{path}/end", session["key"], {"reward": 1, "answer": "first"})
+        world.upstream.may_answer.set()
+        assert (ended.status_code, (await asking).status_code) == (503, 409)
+        assert (await world.post(f"{path}/end", session["key"], later)).status_code == 503
         await look_for_expired(world)
-        assert (await world.chat(session["key"], ask("Second."))).status_code == 409
+        assert (await world.chat(session["key"], ask("Third."))).status_code == 409
+        assert (await world.post(f"{path}/reward", session["key"], {"reward": 0.5})).status_code == 409
     if waits == "for its client":
-        await end(world, session, reward=1)
+        assert (await end(world, session, **later))["reward"] == 1
     else:
         await look_for_expired(world)
     (trajectory,) = stored(world.run)
-    assert (trajectory.outcome.reward, trajectory.outcome.failure, len(trajectory.steps)) == (1, None, 1)
+    outcome = trajectory.outcome
+    assert (outcome.reward, outcome.answer, outcome.failure, len(trajectory.steps)) == (1, "first", None, 1)
+    (file,) = world.run.sessions.iterdir()
+    assert file.name == f"{session['id']}.jsonl"
+    lines = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+    assert lines == ["open", "call", "delivered", "reward", "end"]
+    assert (await world.post(f"{path}/end", session["key"])).status_code == 401
+
+
+async def test_while_the_disk_stays_full_a_session_is_tried_ever_more_rarely_and_noted_once(world, monkeypatch):
+    session, looks = await world.open(), iter(range(100))
+    await world.chat(session["key"])
+    monkeypatch.setattr(recorder, "_LOOK", 0)
+    sleep = asyncio.sleep
+
+    async def look_again(seconds):
+        if next(looks, None) is None:
+            raise TimeoutError
+        await sleep(seconds)
+
+    with mock.patch.object(recorder, "append", side_effect=FULL) as tries:
+        await world.post(f"/sessions/{session['id']}/end", session["key"], {"reward": 1})
+        tries.reset_mock()
+        with mock.patch.object(asyncio, "sleep", look_again):
+            await look_for_expired(world, patience=60)
+    assert 3 <= tries.call_count <= 10
+    assert [event["id"] for event in world.events if event["event"] == "not_stored"] == [session["id"]]
+
+
+async def test_an_end_that_arrives_while_another_is_read_is_of_no_open_session(world, monkeypatch):
+    session, read = await world.open(), server._read_body
+    await world.chat(session["key"])
+
+    async def read_later(model, request):
+        given = await read(model, request)
+        if given.reward == 0:
+            await end(world, session, reward=1)
+        return given
+
+    monkeypatch.setattr(server, "_read_body", read_later)
+    answer = await world.post(f"/sessions/{session['id']}/end", session["key"], {"reward": 0})
+    assert (answer.status_code, [one.outcome.reward for one in stored(world.run)]) == (401, [1])
     assert [path.name for path in world.run.sessions.iterdir()] == [f"{session['id']}.jsonl"]
-    assert (await world.post(path, session["key"])).status_code == 401
 
 
 async def test_no_file_holds_a_key(world):

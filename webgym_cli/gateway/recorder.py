@@ -6,8 +6,8 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
@@ -46,8 +46,9 @@ from webgym_cli.util.files import append_lines
 MAX_CALLS = 1000
 # Maximum number of a session's calls in flight, and of open sessions.
 MAX_RUNNING, MAX_SESSIONS = 16, 4096
-# Seconds between two looks at the sessions' deadlines.
-_LOOK = 1.0
+# Seconds between two looks at the sessions' deadlines, and the maximum number of looks until a session that could not
+# be stored is tried again; the delay doubles with each failure.
+_LOOK, _MAX_DELAY = 1.0, 60
 
 
 @dataclass(slots=True)
@@ -132,27 +133,38 @@ class Recorder:
             raise RequestError(409, "the session ended meanwhile", "session_ended") from None
 
     def end(self, session: Session, end: Outcome) -> None:
-        """End a session and store its trajectory. Raises `StoreError`: the session waits for the next try to end it."""
+        """End a session and store its trajectory. Raises `StoreError`: the session waits for the next try to end it.
+
+        The end that was recorded first stays. From then on no call is answered, also while the session waits.
+        """
         again = session.end is not None
         if not again:
             session.record("end", end=end)
+            session.cancel_calls()
         self._store(session, again=again)
         self.dismiss(session)
 
     def dismiss(self, session: Session) -> None:
         """Close a session without storing it."""
         self.sessions.pop(session.key, None)
-        for task in session.running.values():
-            task.cancel()
+        session.cancel_calls()
 
     async def end_expired(self) -> None:
         """Until cancelled, end each session beyond the time limit as a failure, and store those that wait for it."""
-        limit = self.settings.rollout.episode_timeout
-        while True:
+        limit, failed, due = self.settings.rollout.episode_timeout, Counter[str](), dict[str, int]()
+        late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
+        for look in count():
             for session in [one for one in self.sessions.values() if one.end is not None or one.age > limit]:
-                late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
-                with suppress(StoreError):  # a full disk, of which the agents' calls tell: the next look tries again
+                if look < due.get(session.id, 0):
+                    continue
+                try:
                     self.end(session, late)
+                except StoreError as error:  # a full disk; each try reads the buffer
+                    if not failed[session.id]:
+                        message = f"{session.id} is not stored yet, and tried again: {error}"
+                        self.sink(make_event("not_stored", id=session.id, reason=str(error), message=message))
+                    failed[session.id] += 1
+                    due[session.id] = look + min(2 ** failed[session.id], _MAX_DELAY)
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:

@@ -176,22 +176,28 @@ class GatewayServer(LocalServer):
         return web.json_response({"id": session.id, "key": key, "base_url": base_url, "model": self._model})
 
     async def _reward(self, request: web.Request) -> web.Response:
-        session = self._find_own(request)
+        session, given = await self._read_own(_Rewarding, request)
+        if session.end is not None:  # and waits to be stored, with the reward that it has
+            raise RequestError(409, "the session has ended", "session_ended")
         if session.rewards >= MAX_REWARDS:
             raise RequestError(400, f"the session was given {MAX_REWARDS} rewards", "too_many_rewards")
-        given = await _read_body(_Rewarding, request)
         session.record("reward", reward=given.reward)
         return web.json_response({"id": session.id, "reward": session.reward})
 
     async def _end(self, request: web.Request) -> web.Response:
-        session = self._find_own(request)
-        given = await _read_body(_Ending, request)
-        if given.reward is not None:
+        session, given = await self._read_own(_Ending, request)
+        if given.reward is not None and session.end is None:  # a repeated end changes nothing
             session.record("reward", reward=given.reward)
         kind = None if given.failure is None else FailureKind.ENVIRONMENT_ERROR
         end = Outcome(answer=given.answer, failure=kind, failure_detail=(given.failure or "")[:1000])
         self._recorder.end(session, end.to_storable())
         return web.json_response({"id": session.id, "reward": session.reward, **session.count()})
+
+    async def _read_own(self, model: type[Model], request: web.Request) -> tuple[Session, Model]:
+        """Return the session of a request and its body. Raises `RequestError`."""
+        self._find_own(request)
+        given = await _read_body(model, request)
+        return self._find_own(request), given  # it may have ended meanwhile
 
     def _find_own(self, request: web.Request) -> Session:
         """Return the session of the key, which must be the one of the path."""

@@ -156,6 +156,11 @@ class Session:
         with suppress(StoreError):  # the agent is gone; its next call is refused because of the disk
             self.record("abandoned", number=call.number)
 
+    def cancel_calls(self) -> None:
+        """Cancel the calls in flight."""
+        for task in self.running.values():
+            task.cancel()
+
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
         end = self.end or Outcome()
