@@ -309,15 +309,17 @@ async def test_an_agent_reaches_no_key_no_private_address_and_no_reward(tmp_path
     assert text.split() == ["key", "None", "refused", "403", "refused", "404"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{agent} 'agent.py", "", "  ", "my agent.sh", "./plain.py", ".", "~/agent.sh", "MODE=1 ./agent.sh", "./none.sh"],
-)
-def test_a_command_that_can_t_be_started_is_refused_before_a_browser_starts(tmp_path, monkeypatch, text):
+QUOTES, NO_SHELL = "quote it as a shell does", "no shell reads it"
+NO_PROGRAMS = ["", "  ", "my agent.sh", "./plain.py", ".", "~/agent.sh", "MODE=1 ./agent.sh", "./none.sh"]
+
+
+@pytest.mark.parametrize(("text", "hint"), [("{agent} 'agent.py", QUOTES), *((text, NO_SHELL) for text in NO_PROGRAMS)])
+def test_a_command_that_can_t_be_started_is_refused_before_a_browser_starts(tmp_path, monkeypatch, text, hint):
     monkeypatch.chdir(tmp_path)
     for name, mode in (("my agent.sh", 0o700), ("agent.sh", 0o700), ("plain.py", 0o600)):
         Path(name).touch(mode)
     for words in ([sys.executable, "my agent.py", "-v"], ["./my agent.sh"], ["./agent.sh", "a|b"]):
         assert parse_command(shlex.join(words)) == words
-    with pytest.raises(SettingsError):
+    with pytest.raises(SettingsError) as caught:
         parse_command(text.format(agent=sys.executable))
+    assert [hint in caught.value.hint for hint in (QUOTES, NO_SHELL)] == [hint == QUOTES, hint == NO_SHELL]

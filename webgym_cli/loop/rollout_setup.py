@@ -81,11 +81,13 @@ def parse_command(text: str) -> list[str]:
     """Return the words of `rollout.agent`, which no shell reads. Raises `SettingsError`, also without its program."""
     try:
         words = split_command(text)
-        if not words or shutil.which(words[0]) is None:
-            raise ValueError("its first word is no program that can be started")
     except ValueError as error:
-        hint = "quote it as a shell does, which does not read it: ~, $NAME and NAME=value stay as they are"
-        raise SettingsError(f"rollout.agent: {text!r}: {error}", hint=hint) from None
+        raise SettingsError(f"rollout.agent: {text!r}: {error}", hint="quote it as a shell does") from None
+    if not words or shutil.which(words[0]) is None:
+        raise SettingsError(
+            f"rollout.agent: {text!r}: its first word is no program that can be started",
+            hint="no shell reads it: ~, $NAME and NAME=value are not replaced, and a path with spaces needs quotes",
+        )
     return words
 
 
