@@ -11,6 +11,7 @@ from webgym_cli.environments.webarena.text_match import (
     meets_comparison,
     needs_judge,
 )
+from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import Expected
 
 NOBODY = FuzzyContext("How many?", "", None)
@@ -219,6 +220,11 @@ async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds(
     assert judge.requests == []
     assert await matches_expected("No shop has that name", expected, asker)
     assert judge.requests == [("unachievable", "Find it", "there is no such shop", "No shop has that name")]
+
+
+async def test_without_a_judge_nothing_is_fuzzy():
+    with pytest.raises(UsageError, match="needs a judge"):
+        await matches_expected("red", Expected(fuzzy_match=["red"]), NOBODY)
 
 
 def test_which_tasks_need_a_judge():

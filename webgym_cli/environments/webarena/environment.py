@@ -22,7 +22,7 @@ from webgym_cli.environments.web.settling import open_address
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.tasks import evaluation_of
-from webgym_cli.environments.webarena.text_match import FuzzyKind
+from webgym_cli.environments.webarena.text_match import FuzzyJudgeFn, FuzzyKind
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -56,19 +56,22 @@ class WebArenaPool(WebPool):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
-        self._judge = AnswerJudge(settings.judge)
+        self._answer_judge = AnswerJudge(settings.judge)
+        self.judge: FuzzyJudgeFn | None = None
+        if settings.judge.base_url:
+            self.judge = self._ask_judge
         self._fixture: Any = None
         self._serving = asyncio.Lock()
         self._served = AsyncExitStack()
 
     async def _start(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._served)
-        stack.push_async_callback(self._judge.close)
+        stack.push_async_callback(self._answer_judge.close)
         await super()._start(stack)
 
-    async def ask_judge(self, kind: FuzzyKind, intent: str, reference: str, answer: str) -> bool:
+    async def _ask_judge(self, kind: FuzzyKind, intent: str, reference: str, answer: str) -> bool:
         """Return whether an answer is right. Raises `BoundaryError` (judge_failed) without a verdict."""
-        return (await self._judge(_QUESTIONS[kind], task=intent, reference=reference, answer=answer)).yes
+        return (await self._answer_judge(_QUESTIONS[kind], task=intent, reference=reference, answer=answer)).yes
 
     async def fixture(self) -> Any:
         """Return the fixture sites, served and reachable through the egress proxy."""
@@ -160,7 +163,7 @@ class WebArenaEnvironment(WebEnvironment):
         session, task = self.session, self._task
         pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
         grade_of_page = await grade(
-            evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.ask_judge
+            evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge
         )
         if grade_of_page is None:
             return None

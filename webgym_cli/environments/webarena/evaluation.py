@@ -59,11 +59,12 @@ async def grade(
     intent: str,
     answer: str | None,
     pages: EvaluationBrowser,
-    judge: FuzzyJudgeFn,
+    judge: FuzzyJudgeFn | None,
 ) -> Grade | None:
     """Return the result of an episode's evaluation; None for a generated task, which has none.
 
-    `intent`: the agent's instruction. Raises `ValueError` for an unsupported evaluation before any page is opened.
+    `intent`: the agent's instruction. Raises `ValueError` for an unsupported evaluation before any page is opened, and
+    `UsageError` if a judge is needed and missing.
     """
     if evaluation is None or evaluation.is_dummy:
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
+from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
 from webgym_cli.util.optional import when
 
@@ -42,7 +43,13 @@ class FuzzyContext:
 
     intent: str
     string_note: str
-    judge: FuzzyJudgeFn
+    judge: FuzzyJudgeFn | None
+
+    async def ask(self, kind: FuzzyKind, reference: str, answer: str) -> bool:
+        """Return the judge's verdict. Raises `UsageError` without a judge."""
+        if self.judge is None:
+            raise UsageError("a fuzzy_match needs a judge", hint="configure a judge, or leave such tasks out")
+        return await self.judge(kind, self.intent, reference, answer)
 
 
 def needs_judge(evaluation: Evaluation) -> bool:
@@ -132,11 +139,10 @@ _OPERATORS = {"<=": operator.le, ">=": operator.ge, "==": operator.eq, "<": oper
 
 async def _fuzzy(text: str, wanted: tuple[str, ...], asker: FuzzyContext) -> bool:
     if wanted != (UNACHIEVABLE,):
-        return await asker.judge("same", asker.intent, ", ".join(wanted), text)
+        return await asker.ask("same", ", ".join(wanted), text)
     if matches_exactly(text, UNACHIEVABLE):
         return True
-    note = asker.string_note
-    return bool(note.strip()) and await asker.judge("unachievable", asker.intent, note, text)
+    return bool(asker.string_note.strip()) and await asker.ask("unachievable", asker.string_note, text)
 
 
 def _words(text: str) -> set[str]:
