@@ -1,6 +1,8 @@
 """Training backends and advantage estimators of a user, from files outside the package."""
 
 import json
+import os
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,7 +22,8 @@ from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
 from webgym_cli.util.registry import portable_plugins
 
 NAME = "model_20260109_000000"
-webgym = partial(forked.webgym, cwd=Path(__file__).resolve().parents[2])
+ROOT = Path(__file__).resolve().parents[2]
+webgym = partial(forked.webgym, cwd=ROOT)
 SCRIPT = """
 import json, os, pathlib, shutil, sys
 told = json.loads(pathlib.Path(sys.argv[1]).read_text())
@@ -68,7 +71,10 @@ def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin
     assert plan["argv"] == [sys.executable, str(tmp_path / "toy_train.py"), "launch.json"]
     webgym("train", run.root, *given, code=4, **env, DIE="1")
     assert "train" in webgym("status", run.root, "--json").stdout
-    webgym("resume", run.root, **env)
+    # The interrupted run names its plugin itself, which a new interpreter has to find again.
+    resume = [sys.executable, "-m", "webgym_cli", "resume", str(run.root)]
+    resumed = subprocess.run(resume, capture_output=True, text=True, timeout=120, env={**os.environ, **env}, cwd=ROOT)
+    assert resumed.returncode == 0, resumed.stderr
     checkpoint = checkpoints.current(run)
     assert (checkpoint.name, checkpoint.algorithm, checkpoint.version, checkpoint.steps) == (NAME, "toy_trainer", 1, 2)
     record = json.loads((checkpoints.folder(run, checkpoint) / "config.json").read_text())

@@ -100,7 +100,7 @@ class SessionHost:
         """
         async with self._starting:
             reserve, free = self.settings.browser.memory_reserve_mb, free_mb()
-            if free < reserve and any(other.playing for other in self._sessions - {session}):
+            if free < reserve and any(other.is_playing for other in self._sessions - {session}):
                 message = f"{free} MiB of memory are free, below browser.memory_reserve_mb={reserve}: try again later"
                 kind = FailureKind.ENVIRONMENT_UNAVAILABLE
                 raise BoundaryError(kind, f"{kind}: {message}")

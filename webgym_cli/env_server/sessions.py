@@ -48,10 +48,14 @@ class ClientSession(Agent):
         self._turns: asyncio.Queue[Turn | asyncio.Task[Trajectory | None]] = asyncio.Queue()
         self._replies: asyncio.Queue[str] = asyncio.Queue()
         self._runner: LocalRunner | None = None
-        self.playing: asyncio.Task[Trajectory | None] | None = None
-        """The episode that runs, with a browser context."""
+        self._playing: asyncio.Task[Trajectory | None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether an episode runs, with a browser context."""
+        return self._playing is not None
 
     async def reset(self, episode: Episode, pool: EnvironmentPool) -> Turn:
         """Start an episode; the running one is dropped. Raises `WebGymError`."""
@@ -62,15 +66,15 @@ class ClientSession(Agent):
             folder = TemporaryFolder("session")  # for screenshots, until the episode is over
             run = RunDir(folder.path)
             self._runner = LocalRunner(run, self._settings, self, pool, make_episode=_ClientEpisode)
-            self.playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
-            self.playing.add_done_callback(self._turns.put_nowait)
+            self._playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
+            self._playing.add_done_callback(self._turns.put_nowait)
             return await self._next_turn()
 
     async def step(self, reply: str) -> Turn:
         """Act by a reply in the format of the action set. Raises `WebGymError`, a failure of the episode too."""
         async with self._one_at_a_time:
             self._require_open()
-            if self.playing is None:
+            if self._playing is None:
                 raise UsageError("no episode is running: reset starts one")
             self._replies.put_nowait(reply)
             return await self._next_turn()
@@ -78,18 +82,18 @@ class ClientSession(Agent):
     def close(self, on_closed: Callable[[], None]) -> None:
         """End the session for good, without waiting; `on_closed` is called when its browser context is closed."""
         self._is_closed = True
-        if self._runner is None or self.playing is None:
+        if self._runner is None or self._playing is None:
             on_closed()
         else:
             self._runner.stop()  # not the task's `cancel`, which may interrupt the closing of the browser context
-            self.playing.add_done_callback(lambda _: on_closed())
+            self._playing.add_done_callback(lambda _: on_closed())
 
     async def stop(self) -> None:
         """Drop the running episode and wait until its browser context is closed."""
-        if self._runner is not None and self.playing is not None:
+        if self._runner is not None and self._playing is not None:
             self._runner.stop()
-            await asyncio.wait({self.playing})
-            self.playing = None
+            await asyncio.wait({self._playing})
+            self._playing = None
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Wait for the client's next action."""
@@ -108,7 +112,7 @@ class ClientSession(Agent):
         turn = await self._turns.get()
         if isinstance(turn, Turn):
             return turn
-        self.playing, trajectory = None, turn.result()
+        self._playing, trajectory = None, turn.result()
         if trajectory is None or trajectory.outcome.failure is FailureKind.CANCELLED:
             raise BoundaryError(FailureKind.CANCELLED, f"{FailureKind.CANCELLED}: {_ENDED}")
         outcome = trajectory.outcome
