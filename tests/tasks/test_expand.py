@@ -116,6 +116,8 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
             "more than 1,000,000 tasks",
         ),
         ({"parameter": {}}, "parameter: there is no such field"),
+        ({"parameters": {"int": 5}}, "yaml: parameters.int.list[any]: it should be a list"),
+        ({"held_out": {"str": "a"}}, "yaml: held_out.str.list[any]: it should be a list"),
     ],
 )
 def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):
@@ -126,13 +128,29 @@ def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, w
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"", b"templates: &a [*a]", None])
-def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff", "yaml: the templates can't be read: "),
+        (None, "yaml: the templates can't be read: No such file"),
+        (b"n: " + b"9" * 5000, "yaml: the templates can't be read: "),
+        (b"[" * 3000 + b"]" * 3000, "yaml: the templates can't be read: "),
+        (b"{", "yaml:1: not YAML: "),
+        (b"a: 1\nb: \x01", "yaml:2: not YAML: unacceptable character #x0001"),
+        (b"a: 1\n---\nb: 2", "yaml:2: not YAML: expected a single document in the stream, but found another"),
+        (b"a: [1\nb: 2", "yaml:2: not YAML: while parsing a flow sequence, expected ',' or ']'"),
+        (b"templates: &a [*a]", "yaml:1: not YAML: a value is within itself"),
+        (b"[]", "yaml: it should be a table"),
+        (b"", "yaml: it should be a table"),
+    ],
+)
+def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content, words):
     path = tmp_path / "templates.yaml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"templates\.yaml:"):
+    with pytest.raises(UsageError) as caught:
         expand_templates(path)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_held_out_value_is_told_from_one_that_python_takes_for_equal(tmp_path):

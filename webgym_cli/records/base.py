@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
@@ -55,12 +55,16 @@ def describe_problem(problem: Mapping[str, Any]) -> str:
     return _EXPECTED.get(problem["type"]) or str(problem["msg"]).removeprefix("Value error, ")
 
 
-def describe_invalid(error: Exception) -> str:
-    """Return the first problem of an invalid record: its field and the reason; the text of any other error."""
+def describe_invalid(error: Exception, branches: Container[str] = ()) -> str:
+    """Return the first problem of an invalid record: its field and the reason; the text of any other error.
+
+    `branches`: types of a union, which pydantic names after the field; they are left out. Only for models without
+    tables, whose keys may have the same names.
+    """
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_input=False, include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"] if part not in ("int", "str"))  # else the branch of a union
+    place = ".".join(str(part) for part in first["loc"] if part not in branches)
     return ": ".join(filter(None, (place, describe_problem(first))))
 
 

@@ -147,8 +147,12 @@ def read_templates(path: Path) -> TaskTemplates:
     """Return the content of a file of templates. Raises `UsageError`."""
     try:
         return TaskTemplates.model_validate(read_yaml(path))
+    except OSError as error:
+        raise UsageError(f"{path}: the templates can't be read: {error.strerror}") from None
     except ValidationError as error:
         raise UsageError(f"{path}: {describe_invalid(error)}", hint="docs/checks.md has an example") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, a number of 5,000 digits, 1,000 lists within each other
+        raise UsageError(f"{path}: the templates can't be read: {error}") from None
 
 
 def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource) -> list[Any]:

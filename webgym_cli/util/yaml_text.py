@@ -47,16 +47,28 @@ def load_yaml(text: str) -> Any:
 
 
 def read_yaml(path: Path, kind: type[UsageError] = UsageError, hint: str = "") -> Any:
-    """Return the content of a YAML file. Raises an error of this kind that names the file and the line."""
+    """Return the content of a YAML file. Raises an error of this kind that names the file and the line.
+
+    Raises also `OSError`, `ValueError` (not UTF-8, a number of 5,000 digits) and `RecursionError`: only the caller
+    knows what it reads.
+    """
+    text = path.read_text(encoding="utf-8-sig")
     try:
-        return load_yaml(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise kind(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}", hint=hint) from None
+        return load_yaml(text)
     except yaml.YAMLError as error:
-        place, mark = str(path), getattr(error, "problem_mark", None)
-        if mark:
-            place = f"{path}:{mark.line + 1}"
-        raise kind(f"{place}: not YAML: {getattr(error, 'problem', None) or error}", hint=hint) from None
+        place, reason = _describe(error, text)
+        raise kind(f"{path}{place}: not YAML: {' '.join(reason.split())}", hint=hint) from None
+
+
+def _describe(error: yaml.YAMLError, text: str) -> tuple[str, str]:
+    """Return `:LINE`, empty where it is unknown, and the reason."""
+    if isinstance(error, yaml.reader.ReaderError):  # a control character; its second line counts characters
+        line = text.count("\n", 0, error.position) + 1
+        return f":{line}", str(error).partition("\n")[0]
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and error.problem:
+        # Some problems are the second half of a sentence: "expected a single document in the stream", "but found ..."
+        return f":{error.problem_mark.line + 1}", ", ".join(filter(None, (error.context, error.problem)))
+    return "", str(error)
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:

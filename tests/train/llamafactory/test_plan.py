@@ -17,7 +17,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import plan as train_plan
 from webgym_cli.train import working_dir
 from webgym_cli.train.llamafactory.backend import build_start
-from webgym_cli.train.llamafactory.dataset import total_steps
+from webgym_cli.train.llamafactory.dataset import read_train_config, total_steps
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
@@ -84,7 +84,7 @@ def test_a_dataset_for_another_parent(ready, run):
     ("file", "text"),
     [
         *(("prepared.json", text) for text in ("", "{", '{"iteration": "x"}', "[]", '{"iteration": 0}')),
-        *(("train_config.yaml", text) for text in ("", "a: [", "- 1", "stage: sft")),
+        *(("train_config.yaml", text) for text in ("", "a: [", "- 1", "stage: sft", "a: \x01", f"a: {'[' * 3000}")),
     ],
 )
 def test_a_damaged_file_of_the_dataset_is_named(ready, run, file, text):
@@ -93,6 +93,22 @@ def test_a_damaged_file_of_the_dataset_is_named(ready, run, file, text):
     with pytest.raises(UsageError if file.endswith("yaml") else Exception, match=re.escape(file)) as caught:
         ready(again=False)
     assert caught.value.exit_code in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(FileNotFoundError, MissingStageError), (PermissionError, UsageError), (NotADirectoryError, UsageError)],
+)
+def test_a_training_s_configuration_that_can_not_be_read(ready, run, monkeypatch, error, kind):
+    ready()
+
+    def refuse(path, *arguments, **options):
+        raise error(path)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(kind, match=r"train_config\.yaml: "):
+        read_train_config(run)
 
 
 def test_a_run_that_was_copied_trains_on_its_own_files(ready, run):

@@ -48,6 +48,10 @@ _ANSWER_FORM = (
 )
 
 
+# Types of the union `task_id`.
+_BRANCHES = ("int", "str")
+
+
 class _Geolocation(Record):
     latitude: float = Field(ge=-90, le=90)
     longitude: float = Field(ge=-180, le=180)
@@ -105,7 +109,7 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
         if config.eval is not None:
             check_evaluation(config.eval)
     except ValidationError as error:
-        raise BadTaskError(describe_invalid(error)) from None
+        raise BadTaskError(describe_invalid(error, _BRANCHES)) from None
     except ValueError as error:
         raise BadTaskError(f"eval.{error}") from None
     tabs = _tabs(config)
@@ -172,7 +176,7 @@ def evaluation_of(task: Task) -> Evaluation | None:
         evaluation = Evaluation.model_validate(given)
         check_evaluation(evaluation)
     except ValidationError as error:
-        raise BadTaskError(f"eval.{describe_invalid(error)}") from None
+        raise BadTaskError(f"eval.{describe_invalid(error, _BRANCHES)}") from None
     except ValueError as error:
         raise BadTaskError(f"eval.{error}") from None
     return None if evaluation.is_dummy else evaluation

@@ -30,9 +30,12 @@ def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dic
     if not config:
         from webgym_cli.util.yaml_text import read_yaml  # a plan from the settings needs none
 
-        if not file.exists():
-            raise MissingStageError(f"{file}: is missing", hint=hint)
-        config = read_yaml(file, hint=hint)
+        try:
+            config = read_yaml(file, hint=hint)
+        except FileNotFoundError:
+            raise MissingStageError(f"{file}: is missing", hint=hint) from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{file}: can't be read: {error}", hint=hint) from None
     if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
         raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
     # The run's paths in its folder of now: it may have been moved or copied.
