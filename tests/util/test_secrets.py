@@ -6,6 +6,7 @@ import io
 import json
 import shlex
 import traceback
+from types import SimpleNamespace
 from urllib.parse import quote, quote_plus
 
 import httpx
@@ -159,6 +160,16 @@ def test_a_variable_that_can_not_be_sent_is_named(monkeypatch, value):
     with pytest.raises(SettingsError, match="environment MINE: ") as caught:
         secrets.expand_variables("http://h/?token=$MINE")
     assert "\n" not in str(caught.value) and "sk-" not in str(caught.value)
+
+
+def test_a_key_may_be_read_while_a_program_starts(monkeypatch):
+    """The search in the names of keys reads another one, as another thread may."""
+    monkeypatch.setenv("MY_KEY", "sk-abcdefgh12")
+    secrets.read_secret("MY_KEY")
+    pattern = SimpleNamespace(match=lambda name: secrets.read_secret(f"ANOTHER_{name}") and None)
+    monkeypatch.setattr(secrets, "_READ_BY_PROGRAMS", pattern)
+    environ = secrets.environ_without_keys()
+    assert "MY_KEY" not in environ and "PATH" in environ
 
 
 def test_the_environment_s_own_keys(monkeypatch):

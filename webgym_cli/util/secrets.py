@@ -242,5 +242,6 @@ def inherited_environ() -> dict[str, str]:
 
 def environ_without_keys() -> dict[str, str]:
     """Return the environment for programs that need none of the keys of settings, such as a judge's."""
-    keys = {name for name in _variables if not _READ_BY_PROGRAMS.match(name)}
+    # A copy: other threads add names meanwhile.
+    keys = {name for name in _variables.copy() if not _READ_BY_PROGRAMS.match(name)}
     return {name: value for name, value in inherited_environ().items() if name not in keys}
