@@ -9,8 +9,9 @@ import pytest
 from tests.serve.fakes import adapter, fake_python, look, until, weights
 from webgym_cli.config.load import load
 from webgym_cli.serve import execute
+from webgym_cli.serve.execute import AdapterError
 from webgym_cli.serve.fleet import Fleet
-from webgym_cli.serve.plan import AdapterError, plan_servers, round_rank
+from webgym_cli.serve.plan import plan_servers, round_rank
 
 
 @pytest.fixture

@@ -221,7 +221,12 @@ def test_the_base_url_is_known_unless_the_port_is_open():
 
 
 def test_a_plan_is_json_and_the_same_twice():
-    assert json.loads(json.dumps(planned().to_json())) == planned().to_json()
+    facts = planned().to_json()
+    assert json.loads(json.dumps(facts)) == planned().to_json()
+    assert list(facts) == [
+        *("event", "stage", "model", "device", "host", "port", "served_name", "env", "dev_mode", "startup_timeout"),
+        *("stall_timeout", "sleep", "lora_rank", "replica", "base_url", "argv"),
+    ]
     assert planned() == planned()
 
 

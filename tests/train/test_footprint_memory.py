@@ -41,6 +41,8 @@ def test_without_deepspeed_each_gpu_has_everything_in_fp32():
 def test_frozen_parameters_have_weights_only():
     memory = network_memory(8 * BILLION, 6 * BILLION, zero("h100_zero1"), 2)
     assert memory == TrainingMemory(16 * BILLION, 12 * BILLION, 36 * BILLION, 0)
+    facts = {"gpu_bytes": 64, "weights": 16, "gradients": 12, "optimizer": 36, "host_bytes": 0}
+    assert list(memory.to_json().items()) == [(name, count * BILLION) for name, count in facts.items()]
 
 
 def test_a_reference_is_another_copy_of_the_weights():

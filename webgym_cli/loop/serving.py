@@ -14,8 +14,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.serve.execute import AdapterError
 from webgym_cli.serve.fleet import Fleet
-from webgym_cli.serve.plan import AdapterError, plan_servers
+from webgym_cli.serve.plan import plan_servers
 from webgym_cli.serve.weights import Digests
 from webgym_cli.store.adapters import find_adapter, is_plain_adapter
 from webgym_cli.store.checkpoints import current, locate_model, policy_name, policy_path, version

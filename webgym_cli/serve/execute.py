@@ -16,8 +16,9 @@ from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import SLEEP_LEVEL, VllmEngine
 from webgym_cli.serve.liveness import Liveness
-from webgym_cli.serve.plan import STOP_GRACE, AdapterError, ServerPlan, base_url, local_address
+from webgym_cli.serve.plan import ServerPlan, base_url
 from webgym_cli.serve.weights import Digests, check_model
+from webgym_cli.util.local_server import local_address
 from webgym_cli.venvs.locate import venv_environ
 
 # Interval between health checks and between liveness checks.
@@ -25,6 +26,12 @@ POLL_SECONDS = 1.0
 LOG = "vllm.log"
 # Silence of a server that is reported, in seconds.
 SILENCE = 20.0
+# Time between SIGTERM and SIGKILL of a server, in seconds.
+STOP_GRACE = 15.0
+
+
+class AdapterError(JobError):
+    """A LoRA adapter is loaded and does nothing, or has no usable values; the merged weights can be served instead."""
 
 
 class PolicyServer:

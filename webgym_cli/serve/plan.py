@@ -16,12 +16,12 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.config.model_families import chat_template_kwargs
 from webgym_cli.config.serve import ServeSettings
-from webgym_cli.errors import JobError, SettingsError
+from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE, split_gpus, usable_gpus
 from webgym_cli.records.sampling import Logprobs
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
-from webgym_cli.util.local_server import format_address
+from webgym_cli.util.local_server import format_address, local_address
 from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.urls import is_loopback
 
@@ -31,8 +31,6 @@ LAST_PORT = 65535
 
 # Action of a server between two phases.
 SleepAction = Literal["keep", "sleep", "stop"]
-# Time between SIGTERM and SIGKILL of a server, in seconds.
-STOP_GRACE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +91,22 @@ class ServerPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as one event."""
-        values = {key: value for key, value in asdict(self).items() if key not in ("args", "python", "serve")}
-        values |= self.serve.model_dump(include={"host", "startup_timeout", "stall_timeout"})
         return {
             "event": "plan",
             "stage": "serve",
-            **values,
+            "model": self.model,
+            "device": self.device,
+            "host": self.serve.host,
+            "port": self.port,
             "served_name": self.serve.served_model_name,
-            "base_url": self.base_url,
             "env": self.env_for(self.model),
+            "dev_mode": self.dev_mode,
+            "startup_timeout": self.serve.startup_timeout,
+            "stall_timeout": self.serve.stall_timeout,
+            "sleep": asdict(self.sleep),
+            "lora_rank": self.lora_rank,
+            "replica": self.replica,
+            "base_url": self.base_url,
             "argv": self.argv(),
         }
 
@@ -245,11 +250,6 @@ def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
     }
 
 
-def local_address(host: str) -> str:
-    """Return the address at which this machine reaches a server that listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
 def base_url(host: str, port: int) -> str:
     """Return the OpenAI base URL of a server on this machine."""
     return f"http://{format_address((local_address(host), port))}/v1"
@@ -283,10 +283,6 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _MAX_LORAS = 3
 # Enables loading and unloading of adapters at runtime.
 RUNTIME_UPDATING = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-
-
-class AdapterError(JobError):
-    """A LoRA adapter is loaded and does nothing, or has no usable values; the merged weights can be served instead."""
 
 
 def round_rank(rank: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +183,13 @@ class TrainingMemory:
 
     def to_json(self) -> dict[str, int]:
         """Return the figures as plain data."""
-        parts = asdict(self)
-        return {"gpu_bytes": self.gpu, "host_bytes": parts.pop("host"), **parts}
+        return {
+            "gpu_bytes": self.gpu,
+            "weights": self.weights,
+            "gradients": self.gradients,
+            "optimizer": self.optimizer,
+            "host_bytes": self.host,
+        }
 
 
 def network_memory(

@@ -101,6 +101,11 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise UsageError(message, hint="choose another port; 0 takes a free one") from error
 
 
+def local_address(host: str) -> str:
+    """Return the address at which this machine reaches a server that listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 def format_address(name: Sequence[Any]) -> str:
     """Return the name of a socket as `HOST:PORT`, as it stands in a URL."""
     host, port = name[:2]
