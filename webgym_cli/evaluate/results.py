@@ -163,6 +163,12 @@ def _read_result(
 
 
 def _find_end(failure: FailureKind | None, success: bool | None) -> EpisodeEnd:
+    if failure is FailureKind.SITE_BLOCKED:
+        return EpisodeEnd.BLOCKED
     if failure is not None:
-        return {FailureKind.SITE_BLOCKED: EpisodeEnd.BLOCKED}.get(failure, EpisodeEnd.FAILED)
-    return {True: EpisodeEnd.SUCCESS, False: EpisodeEnd.UNSOLVED, None: EpisodeEnd.UNSCORED}[success]
+        return EpisodeEnd.FAILED
+    if success is None:
+        return EpisodeEnd.UNSCORED
+    if success:
+        return EpisodeEnd.SUCCESS
+    return EpisodeEnd.UNSOLVED

@@ -232,6 +232,8 @@ def format_import(summary: Mapping[str, Any]) -> str:
     )
     parts = [words for count, words in counts if count]
     left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
-    done = {True: "would import", False: "imported"}[summary["dry_run"]]
+    done = "imported"
+    if summary["dry_run"]:
+        done = "would import"
     counted = when(parts, f": {', '.join(parts)}")
     return f"{done} {summary['imported']}{counted}" + when(left, f"; skipped: {left}")

@@ -25,7 +25,7 @@ from webgym_cli.store.index.selection import TrajectoryQuery, compute_pass_rates
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import map_known
 
-# SQL expression of a group's name, by the tables of the overview in its JSON.
+# Tables of the overview by their names in its JSON: SQL expression of a group's name.
 GROUPINGS = {
     "by_iteration": f"{SPLIT_OR_SERVER} || ' ' || iteration",
     "by_task": "task",

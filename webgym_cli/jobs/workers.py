@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from webgym_cli.errors import WebGymError
-from webgym_cli.util.optional import when
 
 T = TypeVar("T")
 
@@ -78,7 +77,10 @@ class Failures:
 
     def record(self, problem: str, hint: str) -> None:
         """Count one result; `problem` is empty for a good one. Raises `WebGymError` at the limit."""
-        self.in_a_row = when(problem, self.in_a_row + 1)
+        if not problem:
+            self.in_a_row = 0
+            return
+        self.in_a_row += 1
         if self.in_a_row >= self.limit:
             count = f"{self.limit} answers in a row" if self.limit > 1 else "the answer"
             raise WebGymError(f"{count} can't be used: {problem}", hint=hint)

@@ -26,7 +26,6 @@ from webgym_cli.store.buffer import read_plan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
 from webgym_cli.train.working_dir import partial_folder
-from webgym_cli.util.optional import when
 
 
 @dataclass(slots=True)
@@ -107,7 +106,10 @@ class Loop:
         """Train the next policy version on the collected episodes."""
         before = self._version
         await self._stage("update", self._trained())
-        self._lost_updates = when(self._version <= before, self._lost_updates + 1)
+        if self._version > before:
+            self._lost_updates = 0
+        else:
+            self._lost_updates += 1
 
     async def _trained(self) -> None:
         if self.phases is not None:

@@ -179,8 +179,17 @@ async def open_collection(
         use_agent(context, runner, acting, plan.split),
         open_judge(context.run, settings) as judge,
     ):
-        parts = (plan, context.run, settings, runner, context.sink, judge, queue)
-        yield RolloutEngine(*parts, on_outcome=on_outcome, budget=context.budget)
+        yield RolloutEngine(
+            plan,
+            context.run,
+            settings,
+            runner,
+            context.sink,
+            judge,
+            queue,
+            on_outcome=on_outcome,
+            budget=context.budget,
+        )
 
 
 def read_unjudged(context: StageContext, plan: RolloutPlan) -> Iterator[Trajectory]:

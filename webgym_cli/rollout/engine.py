@@ -29,7 +29,6 @@ from webgym_cli.rollout.summary import advise, summarize
 from webgym_cli.store.buffer import append
 from webgym_cli.store.metrics import Blocklist
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.optional import when
 from webgym_cli.util.urls import site_of
 
 if TYPE_CHECKING:
@@ -242,7 +241,10 @@ class RolloutEngine:
         failure = trajectory.outcome.failure
         if failure is not None and not failure.may_recur:
             return False
-        self._consecutive_failures = when(failure, self._consecutive_failures + (not again))
+        if failure is None:
+            self._consecutive_failures = 0
+        elif not again:
+            self._consecutive_failures += 1
         return self._consecutive_failures >= max(MAX_CONSECUTIVE_FAILURES, self.monitor.slots)
 
     @property

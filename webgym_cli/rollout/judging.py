@@ -15,7 +15,6 @@ from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.optional import when
 
 # Returns the judgement of a trajectory; an error of the judge is a failure in the judgement, not an exception.
 TrajectoryJudge = Callable[[Trajectory], Awaitable[Judgement]]
@@ -69,8 +68,11 @@ class JudgeQueue:
         self.budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
         self.on_judged(with_verdict(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
-        self._consecutive_failures = when(silent, self._consecutive_failures + 1)
-        self._answered = self._answered or not silent
+        if silent:
+            self._consecutive_failures += 1
+        else:
+            self._consecutive_failures = 0
+            self._answered = True
         self._last_error = judgement.failure_detail
         # The judge counts as down: `webgym judge` judges the rest.
         if self._consecutive_failures >= MAX_CONSECUTIVE_FAILURES:

@@ -23,7 +23,7 @@ from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.records.base import is_finite
 from webgym_cli.records.series import is_served_elsewhere, name_series
-from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.index.query import SPLIT_OR_SERVER, open_index
 from webgym_cli.store.index.spending import read_spending
@@ -85,9 +85,6 @@ def choose_trajectories(run: RunDir, series: str, iteration: int, count: int, se
 def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Picture) -> list[Any]:
     """Return the cells of `COLUMNS`; None for a missing image, and for image columns beyond the number of steps."""
     outcome, steps = trajectory.outcome, trajectory.steps
-    verdict = (
-        "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]
-    )
     shown = [steps[0], steps[len(steps) // 2], steps[-1]] if len(steps) > len(PICTURES) else list(steps)
     cells = [_show(step, store, picture) for step in shown]
     return [
@@ -95,7 +92,7 @@ def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Pic
         trajectory.id,
         trajectory.task.id,
         trajectory.instruction[:TEXT],
-        verdict,
+        _name_verdict(outcome),
         outcome.reward,
         len(steps),
         outcome.stop and outcome.stop.value,
@@ -104,6 +101,16 @@ def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Pic
         *cells,
         *[None] * (len(PICTURES) - len(cells)),
     ]
+
+
+def _name_verdict(outcome: Outcome) -> str:
+    if outcome.failure:
+        return "failure"
+    if outcome.success is None:
+        return "not judged"
+    if outcome.success:
+        return "solved"
+    return "not solved"
 
 
 def _show(step: Step, store: ScreenshotStore, picture: Picture) -> Any:

@@ -27,7 +27,6 @@ from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.trainer_log import TRAINER_LOG, StallDetector, TrainerLogTail, trainer_error
 from webgym_cli.util.files import disk_errors, write_atomic, write_json
-from webgym_cli.util.optional import when
 from webgym_cli.util.training_log import trim_log
 
 POLL_SECONDS = 0.2
@@ -85,7 +84,9 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
         message = f"{plan.data.model}: its weights are not here to be measured: whether the disk has room is not known"
         sink({"event": "train_note", "message": message})
         return
-    there = when(plan.start.keeps_folder, working_dir.numbered_checkpoints(plan.start.adopted or plan.folder))
+    there: list[Path] = []
+    if plan.start.keeps_folder:
+        there = working_dir.numbered_checkpoints(plan.start.adopted or plan.folder)
     footprint.require_space(plan.folder.parent, plan.disk_bytes - sum(map(footprint.size_of, there)))
 
 

@@ -59,6 +59,6 @@ def gc(
             output.data({**row, "dry_run": dry_run})
     else:
         title = "would be freed" if dry_run else "freed"
-        output.table(title, ("", "files", "bytes"), [tuple(row.values()) for row in rows])
+        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], row["bytes_freed"]) for row in rows])
     if dry_run:
         output.next_step(f"webgym gc {run}")

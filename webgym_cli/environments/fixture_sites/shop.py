@@ -9,7 +9,6 @@ from itertools import chain
 
 from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.expressions import load_words, money, people
-from webgym_cli.util.optional import when
 
 CATEGORIES: dict[str, list[str]] = load_words("shop")["categories"]
 # Number of sold-out products per category.
@@ -174,7 +173,9 @@ class ShopState:
 
     def discount(self) -> int:
         """Return the coupon's discount in cents, rounded down."""
-        return when(self.coupon, self.subtotal() * catalogue(self.seed).percent // 100)
+        if not self.coupon:
+            return 0
+        return self.subtotal() * catalogue(self.seed).percent // 100
 
 
 @lru_cache(maxsize=128)

@@ -16,7 +16,6 @@ from webgym_cli.environments.sites.accounts import list_site_hosts, list_uncheck
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.util.optional import when
 
 # Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
@@ -70,6 +69,8 @@ class WebResources:
     async def _start(self, stack: AsyncExitStack) -> None:
         """Start the shared resources; the stack closes them in reverse order."""
         await stack.enter_async_context(self.gate)
+        proxy = ""
         # A remote browser can't reach our loopback address; its own network must block private addresses.
-        proxy = when(not self.settings.browser.cdp_urls, self.gate.address)
+        if not self.settings.browser.cdp_urls:
+            proxy = self.gate.address
         self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, proxy))
