@@ -30,14 +30,16 @@ async def test_a_client_plays_episode_after_episode(session):
     for _ in range(2):
         first = await session.reset(EPISODE, pool)
         assert (first.instruction, first.outcome, first.action_error) == ("Click.", None, "")
-        assert first.view.url == "http://a/"
+        assert first.view.url == "http://a/" and session.is_playing
         assert (await session.step(CALL)).view.png != first.view.png
         last = await session.step(CALL)
-        assert last.view is None
+        assert last.view is None and not session.is_playing
         assert (last.outcome.reward, last.outcome.stop) == (1.0, Stop.TERMINATED)
         with pytest.raises(UsageError, match="reset"):
             await session.step(CALL)
     assert [environment.closed for environment in pool.environments] == [1, 1]
+    with pytest.raises(AttributeError):
+        session.is_playing = True
 
 
 @pytest.mark.parametrize("score", [Score(source="environment", value=0.0), None])

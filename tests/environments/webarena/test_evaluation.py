@@ -2,6 +2,8 @@ import pytest
 
 from tests.environments.webarena.webarena_pages import FORUM, SHOP, FakeJudge, FakePages, pages, strings, target, url
 from tests.tables import each
+from webgym_cli.config.load import load
+from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.environments.webarena.evaluation import Grade, check_evaluation, grade, url_matches
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.records.webarena import EvalType, Evaluation, UrlRule
@@ -256,3 +258,8 @@ def test_an_address_is_the_wanted_one(address, wanted, good):
 @each(("address", "wanted", "good"), LEADS)
 def test_an_address_lies_at_or_below_the_wanted_one(address, wanted, good):
     assert url_matches(address, wanted, UrlRule.GOLD_IN_PRED) is good
+
+
+@pytest.mark.parametrize(("address", "has_judge"), [("", False), ("http://127.0.0.1:9/v1", True)])
+def test_a_pool_has_a_judge_if_settings_name_one(address, has_judge):
+    assert (WebArenaPool(load(overrides=[f"judge.base_url={address}"])).judge is not None) is has_judge
