@@ -135,7 +135,9 @@ WANT_A_RUN = [
 ]
 
 
-@pytest.mark.parametrize("words", [*WANT_A_RUN, ("show", "RUN", "x"), ("compare", "RUN"), ("compare", "RUN", "RUN")])
+@pytest.mark.parametrize(
+    "words", [*WANT_A_RUN, ("show", "RUN", "x"), ("compare", "RUN"), ("compare", "RUN", "another")]
+)
 def test_commands_on_a_run_that_is_not_there(tmp_path, run, words):
     given = [run if word == "RUN" else word for word in words]
     message, hint = refused(*given, *([] if "RUN" in words else [run]), cwd=tmp_path, code=3)

@@ -21,7 +21,7 @@ READERS = [
     ("show", "RUN", FIRST),
     ("report", "RUN"),
     ("export-sharegpt", "RUN"),
-    ("compare", "RUN", "RUN"),
+    ("compare", "RUN", "0", "0", "--split", "train"),
     ("gc", "RUN", "--dry-run"),
     ("config", "show", "--run", "RUN"),
 ]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import pytest
 
@@ -20,7 +21,7 @@ JSON = {
     "sql": ["inspect-buffer", "run", "--sql", "select id, reward from trajectories", "--json"],
     "show": ["show", "run", "train-0000-00000", "train-0000-00001", "--json"],
     "versions": ["compare", "run", "0", "0", "--split", "train", "--json"],
-    "compare": ["compare", "run", "run", "--json"],
+    "compare": ["compare", "run", "other", "--json"],
     "report": ["report", "run", "--json"],
     "gc": ["gc", "run", "--json"],
     "config show": ["config", "show", "--json"],
@@ -37,7 +38,7 @@ PLAIN = {
     "inspect-buffer": ["inspect-buffer", "run"],
     "ids": ["inspect-buffer", "run", "-q"],
     "show": ["show", "run", "train-0000-00000"],
-    "compare": ["compare", "run", "run"],
+    "compare": ["compare", "run", "other"],
     "gc": ["gc", "run", "-n"],
     "config show": ["config", "show"],
     "help": ["rollout", "--help"],
@@ -61,7 +62,7 @@ TERMINALS = ({"TERM": "dumb"}, {"TERM": "xterm-256color"})
 
 @pytest.fixture
 def place(tmp_path):
-    filled(tmp_path)
+    shutil.copytree(filled(tmp_path).root, tmp_path / "other")
     webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     (tmp_path / "tasks.jsonl").write_text('{"id": "ä", "start_url": "click-test.html"}\n')
     return tmp_path

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 
 import aiohttp
 import pytest
@@ -93,11 +94,14 @@ def test_two_runs_are_rows_and_their_newest_versions_are_paired(run, other):
 
 
 def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
-    record = json.loads(call("compare", run.root, other.root, run.root, "--json", "--csv", tmp_path / "study.csv")[0])
+    third = shutil.copytree(run.root, tmp_path / "third")
+    record = json.loads(call("compare", run.root, other.root, third, "--json", "--csv", tmp_path / "study.csv")[0])
     assert [of["run"] for of in record["runs"]] and sum(of["runs"] for of in record["groups"]) == 3
     lines = (tmp_path / "study.csv").read_text().splitlines()
     assert (len(lines), lines[0].split(",")[0]) == (4, "run")
     assert call("compare", run.root, other.root, "--csv", "-")[0].splitlines()[0] == lines[0]
+    with pytest.raises(UsageError, match="is named twice"):
+        call("compare", run.root, other.root, run.root)
     with pytest.raises(UsageError, match="--csv"):
         call("compare", run.root, 0, 0, "--csv", tmp_path / "study.csv")
     with pytest.raises(UsageError, match="is in the run"):
