@@ -116,6 +116,30 @@ def test_looking_at_an_indexed_buffer_needs_no_arrow(run):
     assert not result & {"pyarrow", "numpy", "yaml", "asyncio", "filelock", "rich", "playwright"}
 
 
+def count_lines(names):
+    """Return the number of lines of our modules."""
+    specs = [importlib.util.find_spec(name) for name in names if name.startswith("webgym_cli")]
+    return sum(len(Path(spec.origin).read_text().splitlines()) for spec in specs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most", "absent"),
+    [
+        (["status", "RUN", "--json"], 5_350, {"webgym_cli.report.figures"}),
+        (["rollout", "RUN", "--dry-run"], 29_500, {"webgym_cli.prepare.sft.orm", "webgym_cli.prepare.sft.execute"}),
+        (["loop", "RUN", "--dry-run"], 35_500, {"webgym_cli.prepare.sft.orm", "webgym_cli.prepare.sft.execute"}),
+        (["tasks", "sample", "sites:all", "-n", "1"], 13_000, {"jinja2", "webgym_cli.environments.sites.site_expert"}),
+    ],
+    ids=lambda part: "-".join(part[:2]) if isinstance(part, list) else "",
+)
+def test_a_command_that_plans_or_lists_loads_few_of_our_lines(arguments, most, absent, tmp_path):
+    filled(tmp_path)
+    run = str(tmp_path / "run")
+    _, result = modules(*(run if word == "RUN" else word for word in arguments))
+    assert not result & absent
+    assert count_lines(result) <= most
+
+
 def test_a_dry_run_of_a_training_loads_ten_thousand_of_our_lines_at_most(tmp_path):
     filled(tmp_path)
     python = tmp_path / "bin" / "python"
@@ -125,5 +149,4 @@ def test_a_dry_run_of_a_training_loads_ten_thousand_of_our_lines_at_most(tmp_pat
     webgym("prepare", "run", cwd=tmp_path)
     output, result = modules("train", str(tmp_path / "run"), "-s", f"venvs.train={python}", "--dry-run")
     assert json.loads(output)["stage"] == "train"
-    specs = [importlib.util.find_spec(name) for name in result if name.startswith("webgym_cli")]
-    assert sum(len(Path(spec.origin).read_text().splitlines()) for spec in specs) <= 10_000
+    assert count_lines(result) <= 10_000

@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from jinja2 import FileSystemLoader
 
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites import environment
 from webgym_cli.environments.fixture_sites import web as site_web
 from webgym_cli.environments.fixture_sites.web import SiteResponse, not_found_page
 from webgym_cli.environments.sites import accounts
-from webgym_cli.environments.sites.accounts import SITE_HOSTS
 
 # Path and behaviour of each page.
 PAGES = {

@@ -21,7 +21,8 @@ from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.fixture_sites.tasks import SiteEpisode, find_task
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
+from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.gateway.command import CommandEpisode
 from webgym_cli.gateway.recorder import Recorder

@@ -12,7 +12,7 @@ from tests.stack.conftest import demo_settings
 from tests.stack_fixtures import needs
 from webgym_cli.loop import training
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.preparation import orm_settings, prepare_orm
+from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.orm.scorer import OrmScorer

@@ -1,14 +1,11 @@
-"""Preparation of training data: a dataset for imitation, a batch for policy gradients, or a reward model's dataset.
-
-That of an outcome reward model (ORM) is in the ORM's own nested run.
-"""
+"""Preparation of training data: a dataset for imitation, or a batch for policy gradients."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from itertools import chain, groupby
 from pathlib import Path
@@ -16,10 +13,7 @@ from typing import Any
 
 from webgym_cli.agent.client.chat import require_address
 from webgym_cli.agent.client.prompt_logprobs import ClientFactory, PromptLogprobs
-from webgym_cli.config.load import load, load_with_sources
 from webgym_cli.config.model import Settings
-from webgym_cli.config.model_defaults import AUTO
-from webgym_cli.config.shipped import shipped_root
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.jobs.workers import race
@@ -28,17 +22,15 @@ from webgym_cli.loop.training import current_data
 from webgym_cli.prepare.data import DataPlan, Plan, PreparedData
 from webgym_cli.prepare.rl import attempts
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.sft.orm import execute_orm, plan_orm_dataset, require_labels
 from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
-from webgym_cli.records.dataset import Prepared, PreparedRecord
+from webgym_cli.records.dataset import PreparedRecord
 from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.metrics import append_batch, append_event, is_async, measure_ends, require_turns
-from webgym_cli.store.run import RunDir, create_or_open, now, refuse_changes, saved_settings
-from webgym_cli.store.status import lock_run
+from webgym_cli.store.run import RunDir, now
 from webgym_cli.train.registry import current_backend
 
 
@@ -250,37 +242,3 @@ def _list_dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
             trajectories=tuple(row["id"] for row in of_group),
             rewards=tuple(row["reward"] for row in of_group),
         )
-
-
-# Shipped settings of ORM training.
-RECIPE = "orm.yaml"
-
-
-def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -> Settings:
-    """Return the ORM's stored settings, or initially the run's settings with the shipped recipe.
-
-    Raises `SettingsError`, also for changes of settings that an existing ORM run must keep.
-    """
-    if run.orm.exists:
-        settings, sources = load_with_sources(config, overrides, run_config=run.orm.config, executes=True)
-        refuse_changes(run.orm, settings, sources)
-        return settings
-    settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config, executes=True)
-    mine, policy = settings.policy_config, saved_settings(run).policy_config
-    if mine.template == AUTO and mine.base_model == policy.base_model:  # unknown model family: use the run's template
-        return settings.with_changes(policy_config={"template": policy.template})
-    return settings
-
-
-async def prepare_orm(run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
-    """Write the training set. Raises the errors of its plan, `WebGymError` without labels, and `RunLockedError`."""
-    began = time.monotonic()
-    with interruptible():
-        plan = plan_orm_dataset(run, settings)
-    require_labels(plan, run)
-    with lock_run(run.orm, f"prepare {run.root} --target orm"):
-        create_or_open(run.orm, settings)
-        prepared = await execute_orm(plan, run, settings, sink)
-        facts = prepared.model_dump(mode="json")
-        append_event(run.orm, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
-    return prepared

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webgym_cli.records.series import name_series
 from webgym_cli.records.statistics import difference, mean
 from webgym_cli.records.stored_events import BatchEvent, TrainingEvent
 from webgym_cli.report.charts import format_number, format_percent
-from webgym_cli.report.figures import Figure, ReportSection, Row, build_table, make_bars, make_curve
 from webgym_cli.store.metrics import read_batches, read_events, read_records
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.text import format_duration
+
+# `status` reads the warnings and draws no figure.
+if TYPE_CHECKING:
+    from webgym_cli.report.figures import Figure, ReportSection, Row
 
 # Title, axis label, metric name, and whether the metric is a fraction.
 CURVES = (
@@ -64,6 +67,8 @@ class _Success(NamedTuple):
 
 def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
     """Return the section with the trainer's metrics over policy versions."""
+    from webgym_cli.report.figures import ReportSection, make_curve
+
     figures: list[Figure] = []
     for title, axis, name, share in CURVES:
         if rows := [{"iteration": one.version, **one.metrics} for one in trainings if name in one.metrics]:
@@ -73,6 +78,8 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
 
 def build_step_figures(curves: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[Figure]:
     """Return the figures over optimizer steps. `curves`: of each run (or series), those of `read_step_curves`."""
+    from webgym_cli.report.figures import make_curve
+
     figures = []
     for title, axis, name in STEP_CURVES:
         if lines := {label: own[name] for label, own in curves.items() if name in own}:
@@ -191,6 +198,8 @@ def read_async_facts(run: RunDir) -> dict[str, list[dict[str, Any]]]:
 
 def build_async_section(facts: Mapping[str, Sequence[Mapping[str, Any]]]) -> ReportSection:
     """Return the section on asynchronous training; it has no figures for a synchronous run."""
+    from webgym_cli.report.figures import ReportSection, build_table, make_bars, make_curve
+
     batches, figures = facts["batches"], []
     if batches:
         lines = {

@@ -1,6 +1,8 @@
 import pytest
 
-from webgym_cli.environments.fixture_sites.tasks import SiteEpisode, find_task, load_site_tasks, make_site_expert
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
+from webgym_cli.environments.fixture_sites.expert import make_site_expert
+from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action
 from webgym_cli.records.trajectory import Element

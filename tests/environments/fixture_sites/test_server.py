@@ -7,9 +7,9 @@ from aiohttp import web
 
 from tests.environments.fixture_sites.visiting import Visitor, request
 from tests.environments.lab import LabServer
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites.environment import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
-from webgym_cli.environments.sites.accounts import SITE_HOSTS
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.util.local_server import LocalServer

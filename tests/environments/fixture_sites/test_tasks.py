@@ -2,8 +2,9 @@ from collections import Counter
 
 import pytest
 
-from webgym_cli.environments.fixture_sites.tasks import SiteEpisode, SiteTask, find_task, load_site_tasks
-from webgym_cli.environments.sites.accounts import SITE_HOSTS
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
+from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task, load_site_tasks
 from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.expand import parse_values
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import aiohttp
 
 from webgym_cli.environments.fixture_sites.environment import EPISODE_COOKIE, SiteServer
-from webgym_cli.environments.fixture_sites.tasks import SiteEpisode, find_task
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
+from webgym_cli.environments.fixture_sites.tasks import find_task
 
 
 @dataclass

@@ -12,7 +12,7 @@ from webgym_cli.agent.prompts.orm_prompt import SYSTEM, build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import shipped_root
 from webgym_cli.errors import WebGymError
-from webgym_cli.loop.preparation import orm_settings, prepare_orm
+from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
 from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Element, Observation

@@ -55,7 +55,8 @@ def prepare(run: RunArg, options: StageOptions, target: TargetOpt = "policy") ->
 def _prepare_orm(run: Path, options: StageOptions) -> None:
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.preparation import check_prepared, orm_settings, prepare_orm
+    from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
+    from webgym_cli.loop.preparation import check_prepared
     from webgym_cli.prepare.sft.orm import plan_orm_dataset
 
     directory, settings = resolve(run, StageOptions(trust=options.trust), required=True)

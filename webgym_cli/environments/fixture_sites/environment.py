@@ -13,9 +13,11 @@ from aiohttp import web
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.fixture_sites.tasks import SITES, WORLD, SiteEpisode, SiteTask, find_task, make_site_expert
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
+from webgym_cli.environments.fixture_sites.episode import SITES, WORLD, SiteEpisode
+from webgym_cli.environments.fixture_sites.expert import make_site_expert
+from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task
 from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse, message_page
-from webgym_cli.environments.sites.accounts import SITE_HOSTS
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode

@@ -11,9 +11,11 @@ from typing import Any
 import yaml
 
 from webgym_cli.config.model import Settings
+from webgym_cli.environments.fixture_sites.episode import SITES, WORLD
+from webgym_cli.environments.fixture_sites.expert import make_expert_run
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
-from webgym_cli.environments.fixture_sites.tasks import SITES, WORLD, find_task, make_expert_run
+from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.environments.sites.accounts import is_fixture
 from webgym_cli.environments.sites.site_expert import ExpertRun
 from webgym_cli.environments.webarena.tasks import read_config

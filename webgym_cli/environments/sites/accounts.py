@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE, SiteAccount, SiteSettings
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.errors import SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
@@ -128,8 +129,6 @@ def read_password(login: Login, known: SiteAccount) -> str:
     return secret
 
 
-# Hosts of the fixture sites. `.test` is reserved (RFC 6761), so the browser must map them to the server.
-SITE_HOSTS = ("shop.test", "mail.test")
 _END = "_state.json"
 _NO_STATE = (
     "no storage state of Playwright: its cookies have name, value, domain, path, and sameSite (Strict, Lax, None)"
