@@ -1,6 +1,7 @@
 """`inspect-buffer`, `show` and `compare RUN` as people and scripts meet them."""
 
 import json
+import shutil
 
 import pytest
 
@@ -227,13 +228,18 @@ def test_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path
         *((words, "two versions") for words in ((0,), (0, 1, 2), (0, "RUN"), ("RUN", 0), (0, "RUN", 1, 2))),
         ((0, "RUN", 1, "RUN", 2), "two versions"),
         (("--across",), "^--across has no effect"),
-        (("RUN", "RUN", "--tasks"), "^--tasks has no effect"),
-        (("RUN", "RUN", "--split", "test"), "^--split has no effect"),
-        (("RUN", "--csv", "-", "--tasks"), "^--tasks has no effect"),
+        (("b", "c", "--tasks"), "^--tasks has no effect"),
+        (("b", "c", "--split", "test"), "^--split has no effect"),
+        (("b", "--csv", "-", "--tasks"), "^--tasks has no effect"),
     ],
     ids=str,
 )
-def test_other_numbers_of_versions_and_options_without_effect_are_refused(invoke, run, words, reason):
+def test_other_numbers_of_versions_and_options_without_effect_are_refused(
+    invoke, run, words, reason, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for copy in ("b", "c"):
+        shutil.copytree(run.root, copy)
     with pytest.raises(UsageError, match=reason):
         invoke("compare", *(run.root if word == "RUN" else word for word in words))
 
