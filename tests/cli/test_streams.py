@@ -156,4 +156,4 @@ def test_a_run_that_is_none_names_those_nearby(place):
         (place / "runs" / literal).mkdir(parents=True)
         (place / "runs" / literal / "run.json").write_text("{}")
     first = webgym("status", "zzzzzzzz", cwd=place, code=3).stderr.splitlines()[0]
-    assert first == "webgym: zzzzzzzz: there is no run; there are run, runs/one, runs/two"
+    assert first == "webgym: zzzzzzzz: there is no run; there are other, run, runs/one, runs/two"

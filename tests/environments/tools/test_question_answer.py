@@ -108,7 +108,7 @@ def test_a_wrong_record_is_refused_by_field(record, reason):
     [
         ('[{"question": "Q"}, {"question": ""}]', r"a\.json: record 2: question: a text"),
         ('[{"question": "Q"}, 7]', r"a\.json: record 2: a task must be a JSON object"),
-        ('[{"question": "Q"}', r"a\.json: not JSON: EOF"),
+        ('[{"question": "Q"}', r"a\.json: not JSON in UTF-8: EOF"),
         ("[]", r"a\.json: no task in the file"),
     ],
 )

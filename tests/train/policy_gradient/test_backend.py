@@ -186,7 +186,7 @@ ADAPTER = {"base": "tiny", "rank": 4, "alpha": 16, "targets": "all-linear", "vis
 
 
 def test_a_lora_training_goes_on_with_its_adapter_on_the_model_below_it(planned, run, tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.store.checkpoints.policy_name", lambda run, settings: "policy")
+    monkeypatch.setattr("webgym_cli.store.adapters.policy_name", lambda run, settings: "policy")
     folder = policy(run)
     saved = Checkpoint.model_validate({**read_json(folder / RECORD), "adapter": ADAPTER})
     write_json(folder / RECORD, saved.model_dump(mode="json"))
