@@ -110,8 +110,7 @@ class Recorder:
 
     async def call(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
         """Return the call of a request, which is sampled once however often it is sent. Raises `RequestError`."""
-        if session.end is not None:  # and waits to be stored
-            raise RequestError(409, "the session has ended", "session_ended")
+        require_open(session)
         if known := next((call for call in session.calls if call.request == digest), None):
             return known
         if digest not in session.running:
@@ -271,3 +270,9 @@ class Recorder:
             result = outcome.failure or f"reward {outcome.reward}"
             self.sink(make_event("session", **facts, message=f"{episode.id}: {result}, {facts['calls']} calls"))
         session.path.replace(session.path.with_name(f"{session.path.name.removesuffix(OPEN_SUFFIX)}.jsonl"))
+
+
+def require_open(session: Session) -> None:
+    """Raise `RequestError` for a session that has ended and waits to be stored, with the reward that it has."""
+    if session.end is not None:
+        raise RequestError(409, "the session has ended", "session_ended")

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError, StoreError, UsageError
 from webgym_cli.gateway.answers import build_completion, stream_completion
-from webgym_cli.gateway.recorder import Recorder
+from webgym_cli.gateway.recorder import Recorder, require_open
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, validate
 from webgym_cli.gateway.responses import build_response, convert_to_chat, stream_response
 from webgym_cli.gateway.sessions import GatewayCall, Session
@@ -177,8 +177,7 @@ class GatewayServer(LocalServer):
 
     async def _reward(self, request: web.Request) -> web.Response:
         session, given = await self._read_own(_Rewarding, request)
-        if session.end is not None:  # and waits to be stored, with the reward that it has
-            raise RequestError(409, "the session has ended", "session_ended")
+        require_open(session)
         if session.rewards >= MAX_REWARDS:
             raise RequestError(400, f"the session was given {MAX_REWARDS} rewards", "too_many_rewards")
         session.record("reward", reward=given.reward)
