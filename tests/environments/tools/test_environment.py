@@ -51,6 +51,7 @@ def endless(final_response):
 def picky(final_response, solution): return 1
 """
 TASK = Task(id="t", instruction="How many?", environment="tools", extra={"answer": "72", "level": 3, "odd": [1]})
+PAGE = Task(id="click-test")
 
 
 def calls(*value, text=None):
@@ -108,6 +109,9 @@ async def test_the_reward_gets_all_there_is_by_name(world, mine):
     assert (score.value, score.detail, score.extras) == (0.5, 'all_of_it {"length": 3}', {"length": 3.0})
     seen = REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"]
     assert seen == [("1", ["user", "assistant", "tool"], "t", "How many?", "72", 3, {"odd": [1]})]
+    await (await world(reward="all_of_it")).out_of_steps()
+    assert seen[-1][0] == "", "out of steps without a word"
+    assert (await (await world(reward="later")).answer("x")).value == 3.0
 
 
 SHOP = Task(
@@ -219,31 +223,26 @@ async def test_a_judge_scores_an_answer():
     assert '"reference": "72"' in host.body["messages"][1]["content"]
 
 
-def test_a_reward_by_a_judge_needs_its_address():
-    with pytest.raises(SettingsError, match=r"judge\.base_url: ''"):
-        check_tasks(load(overrides=["agent.reward_name=llm_as_judge_reward"]), [TASK])
-
-
-async def test_out_of_steps_without_a_word_is_an_empty_response(world, mine):
-    await (await world(reward="all_of_it")).out_of_steps()
-    assert REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"][-1][0] == ""
-
-
-async def test_an_async_reward_is_awaited(world):
-    assert (await (await world(reward="later")).answer("x")).value == 3.0
-
-
 @pytest.mark.parametrize(
-    ("reward", "reason"),
+    ("setting", "task", "error", "words"),
     [
-        ("failing", "the reward failing failed: KeyError: 'oops'"),
-        ("nothing", "the reward nothing failed: ValueError: a NoneType is no reward"),
-        ("endless", "the reward endless failed: it took more than 0.05 s"),
+        ("agent.reward_name=llm_as_judge_reward", TASK, SettingsError, r"judge\.base_url: ''"),
+        ("agent.reward_name={mine}:picky", TASK, UsageError, "picky needs solution, .* task t"),
+        ("agent.reward_name={mine}:picky", PAGE, SettingsError, "miniwob has no reward function"),
+        ('agent.tools=["calculater"]', TASK, UsageError, "'calculater'"),
     ],
 )
-async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, reward, reason):
-    environment = await world(reward=reward, reward_timeout=0.05)
-    with pytest.raises(BoundaryError, match=reason) as caught:
+def test_what_can_be_known_before_the_first_episode_is_told_then(mine, setting, task, error, words):
+    with pytest.raises(error, match=words):
+        check_tasks(load(overrides=[setting.replace("{mine}", str(mine))]), [task])
+    check_tasks(load(overrides=['agent.tools=["calculater"]']), [PAGE])
+
+
+@pytest.mark.parametrize("reward", ["failing: .*KeyError: 'oops'", "nothing: .*NoneType", "endless: .*0.05 s"])
+async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, reward):
+    name, words = reward.split(": ", 1)
+    environment = await world(reward=name, reward_timeout=0.05)
+    with pytest.raises(BoundaryError, match=f"the reward {name} failed: {words}") as caught:
         await environment.answer("72")
     assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
 
@@ -288,17 +287,3 @@ async def test_many_episodes_at_once_have_a_thread_for_each_call(world):
     )
     assert [result.view.results[0].text for result in results] == [str(n) for n in range(40)]
     assert threading.active_count() <= before + 40
-
-
-def test_what_can_be_known_before_the_first_episode_is_told_then(mine):
-    with pytest.raises(UsageError, match="picky needs solution, which the task t does not have"):
-        check_tasks(load(overrides=[f"agent.reward_name={mine}:picky"]), [TASK])
-    with pytest.raises(UsageError, match="there is no tool 'calculater'"):
-        check_tasks(load(overrides=['agent.tools=["calculater"]']), [TASK])
-
-
-def test_only_questions_have_a_reward_function(mine):
-    page = Task(id="click-test")
-    check_tasks(load(overrides=['agent.tools=["calculater"]']), [page])
-    with pytest.raises(SettingsError, match="environment miniwob has no reward function"):
-        check_tasks(load(overrides=[f"agent.reward_name={mine}:picky"]), [page])

@@ -106,7 +106,7 @@ async def test_a_dialog_before_anything_else_is_the_first_thing_to_see(visit: Vi
     assert visit.view.png and "alert closed" in await visit.text()
 
 
-async def test_dialogs_in_a_row_and_one_that_opens_on_its_own(visit: Visit, local_web: SmallWeb):
+async def test_dialogs_in_a_row_and_one_that_opens_on_its_own(visit: Visit):
     await visit.show(
         "/row",
         "<title>r</title><button onclick='p.textContent = [prompt(1), prompt(2)]'>Two</button>"

@@ -27,7 +27,8 @@ async def crash(visit: Visit) -> None:
     await asyncio.gather(ordered, return_exceptions=True)
 
 
-async def test_a_site_that_shuts_the_browser_out_is_blocked(visit: Visit, monkeypatch):
+async def test_a_site_that_shuts_the_browser_out_is_blocked_and_one_that_checks_it_is_not(visit: Visit, monkeypatch):
+    assert (await visit.open(f"{ODD}/check")).title == "Inside"
     monkeypatch.setattr(settling, "_CHALLENGE_SECONDS", 0.2)
     failure = await visit.refused(f"{LAB}/captcha")
     assert failure.kind is FailureKind.SITE_BLOCKED and "403" in str(failure)
@@ -55,14 +56,37 @@ def test_credentials_come_from_the_named_variables(monkeypatch):
         read_credentials({"wiki.example": "WIKI_LOGIN"})
 
 
-async def test_a_site_that_only_checks_the_browser_is_not(visit: Visit):
-    assert (await visit.open(f"{ODD}/check")).title == "Inside"
-
-
-async def test_a_captcha_or_an_error_later_is_what_there_is_to_see(visit: Visit):
+async def test_a_captcha_or_an_error_later_is_what_there_is_to_see_and_nobody_has_solved_it(visit: Visit):
     await visit.open(f"{LAB}/history")
     for path in ("/captcha", "/error"):
         assert ((await visit.navigate(f"{LAB}{path}")).url, visit.error) == (f"{LAB}{path}", None)
+    with pytest.raises(UsageError, match="no expert"):
+        await visit.environment.expert_action()
+    assert await visit.environment.answer("x") is None
+
+
+async def test_pages_by_push_state_have_a_history(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    for _ in range(2):
+        await visit.click("Next page")
+    for number in (2, 1):
+        assert f"page {number + 1}" in await visit.text() and visit.error is None
+        await visit.back()
+    assert "page 1" in await visit.text()
+    for _ in range(2):
+        assert (await visit.back()).title == "Pages by pushState"
+        assert visit.error == "there is no page to go back to"
+        await visit.navigate(f"{LAB}/late")  # what lies ahead in history is no past
+        assert ((await visit.back()).title, visit.error) == ("Pages by pushState", None)
+
+
+async def test_a_page_that_does_not_come_again_is_told(visit: Visit):
+    await visit.open(f"{ODD}/once")
+    await visit.navigate(f"{LAB}/history")
+    assert (await visit.back()).title == "Pages by pushState"
+    assert visit.error.startswith("the page before can't be loaded")
+    await visit.click("Next page")
+    assert visit.error is None
 
 
 @pytest.mark.parametrize(
@@ -88,50 +112,10 @@ async def test_redirects_are_followed_and_loops_end(visit: Visit):
     assert visit.view.png
 
 
-async def test_nobody_has_solved_the_open_web(visit: Visit):
-    await visit.open(f"{LAB}/history")
-    with pytest.raises(UsageError, match="no expert"):
-        await visit.environment.expert_action()
-    assert await visit.environment.answer("x") is None
-
-
-async def test_pages_by_push_state_have_a_history(visit: Visit):
-    await visit.open(f"{LAB}/history")
-    for _ in range(2):
-        await visit.click("Next page")
-    assert "page 3" in await visit.text()
-    await visit.back()
-    assert "page 2" in await visit.text() and visit.error is None
-    await visit.back()
-    assert "page 1" in await visit.text()
-    view = await visit.back()
-    assert (view.title, visit.error) == ("Pages by pushState", "there is no page to go back to")
-
-
-async def test_what_lies_ahead_in_history_is_no_past(visit: Visit):
-    await visit.open(f"{LAB}/history")
-    await visit.navigate(f"{LAB}/late")
-    assert (await visit.back()).title == "Pages by pushState"
-    assert (await visit.back()).title == "Pages by pushState"
-    assert visit.error == "there is no page to go back to"
-
-
-async def test_a_page_that_does_not_come_again_is_told(visit: Visit):
-    await visit.open(f"{ODD}/once")
-    await visit.navigate(f"{LAB}/history")
-    view = await visit.back()
-    assert visit.error.startswith("the page before can't be loaded")
-    assert view.title == "Pages by pushState"
-    await visit.click("Next page")
-    assert visit.error is None
-
-
-async def test_history_without_addresses_can_be_gone_back_too(visit: Visit, local_web: SmallWeb):
-    await visit.show(
-        "/states",
-        "<title>states</title><button onclick=\"history.pushState({}, ''); document.title = 'pushed'\">push</button>"
-        "<script>addEventListener('popstate', () => { document.title = 'popped'; })</script>",
-    )
+async def test_history_without_addresses_can_be_gone_back_too(visit: Visit):
+    button = "<button onclick=\"history.pushState({}, ''); document.title = 'pushed'\">push</button>"
+    script = "<script>addEventListener('popstate', () => { document.title = 'popped'; })</script>"
+    await visit.show("/states", f"<title>states</title>{button}{script}")
     await visit.click("push")
     assert ((await visit.back()).title, visit.error) == ("popped", None)
 
@@ -180,7 +164,7 @@ async def test_a_page_that_crashes_ends_its_episode_and_no_other(visit: Visit, l
     assert (await visit.open(f"{LAB}/history")).title == "Pages by pushState"
 
 
-async def test_a_page_that_reloads_itself_again_and_again_is_observed(visit: Visit, local_web: SmallWeb):
+async def test_a_page_that_reloads_itself_again_and_again_is_observed(visit: Visit):
     script = "setTimeout(() => location.reload(), 150)"
     view = await visit.show("/restless", f"<title>restless</title><button>b</button><script>{script}</script>")
     assert view.title == "restless"
@@ -240,7 +224,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("case", OWN)
-async def test_what_a_page_replaces_or_freezes_is_not_what_we_use(visit: Visit, local_web: SmallWeb, case: str):
+async def test_what_a_page_replaces_or_freezes_is_not_what_we_use(visit: Visit, case: str):
     late = "setTimeout((b) => { b.textContent = 'late' }, 300, this)"
     button = f'<button onclick="{late}">b</button>'
     await visit.show("/own", f"<title>own</title>{button}<script>{OWN[case]}</script>")
@@ -256,20 +240,24 @@ async def stored(visit: Visit) -> list[str]:
 
 @pytest.mark.parametrize("ending", ["closes", "crashes"])
 async def test_no_storage_outlives_its_episode(visit: Visit, local_web: SmallWeb, ending: str):
+    kept, empty = ["note=kept", "kept", "kept", "kept"], ["empty"] * 4
     await visit.open(f"{LAB}/storage")
     await visit.click("Write")
-    assert await stored(visit) == ["note=kept", "kept", "kept", "kept"]
+    await visit.open(f"{LAB}/storage")
+    assert await stored(visit) == empty
+    await visit.click("Write")
+    assert await stored(visit) == kept
     await visit.navigate(f"{LAB}/storage")
-    assert await stored(visit) == ["note=kept", "kept", "kept", "kept"], "within an episode it stays"
-    beside = local_web.visit()
+    assert await stored(visit) == kept, "within an episode it stays"
+    beside, after = local_web.visit(), local_web.visit()
     await beside.open(f"{LAB}/storage")
-    assert await stored(beside) == ["empty"] * 4
+    assert await stored(beside) == empty
     if ending == "crashes":
         await crash(visit)
-    await visit.environment.close()
-    after = local_web.visit()
+    for _ in range(2):
+        await visit.environment.close()
     await after.open(f"{LAB}/storage")
-    assert await stored(after) == ["empty"] * 4
+    assert await stored(after) == empty
 
 
 async def test_the_cache_does_not_outlive_its_episode(visit: Visit, local_web: SmallWeb):
@@ -283,12 +271,3 @@ async def test_the_cache_does_not_outlive_its_episode(visit: Visit, local_web: S
     other = local_web.visit()
     await other.open(f"{ODD}/empty")
     assert await fetched(other) == 1
-
-
-async def test_an_environment_starts_over_with_each_reset(visit: Visit):
-    await visit.open(f"{LAB}/storage")
-    await visit.click("Write")
-    await visit.open(f"{LAB}/storage")
-    assert await stored(visit) == ["empty"] * 4
-    await visit.environment.close()
-    await visit.environment.close()

@@ -18,35 +18,11 @@ START = "http://odd.test/all"
 PAGE = """<!doctype html><title>all</title><button>b</button><input aria-label=t><select><option>1<option>2</select>
 <input type=file aria-label=f><a href=/all target=_blank>new</a><a href=/paper.pdf target=_blank>paper</a><textarea>
 </textarea><input type=date><button onclick='prompt(1)'>ask</button><div style='height: 3000px'></div>"""
-TEXTS = [
-    *(
-        "",
-        "\0",
-        "\ud800",
-        "a\udc80b",
-        "é",
-        "中",
-        "\x1b[2J\x9f",
-        "a" * 300,
-        "x" * 100_000,
-        "../../etc/passwd",
-        "1",
-        "\n",
-    ),
-    *(
-        "Enter",
-        "ctrl+a",
-        "F13",
-        "++",
-        "\u202e",
-        START,
-        "javascript:alert(1)",
-        "http://[",
-        "http://\0",
-        "chrome://crash",
-    ),
-    *("data:text/html,x", "http://odd.test:99999/", "about:blank", "//odd.test", "http://."),
-]
+TEXTS = (
+    *("", "\0", "\ud800", "a\udc80b", "é", "中", "\x1b[2J\x9f", "a" * 300, "x" * 100_000, "../../etc/passwd", "1"),
+    *("\n", "Enter", "ctrl+a", "F13", "++", "\u202e", START, "javascript:alert(1)", "http://[", "http://\0"),
+    *("chrome://crash", "data:text/html,x", "http://odd.test:99999/", "about:blank", "//odd.test", "http://."),
+)
 NUMBERS = [0, 1, -1, 3, 500, 1000, 1001, 1e308, 2**63, 10**30, float("nan"), float("inf"), 0.5, True]
 VALID = {
     "coordinate": [[0, 0], [20, 20], [999.5, 1000]],
