@@ -175,6 +175,11 @@ def test_a_variable_that_is_not_json_is_an_error_of_ours(variable, monkeypatch):
         ("a: 1\nb: [1,\n", ":3: ", "YAML"),
         ("seed: 1\n\trollout: 2\n", ":2: ", "YAML"),
         ("a: 1\nb: c: d\n", ":2: ", "YAML"),
+        ("seed: true\n", ": seed: ", "number"),
+        ("rl: {actor: {grad_clip: false}}\n", ": rl.actor.grad_clip: ", "number"),
+        # a truth value to LLaMA-Factory, a text in YAML 1.2: `eval_strategy: no` and `bf16: no` mean different things
+        ("seed: 1\ntrain: {extra: {bf16: no}}\n", ": ", "line 2: no: "),
+        ("judge: {extra_body: {chat: [{thinking: OFF}]}}\n", ": ", "line 1: OFF: "),
         *((content, ": ", "mapping") for content in ("- a\n- b\n", "just text", "5")),
     ],
 )
@@ -488,9 +493,19 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
     assert (settings.browser.auth_folder, settings.venvs.train) == (str(tmp_path / "logins"), str(tmp_path / "env"))
     assert settings.rollout.file_folders == (str(tmp_path / "files"), "none")
     assert settings.sites["desk"].accounts["admin"].storage_state == str(tmp_path / "admin.json")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for start in ("", "~/"):  # no shell expands a ~ after `=`
+        settings = load([], [f"policy_config.base_model={start}model", f'rollout.file_folders=["{start}files"]'])
+        assert settings.policy_config.base_model == str(tmp_path / "model")
+        assert settings.rollout.file_folders == (str(tmp_path / "files"),)
 
 
-def test_a_number_in_scientific_notation_is_one_in_free_settings_too(written):
+def test_scalars_of_a_file_are_those_of_yaml_1_2(written):
+    account = "accounts: {on: {account: off, password_env_var: P}}"
+    file = f"loop: {{val_before_train: no}}\nsites: {{no: {{url: 'http://a', {account}}}}}\n"
+    settings = load([written("a.yaml", f"{file}train: {{extra: {{strategy: 'no', bf16: false}}}}")])
+    assert settings.loop.val_before_train is False and settings.sites["no"].accounts["on"].account == "off"
+    assert settings.train.extra == {"strategy": "no", "bf16": False}
     extra = "adam_epsilon: 1e-6, note: '1e-6', name: e5, day: 2024-01-02, time: 1:30"
     settings = load([written("a.yaml", f"train: {{extra: {{{extra}}}}}\nloop: {{iterations: 1e1}}")])
     texts = {"note": "1e-6", "name": "e5", "day": "2024-01-02", "time": "1:30"}

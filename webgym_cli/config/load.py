@@ -26,6 +26,7 @@ from webgym_cli.config.sources import (
     read_environment,
     read_layers,
     read_run,
+    refuse_truth,
     refuse_unknown,
 )
 from webgym_cli.config.suggest import explain
@@ -79,6 +80,7 @@ def load_with_sources(
             from_run = source.startswith("run ")
             if not from_run:  # of a stored run an older version may have kept it
                 refuse_keys(key, value, source)
+                refuse_truth(key, value, source)
             _put(merged, key, value if from_run else absolute_value(key, value))
             sources[key] = source
         kept = layer if source.startswith("run ") else kept
@@ -182,6 +184,8 @@ def absolute_value(key: str, value: Any) -> Any:
     if isinstance(value, list) and key in _PATHS:
         return [absolute_value(key, path) for path in value]
     is_path = isinstance(value, str) and (key in _PATHS or key.endswith(".storage_state"))
+    if is_path and value.startswith("~/"):  # shells leave the one after `=` as it is
+        value = str(Path(value).expanduser())
     is_there = os.path.isdir if key == BASE_MODEL else os.path.exists  # a name is no path
     return str(Path(value).absolute()) if is_path and value and is_there(value) else value
 
@@ -201,4 +205,7 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsErro
     near = (name for name in names if dotted.startswith(f"{name}.") or f"{name}.".startswith(dotted))
     source = next((sources[name] for name in near), "")
     parts = [part for part in (source, key, words) if part not in ("", "default")]
-    return SettingsError(": ".join(parts), hint=f"webgym config show | grep -F {key or 'KEY'}")
+    hint = f"webgym config show | grep -F {key or 'KEY'}"
+    if source.startswith("-s ") and "should be a list" in words:
+        hint = f"-s '{key}=[FIRST, SECOND]'"
+    return SettingsError(": ".join(parts), hint=hint)

@@ -36,7 +36,7 @@ def find_config_file(name: str | Path) -> Path:
         return shipped
     known = sorted(file.stem for file in shipped_root().glob("*.yaml"))
     raise SettingsError(
-        f"{path}: no such settings file", hint=f"a path, or a shipped name: {suggest_name(str(path), known)}"
+        f"{path}: no such settings file", hint=f"a path, or a shipped name: {suggest_name(path.stem, known)}"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import REMOVED, RENAMED, SHARED, current_name, rename_keys
@@ -90,7 +90,8 @@ def read_environment() -> dict[str, Any]:
     try:
         return source()
     except SourceError as error:
-        raise SettingsError(f"environment: {error}") from None
+        hint = f"""a section and a list are JSON there: {PREFIX}PLUGINS='["sites.py"]'"""
+        raise SettingsError(f"environment: {error}", hint=hint) from None
 
 
 def read_run(path: Path) -> Flat:
@@ -105,9 +106,12 @@ def read_file(path: Path) -> Flat:
     try:
         if path.suffix == ".json":  # YAML would fold odd line ends
             return flatten(json.loads(path.read_text(encoding="utf-8")))
-        from webgym_cli.util.yaml_text import read_yaml  # a run's settings are JSON
+        from webgym_cli.util.yaml_text import read_yaml, refuse_words  # a run's settings are JSON
 
-        return flatten(read_yaml(path, SettingsError) or {})
+        flat = flatten(read_yaml(path, SettingsError) or {})
+        for key in FREE_FORM & flat.keys():
+            refuse_words(flat[key])
+        return flat
     except OSError as error:
         raise SettingsError(f"{path}: can't be read: {error.strerror}") from None
     except ValueError as error:  # not UTF-8, not JSON, a number of 5,000 digits
@@ -130,6 +134,14 @@ def _value(text: str) -> Any:
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             return load_yaml(text)
     return text
+
+
+def refuse_truth(key: str, value: Any, source: str) -> None:
+    """Raise `SettingsError` for a truth value of a setting that is a number: pydantic would take it for 0 or 1."""
+    annotation = known_keys()[key].annotation if key in known_keys() else bool
+    kinds = {annotation, *get_args(annotation)}
+    if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
+        raise SettingsError(f"{source}: {key}: it should be a number", hint=f"webgym config show | grep -F {key}")
 
 
 def known_keys() -> dict[str, Any]:
@@ -160,7 +172,7 @@ def refuse_unknown(key: str, source: str) -> None:
         raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
     near, words = suggest(key, keys)
     hint = "webgym config show"
-    if near and source.startswith(f"environment {PREFIX}"):
+    if near and source.startswith(ENVIRONMENT):
         variable = near.upper().replace(".", "__")
         hint = f"{PREFIX}{variable}: two underscores stand where the key has a dot"
     raise SettingsError(f"{source}: unknown setting {key!r}{words}", hint=hint)

@@ -10,22 +10,40 @@ from typing import Any
 import yaml
 
 from webgym_cli.errors import UsageError
+from webgym_cli.util.json_values import list_leaves
 
 # Maximum number of values after the expansion of aliases: nine levels of nine aliases are 387 million.
 MAX_VALUES = 100_000
 
 
-_INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
+_INT, _FLOAT, _TIME, _BOOL = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp", "bool"))
+
+
+class UnquotedWord(str):
+    """`yes`, `no`, `on` or `off` without quotes: a text in YAML 1.2, a truth value in YAML 1.1."""
+
+    line = 0
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads numbers as JSON and YAML 1.2 do. In YAML 1.1 `1e-6` is a text, `12:30` is 750 and `01234` is 668."""
+    """Reads scalars as JSON and YAML 1.2 do. In YAML 1.1 `1e-6` is a text, `12:30` is 750, and Norway (`NO`) false."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [one for one in resolvers if one[0] not in (_INT, _FLOAT, _TIME)]
+    first: [one for one in resolvers if one[0] not in (_INT, _FLOAT, _TIME, _BOOL)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver("!word", re.compile(r"(?:yes|no|on|off)$", re.IGNORECASE), list("yYnNoO"))
+
+
+def _construct_word(_: yaml.Loader, node: yaml.ScalarNode) -> UnquotedWord:
+    word = UnquotedWord(node.value)
+    word.line = node.start_mark.line + 1
+    return word
+
+
+_Loader.add_constructor("!word", _construct_word)
 _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
     _FLOAT, re.compile(r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$", re.ASCII), list("-+.0123456789")
@@ -44,6 +62,12 @@ def load_yaml(text: str) -> Any:
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def refuse_words(value: Any) -> None:
+    """Raise `ValueError` for an unquoted word within a value whose type is open: nobody knows which one is meant."""
+    if word := next((leaf for leaf in list_leaves(value) if isinstance(leaf, UnquotedWord)), None):
+        raise ValueError(f"line {word.line}: {word}: quote it, or write true or false")
 
 
 def read_yaml(path: Path, kind: type[UsageError] = UsageError, hint: str = "") -> Any:
