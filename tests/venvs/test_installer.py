@@ -100,11 +100,14 @@ def test_a_wheel_with_another_hash_is_refused(tmp_path, tampered):
     if tampered:
         write_wheel(wheel, "VALUE = 2")
     target = tmp_path / "site"
+    # of the user's own project, in whose folder the set-up may be started
+    (tmp_path / "pyproject.toml").write_text('[tool.uv]\nrequired-version = "==0.1.0"\n')
     command = [sys.executable, "-I", installer.__file__, "install", sys.executable]
     pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "UV_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
         [*command, "--target", str(target), "-r", str(lock)],
         env=os.environ | pip,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,

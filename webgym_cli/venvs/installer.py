@@ -50,12 +50,14 @@ def build_command(action: str, target: str, arguments: Sequence[str], options: M
 
     `action`: `venv` makes the environment `target`; `install` installs for the interpreter `target`.
     """
-    uv = _find_uv()
+    if not (program := _find_uv()):
+        pip = [target, "-m", "pip", "install", *_PIP_OPTIONS, *arguments]
+        return [sys.executable, "-m", "venv", target] if action == "venv" else pip
+    # Not the project of the current folder, whose `[tool.uv]` may pin another torch.
+    uv = [program, "--project", "/"]
     if action == "venv":
-        return [uv, "venv", "--python", sys.executable, target] if uv else [sys.executable, "-m", "venv", target]
-    if not uv:
-        return [target, "-m", "pip", "install", *_PIP_OPTIONS, *arguments]
-    command = [uv, "pip", "install", "--python", target, *arguments]
+        return [*uv, "venv", "--python", sys.executable, target]
+    command = [*uv, "pip", "install", "--python", target, *arguments]
     return [*command, "--no-index"] if options.get("no-index", "").lower() in _TRUE else command
 
 
