@@ -27,7 +27,7 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.gateway import recorder, server, sessions
-from webgym_cli.gateway.responses import convert_to_chat
+from webgym_cli.gateway.requests import convert_to_chat
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute

@@ -1,4 +1,4 @@
-"""Answers to agents: the stored step of a call as a chat completion, whole or as the chunks of a stream.
+"""Answers to agents: the stored step of a call as a chat completion or a response, whole or as events of a stream.
 
 An answer follows from its step alone, so that a repeated request gets the same bytes, also after a restart.
 """
@@ -14,6 +14,9 @@ from webgym_cli.gateway.sessions import GatewayCall
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.trajectory import count_tokens
+
+# Status and details of a response by the chat completion's reason to end.
+_ENDS = {"length": ("incomplete", {"reason": "max_output_tokens"})}
 
 
 def build_completion(call: GatewayCall, session: str, model: str, *, thinking: bool) -> dict[str, Any]:
@@ -52,12 +55,79 @@ def stream_completion(completion: dict[str, Any], *, with_usage: bool) -> Iterat
         delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(delta["tool_calls"])]
     frame = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     for part, reason in ((delta, None), ({}, choice["finish_reason"])):
-        yield encode_event({**frame, "choices": [{"index": 0, "delta": part, "finish_reason": reason}]})
+        yield _encode_event({**frame, "choices": [{"index": 0, "delta": part, "finish_reason": reason}]})
     if with_usage:
-        yield encode_event({**frame, "choices": [], "usage": usage})
+        yield _encode_event({**frame, "choices": [], "usage": usage})
     yield b"data: [DONE]\n\n"
 
 
-def encode_event(value: dict[str, Any]) -> bytes:
+def build_response(completion: dict[str, Any]) -> dict[str, Any]:
+    """Return the response object of a chat completion."""
+    (choice,), usage, output = completion["choices"], completion["usage"], []
+    name = completion["id"].removeprefix("chatcmpl-")
+    text, calls = choice["message"]["content"], choice["message"].get("tool_calls", [])
+    status, details = _ENDS.get(choice["finish_reason"], ("completed", None))
+    if text or not calls:
+        content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+        message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed"}
+        output.append({**message, "content": content})
+    for call in calls:
+        facts = {"id": f"fc_{call['id']}", "type": "function_call", "status": "completed", "call_id": call["id"]}
+        output.append({**facts, **call["function"]})
+    return {
+        "id": f"resp_{name}",
+        "object": "response",
+        "created_at": completion["created"],
+        "model": completion["model"],
+        "status": status,
+        "incomplete_details": details,
+        "error": None,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": usage["prompt_tokens_details"] | {"cache_write_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["total_tokens"],
+        },
+    }
+
+
+def stream_response(completion: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the server-sent events of a chat completion's response."""
+    for number, event in enumerate(_iterate_events(build_response(completion))):
+        yield b"event: %b\n" % event["type"].encode() + _encode_event({**event, "sequence_number": number})
+
+
+def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    empty = {**response, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+    yield from ({"type": f"response.{state}", "response": empty} for state in ("created", "in_progress"))
+    for index, item in enumerate(response["output"]):
+        place = {"item_id": item["id"], "output_index": index}
+        nothing: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
+        begun = {**item, **nothing, "status": "in_progress"}
+        yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+        if item["type"] == "message":
+            (part,) = item["content"]
+            text = {**place, "content_index": 0, "logprobs": []}
+            yield {"type": "response.content_part.added", **place, "content_index": 0, "part": {**part, "text": ""}}
+            yield {"type": "response.output_text.delta", **text, "delta": part["text"]}
+            yield {"type": "response.output_text.done", **text, "text": part["text"]}
+            yield {"type": "response.content_part.done", **place, "content_index": 0, "part": part}
+        else:
+            arguments = item["arguments"]
+            yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
+            facts = {**place, "name": item["name"], "arguments": arguments}
+            yield {"type": "response.function_call_arguments.done", **facts}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    # Also of an answer that was cut off, as vLLM does: after `response.incomplete` openai-agents raises, and openai's
+    # own client has no final response.
+    yield {"type": "response.completed", "response": response}
+
+
+def _encode_event(value: dict[str, Any]) -> bytes:
     """Return a server-sent event with a JSON value."""
     return b"data: %b\n\n" % json.dumps(value).encode()

@@ -31,38 +31,17 @@ _MAX_ANSWER = 100_000
 _STATE, _ANSWER = "storage_state.json", "answer.txt"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
-    """A command that runs one episode, and the gateway that it calls."""
-
-    argv: Sequence[str]
-    recorder: Recorder
-    server: GatewayServer
-    logs: Path
-    """Folder of its output, one file an episode."""
-
-    def make_environment(self, access: AgentAccess, key: str, folder: Path) -> dict[str, str]:
-        """Return the environment variables of an episode's process. `folder`: for its files, only this user's."""
-        write_json(folder / _STATE, access.storage_state)
-        return {
-            **environ_without_keys(),
-            "AGENT_TASK": access.instruction,
-            "AGENT_START_URL": access.start_url,
-            "AGENT_BROWSER": str(find_chromium(self.recorder.settings.browser)),
-            "AGENT_PROXY": access.proxy,
-            "AGENT_STORAGE_STATE": str(folder / _STATE),
-            "AGENT_ANSWER_FILE": str(folder / _ANSWER),
-            "OPENAI_BASE_URL": self.server.base_url,
-            "OPENAI_API_KEY": key,
-            "OPENAI_MODEL": self.recorder.settings.serve.served_model_name,
-        }
-
-
 @dataclass(slots=True)
 class CommandEpisode(EpisodeRun):
     """A running episode of a command. Plan, deadline, retries and storage are those of any rollout."""
 
-    command: AgentCommand = field(kw_only=True)
+    argv: Sequence[str] = field(kw_only=True)
+    """The command."""
+    recorder: Recorder = field(kw_only=True)
+    server: GatewayServer = field(kw_only=True)
+    """The gateway that the agent calls."""
+    logs: Path = field(kw_only=True)
+    """Folder of the agents' output, one file an episode."""
     _session: Session | None = None
 
     @property
@@ -70,23 +49,23 @@ class CommandEpisode(EpisodeRun):
         """Prompt parameters: the agent's own prompts are stored with the steps."""
         if self._session is None:
             return PromptSpec(tools=())
-        return self.command.recorder.build_spec(self._session)
+        return self.recorder.build_spec(self._session)
 
     async def _play(self) -> Outcome:
         with self._stage(EpisodeStage.RESET):
             access = await self.environment.open_to_agent(self.task, self.owed.episode.seed)
         self.instruction, self.task = access.instruction, self.environment.resolve_task(self.task)
         episode = self.owed.episode.model_copy(update={"id": self.owed.trajectory_id, "task": self.task})
-        session, key = self.command.recorder.admit(episode)
+        session, key = self.recorder.admit(episode)
         self._session, session.around_call = session, self._time_call
-        log = self.command.logs / f"{episode.id}.log"
+        log = self.logs / f"{episode.id}.log"
         with TemporaryFolder("agent") as folder, self._stage(EpisodeStage.AGENT):
-            environment = self.command.make_environment(access, key, folder)
+            environment = self._make_environment(access, key, folder)
             try:
-                code = await Job.run(self.command.argv, env=environment, log=log, grace=_GRACE)
+                code = await Job.run(self.argv, env=environment, log=log, grace=_GRACE)
                 gave_up = 0 < code < _KILLED and session.ends_unusable
             finally:
-                self.command.recorder.dismiss(session)
+                self.recorder.dismiss(session)
                 self.steps, self.other_tokens = list(session.steps()), session.other_tokens
             answer = _read_answer(folder / _ANSWER)
         access.require_reached(access.start_url)  # an answer without the site is no result
@@ -106,6 +85,22 @@ class CommandEpisode(EpisodeRun):
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent {what}: {last} ({log.name}){cause}")
         score = await self.environment.answer(answer or "")
         return self._outcome(Stop.of_answer(answer), score, answer)
+
+    def _make_environment(self, access: AgentAccess, key: str, folder: Path) -> dict[str, str]:
+        """Return the environment variables of the agent's process. `folder`: for its files, only this user's."""
+        write_json(folder / _STATE, access.storage_state)
+        return {
+            **environ_without_keys(),
+            "AGENT_TASK": access.instruction,
+            "AGENT_START_URL": access.start_url,
+            "AGENT_BROWSER": str(find_chromium(self.settings.browser)),
+            "AGENT_PROXY": access.proxy,
+            "AGENT_STORAGE_STATE": str(folder / _STATE),
+            "AGENT_ANSWER_FILE": str(folder / _ANSWER),
+            "OPENAI_BASE_URL": self.server.base_url,
+            "OPENAI_API_KEY": key,
+            "OPENAI_MODEL": self.settings.serve.served_model_name,
+        }
 
     @asynccontextmanager
     async def _time_call(self) -> AsyncIterator[None]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.gateway.answers import build_response
 from webgym_cli.imports.chat import MAX_ITEMS, ChatMessage, ChatPart, ChatTool, convert_messages
 from webgym_cli.imports.files import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.imports.source import Conversation, NotUnderstood
@@ -105,6 +107,31 @@ def parse_json(body: bytes) -> dict[str, Any]:
     return value
 
 
+def convert_to_chat(value: dict[str, Any], completions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return a Responses request as a chat request. `completions`: those of its session. Raises `RequestError`."""
+    given = value.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list):
+        raise RequestError(400, "input: a text or a list is needed", "invalid_value")
+    earlier: dict[str, Any] = {}
+    if any(map(_is_reference, items)):
+        earlier = {item["id"]: item for completion in completions for item in build_response(completion)["output"]}
+    system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
+    chat = {name: item for name, item in value.items() if name not in ("input", "instructions", "text")}
+    chat["messages"] = [*system, *chain.from_iterable(_convert_item(item, earlier) for item in items)]
+    if isinstance(value.get("tools"), list):
+        chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
+    if isinstance(value.get("tool_choice"), dict):
+        chat["tool_choice"] = _convert_tool(value["tool_choice"])
+    form = value["text"].get("format") if isinstance(value.get("text"), dict) else None
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        schema = {name: item for name, item in form.items() if name != "type"}
+        chat["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif isinstance(form, dict) and form.get("type") != "text":
+        chat["response_format"] = form
+    return chat
+
+
 def validate(model: type[Model], value: Any) -> Model:
     """Return a validated request. Raises `RequestError` with its first problem."""
     try:
@@ -137,3 +164,32 @@ def convert_request(
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
+def _convert_item(item: Any, earlier: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if _is_reference(item):
+        item = earlier.get(str(item.get("id")), item)
+    if not isinstance(item, dict):
+        raise RequestError(400, "input: an item is no object", "invalid_value")
+    kind = item.get("type", "message")
+    if kind == "message":
+        return [{"role": item.get("role"), "content": item.get("content")}]
+    if kind == "function_call":
+        function = {name: item.get(name) for name in ("name", "arguments")}
+        return [{"role": "assistant", "tool_calls": [{"function": function}]}]
+    if kind == "function_call_output":
+        return [{"role": "tool", "content": item.get("output")}]
+    if kind == "reasoning":  # carries nothing for the policy
+        return []
+    raise RequestError(400, f"input: items of the type {str(kind)[:60]!r} are not known here", "unsupported_value")
+
+
+def _convert_tool(tool: Any) -> dict[str, Any]:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        raise RequestError(400, "tools: only functions can be called", "unsupported_value")
+    function = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name) is not None}
+    return {"type": "function", "function": function}

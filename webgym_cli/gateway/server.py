@@ -15,10 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError, StoreError, UsageError
-from webgym_cli.gateway.answers import build_completion, stream_completion
+from webgym_cli.gateway.answers import build_completion, build_response, stream_completion, stream_response
 from webgym_cli.gateway.recorder import Recorder, require_open
-from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, parse_json, validate
-from webgym_cli.gateway.responses import build_response, convert_to_chat, stream_response
+from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, convert_to_chat, parse_json, validate
 from webgym_cli.gateway.sessions import GatewayCall, Session
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task

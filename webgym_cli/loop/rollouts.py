@@ -15,7 +15,7 @@ from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
-from webgym_cli.gateway.command import AgentCommand, CommandEpisode
+from webgym_cli.gateway.command import CommandEpisode
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
 from webgym_cli.jobs.workers import gather_or_cancel
@@ -109,8 +109,8 @@ async def use_agent(
         return
     recorder = make_recorder(context, runner.settings, acting, runner.agent, split)
     async with GatewayServer(recorder, with_sessions=False) as server:
-        command = AgentCommand(parse_command(context.settings.rollout.agent), recorder, server, context.logs / "agents")
-        runner.make_episode = partial(CommandEpisode, command=command)
+        argv, logs = parse_command(context.settings.rollout.agent), context.logs / "agents"
+        runner.make_episode = partial(CommandEpisode, argv=argv, recorder=recorder, server=server, logs=logs)
         yield
 
 
