@@ -157,7 +157,7 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, OpenState]):
 
     def _find_tasks(self, split: str) -> TaskSet:
         try:
-            return self._host.find_split(split)[1]
+            return self._host.find_tasks(split)
         except UsageError as error:
             raise IndexError(str(error)) from None  # what OpenEnv answers with a status of 400
 

@@ -112,7 +112,7 @@ class SessionHost:
             choice = EpisodeChoice.model_validate(given)
         except ValidationError as error:
             raise UsageError(describe_invalid(error)) from None
-        chosen, tasks = self.find_split(choice.split)
+        tasks, chosen = self.find_tasks(choice.split), Split(choice.split)
         seed = secrets.randbelow(_MAX_SEED) if choice.seed is None else choice.seed
         if choice.task_id is not None:
             wanted = hash_text(replace_surrogates(choice.task_id))
@@ -126,11 +126,11 @@ class SessionHost:
         name = f"{chosen}-client-{next(self._numbers):06d}"
         return Episode(id=name, split=chosen, iteration=0, task=task, seed=seed, max_steps=steps)
 
-    def find_split(self, name: Any) -> tuple[Split, TaskSet]:
-        """Return a split with its tasks. Raises `UsageError`."""
-        if name not in self.tasks:
-            raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
-        return Split(name), self.tasks[Split(name)]
+    def find_tasks(self, split: str) -> TaskSet:
+        """Return the tasks of a split. Raises `UsageError`."""
+        if split not in self.tasks:
+            raise UsageError(f"split: one of {', '.join(self.tasks)}, not {split[:100]!r}")
+        return self.tasks[Split(split)]
 
     def _read_tasks(self) -> Iterator[list[Task]]:
         for tasks in self.tasks.values():

@@ -6,8 +6,8 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -33,15 +33,6 @@ MAX_BODY = 2**20
 _SHUTDOWN = 1
 # Messages of a client that are read before it gets its answers.
 _UNREAD = 4
-
-
-class _OpenEnvServer(uvicorn.Server):  # type: ignore[misc]
-    """A server that leaves signals to webgym, whose clean-up closes the browsers."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install no handler."""
-        yield
 
 
 class _Guard:
@@ -140,7 +131,8 @@ async def serve_host(
             timeout_graceful_shutdown=_SHUTDOWN,
         )
         logging.getLogger("uvicorn.error").addFilter(is_ours)
-        server = _OpenEnvServer(config)
+        server = uvicorn.Server(config)
+        server.capture_signals = nullcontext  # they are webgym's, whose clean-up closes the browsers
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             yield f"http://{format_address(listening.getsockname())}"

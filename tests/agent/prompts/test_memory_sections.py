@@ -8,7 +8,6 @@ CALL = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "answer", 
 FULL = MemorySections(
     memory=("A costs 5 (shop.example)", "B is sold out"),
     progress={"find A": "done", "find B": "doing"},
-    intention="find B",
     action="I open the list.",
 )
 AS_ASKED = """Memory: ["A costs 5 (shop.example)", "B is sold out"]

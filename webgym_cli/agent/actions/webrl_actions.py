@@ -32,7 +32,7 @@ _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,30})?(?:e-?[0-9]{1,3})?")
 _BY_LOWER = {called.lower(): form for called, form in FORMS.items()}
 
 
-class _InvalidCallError(ValueError):
+class _UnknownNameError(ValueError):
     def __init__(self, kind: ParseErrorKind, detail: str) -> None:
         super().__init__(detail)
         self.kind = kind
@@ -61,12 +61,12 @@ def parse_webrl_action(
         if error.is_open:
             return make_no_call_error(str(error), truncated=truncated)
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
-    except _InvalidCallError as error:
+    except _UnknownNameError as error:
         return ParseError(error.kind, str(error))
 
 
 def _read_calls(text: str) -> list[Call]:
-    """Return the calls of a text. Raises `BadCall` or `_InvalidCallError` for the first malformed one."""
+    """Return the calls of a text. Raises `BadCall` or `_UnknownNameError` for the first malformed one."""
     calls: list[Call] = []
     unknown, at = "", 0
     while at < len(text):
@@ -84,7 +84,7 @@ def _read_calls(text: str) -> list[Call]:
         end = text.find("\n", begin)
         at = len(text) if end < 0 else end + 1
     if unknown and not calls:
-        raise _InvalidCallError(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {unknown}")
+        raise _UnknownNameError(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {unknown}")
     return calls
 
 
@@ -117,9 +117,9 @@ def _read_do(call: Call) -> AnyAction:
     called = given.pop("action", None)
     form = _BY_LOWER.get(called.lower()) if isinstance(called, str) else None
     if form is None:
-        raise _InvalidCallError(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
+        raise _UnknownNameError(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
     if unknown := given.keys() - form.arguments:
-        raise _invalid_arguments(f"{called} has no argument {', '.join(sorted(unknown))}")
+        raise BadCall(f"{called} has no argument {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = when(form.direction, {"direction": form.direction})
     if "element" in given:
         fields["element_id"] = _read_integer("element", given["element"])
@@ -157,17 +157,13 @@ def _make_action(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> 
 def _take_arguments(call: Call, *parameters: str) -> dict[str, Value]:
     given = call.by_name(parameters)
     if unknown := given.keys() - set(parameters):
-        raise _invalid_arguments(f"{call.name} has no argument {', '.join(sorted(unknown))}")
+        raise BadCall(f"{call.name} has no argument {', '.join(sorted(unknown))}")
     return given
-
-
-def _invalid_arguments(detail: str) -> _InvalidCallError:
-    return _InvalidCallError(ParseErrorKind.INVALID_ARGUMENTS, detail)
 
 
 def _read_text(name: str, value: Value) -> str:
     if not isinstance(value, str):
-        raise _invalid_arguments(f"{name} must be a text in quotes")
+        raise BadCall(f"{name} must be a text in quotes")
     return value
 
 
@@ -175,7 +171,7 @@ def _match_number(pattern: re.Pattern[str], name: str, value: Value, what: str) 
     """Return the text of a number, quoted or not."""
     text = str(value) if isinstance(value, str | int | float) else ""
     if not pattern.fullmatch(text):
-        raise _invalid_arguments(f"{name} must be {what}")
+        raise BadCall(f"{name} must be {what}")
     return text
 
 

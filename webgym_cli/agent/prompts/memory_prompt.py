@@ -178,14 +178,15 @@ _CACHED = 512
 
 @dataclass(frozen=True, slots=True)
 class MemorySections:
-    """Sections before the tool call. Missing or unreadable ones are empty; text that is not JSON is kept as text."""
+    """Sections before the tool call that later prompts repeat.
+
+    Missing or unreadable ones are empty; text that is not JSON is kept as text.
+    """
 
     memory: tuple[str, ...] = ()
     """The facts noted so far, oldest first."""
     progress: Mapping[str, str] = field(default_factory=dict)
     """Sub-goal -> its state."""
-    intention: str = ""
-    """The sub-goal that the action serves."""
     action: str = ""
     """The action in a sentence."""
 
@@ -202,7 +203,6 @@ def read_sections(response: str) -> MemorySections:
     return MemorySections(
         memory=_read_memory(sections.get("memory", "")),
         progress=_read_progress(sections.get("progress", "")),
-        intention=_to_text(sections.get("intention", "")),
         action=sections.get("action", ""),
     )
 
@@ -212,8 +212,8 @@ def _read_memory(text: str) -> tuple[str, ...]:
     if isinstance(value, dict):
         return tuple(f"{_to_text(key)}: {_to_text(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return tuple(_to_text(item) for item in value)
-    return tuple(line for line in (_to_text(line) for line in text.splitlines()) if line)
+        return tuple(map(_to_text, value))
+    return tuple(filter(None, map(_to_text, text.splitlines())))
 
 
 def _read_progress(text: str) -> dict[str, str]:
