@@ -748,23 +748,24 @@ async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path,
             first = await world.chat(going["key"], ask("First."))
             await world.chat(ended["key"], ask("Only."))
             await world.post(f"/sessions/{going['id']}/reward", going["key"], {"reward": 1})
-            # Killed between the end of a session and its trajectory, and within the line of a call.
+            # Killed between the end of a session and its trajectory, and within lines of a call and of the plan.
             session = world.recorder.find_session(ended["key"])
             session.record("reward", reward=0.25)
             session.record("end", end=Outcome())
-            with world.recorder.find_session(going["key"]).path.open("a") as file:
-                file.write('{"event":"call","at":"2026')
+            plan = world.run.plan(Split.TRAIN, 0, of_sessions=True)
+            for path in (world.recorder.find_session(going["key"]).path, plan):
+                with path.open("a") as file:
+                    file.write('{"event":"call","at":"2026')
         async with gateway(tmp_path / "run", model, upstream) as world:
             assert [trajectory.outcome.reward for trajectory in stored(world.run)] == [0.25]
             assert (await world.chat(going["key"], ask("First."))).json() == first.json()
             await world.chat(going["key"], ask("Second."))
+            await end(world, await world.open())  # its line is after the torn one
             await end(world, going)
         async with gateway(tmp_path / "run", model, upstream) as world:
-            assert {trajectory.id: len(trajectory.steps) for trajectory in stored(world.run)} == {
-                ended["id"]: 1,
-                going["id"]: 2,
-            }
-            assert stored(world.run)[1].outcome.reward == 1
+            steps = {trajectory.id: len(trajectory.steps) for trajectory in stored(world.run)}
+            assert (steps[ended["id"]], steps[going["id"]], len(steps)) == (1, 2, 3)
+            assert stored(world.run)[2].outcome.reward == 1
             assert (await world.chat(going["key"])).status_code == 401
     assert len(upstream.bodies) == 3
 

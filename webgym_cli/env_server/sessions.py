@@ -68,6 +68,8 @@ class ClientSession(Agent):
             self._runner = LocalRunner(run, self._settings, self, pool, make_episode=_ClientEpisode)
             self._playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
             self._playing.add_done_callback(self._turns.put_nowait)
+            # Retrieves an error: a client that has left does not.
+            self._playing.add_done_callback(lambda done: done.cancelled() or done.exception())
             return await self._next_turn()
 
     async def step(self, reply: str) -> Turn:

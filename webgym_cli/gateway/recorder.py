@@ -123,6 +123,8 @@ class Recorder:
             task = asyncio.create_task(self._sample(session, request, digest, helper=helper))
             session.running[digest] = task
             task.add_done_callback(lambda _: session.running.pop(digest, None))
+            # Retrieves an error: an agent that has left does not.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             # An agent that disconnects and asks again gets the same answer.
             return await asyncio.shield(session.running[digest])

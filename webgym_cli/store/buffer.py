@@ -21,7 +21,8 @@ from webgym_cli.records.judgement import EpisodeLabel, Judgement, effective_verd
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.run import RunDir, refuse_invalid
-from webgym_cli.util.files import append_lines, read_jsonl, read_lines
+from webgym_cli.util.files import append_lines, read_jsonl, read_lines, read_valid_lines
+from webgym_cli.util.json_values import parse_object
 from webgym_cli.util.text import and_more
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement)
@@ -207,8 +208,11 @@ def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = 
     if not path.is_file():
         return ()
     hint = "restore it from a copy of the run, or start another run"
+    values = read_jsonl(path)
+    if of_sessions:  # grows line by line: one that a crash has torn is of a session that never opened
+        values = read_valid_lines(path, parse_object)
     with refuse_invalid(f"{path}: not a plan of this version", hint):
-        return tuple(Episode.model_validate(value) for value in read_jsonl(path))
+        return tuple(map(Episode.model_validate, values))
 
 
 def append_label(run: RunDir, file: str, label: EpisodeLabel) -> None:
