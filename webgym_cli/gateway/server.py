@@ -248,7 +248,7 @@ async def _answer_errors(
     except UsageError as error:
         refusal = RequestError(400, str(error), "invalid_value")
     except web.HTTPException as error:
-        refusal = RequestError(error.status, error.reason, "http_error")
+        refusal = RequestError(error.status, f"{request.method} {request.path}: {error.reason}", "http_error")
     except (HttpProcessingError, web.RequestPayloadError) as error:  # a body that is not encoded as its headers say
         refusal = RequestError(400, f"the body can't be read: {error}", "http_error")
     return web.json_response(refusal.body, status=refusal.status)
