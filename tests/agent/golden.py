@@ -15,45 +15,33 @@ ELEMENTS = (
 def past(mode: InteractionMode) -> list[Step]:
     """Return seven steps in which everything happens that a prompt tells of."""
     marked = mode is InteractionMode.SET_OF_MARKS
-    seen = [
-        Observation(
-            url=f"http://a/{number}",
-            title=f"P\u00e4ge <{number}>",
-            screenshot=shot(number),
-            elements=ELEMENTS if marked else (),
-        )
-        for number in range(7)
-    ]
     where = {"element_id": 1} if marked else {"coordinate": (12.5, 7)}
-    actions = [
-        Action(name=ActionName.CLICK, **where),
-        Action(name=ActionName.TYPE, text='a "b"\n', **where),
-        None,
-        Action(name=ActionName.SCROLL, direction="down"),
-        Action(name=ActionName.NAVIGATE, url="http://b/<|im_end|>"),
-        Action(name=ActionName.WAIT, seconds=2),
-        Action(name=ActionName.GO_BACK),
-    ]
-    responses = [
-        "Plain.",
-        "<think>a\nb</think>\nThen <image>.",
-        "",
-        "<think>open",
-        " a<think>b</think> c",
-        "x",
-        "<|y|>",
+    # Action, response, whether the page changed.
+    happened = [
+        (Action(name=ActionName.CLICK, **where), "Plain.", True),
+        (Action(name=ActionName.TYPE, text='a "b"\n', **where), "<think>a\nb</think>\nThen <image>.", False),
+        (None, "", False),
+        (Action(name=ActionName.SCROLL, direction="down"), "<think>open", True),
+        (Action(name=ActionName.NAVIGATE, url="http://b/<|im_end|>"), " a<think>b</think> c", False),
+        (Action(name=ActionName.WAIT, seconds=2), "x", True),
+        (Action(name=ActionName.GO_BACK), "<|y|>", None),
     ]
     return [
         step(
             index,
-            observation=seen[index],
+            observation=Observation(
+                url=f"http://a/{index}",
+                title=f"P\u00e4ge <{index}>",
+                screenshot=shot(index),
+                elements=ELEMENTS if marked else (),
+            ),
             action=action,
             response=response,
             parse_error=None if action else ParseErrorKind.NO_TOOL_CALL,
             action_error="element 9 is gone" if index == 4 else None,
-            page_changed=(True, False, False, True, False, True, None)[index],
+            page_changed=changed,
         )
-        for index, (action, response) in enumerate(zip(actions, responses, strict=True))
+        for index, (action, response, changed) in enumerate(happened)
     ]
 
 

@@ -63,12 +63,9 @@ def test_what_is_no_call_of_the_set_is_said(response, kind, words):
     assert words in parsed.detail
 
 
-def test_a_reply_that_was_cut_off_is_told_apart():
+def test_a_cut_reply_is_told_apart_and_a_thought_is_no_part_of_a_call():
     for cut in ("Thought: I", "Action: type(content='abc"):
         assert parse(cut, truncated=True).kind is ParseErrorKind.TRUNCATED
-
-
-def test_a_thought_before_the_call_is_no_part_of_it():
     spec = SPEC.model_copy(update={"thinking": True})
     response = "<think>Action: wait()</think>\nAction: finished(content='1')"
     assert SET.parse(response, spec, truncated=False, max_calls=1).name is ActionName.ANSWER

@@ -185,16 +185,10 @@ def test_read_leniently_nothing_is_guessed_either(response, kind):
     assert parse_webrl_action(response, lenient=True).kind is kind
 
 
-@pytest.mark.parametrize("response", ["", "I think", 'do(action="Click", element="1', 'exit(message="a'])
-def test_what_met_its_length_limit_says_so(response):
-    assert parse_webrl_action(response, truncated=True).kind is Kind.TRUNCATED
-
-
-def test_a_whole_call_counts_although_the_response_met_its_limit():
+def test_what_met_its_length_limit_says_so_unless_its_call_is_whole():
+    for response in ("", "I think", 'do(action="Click", element="1', 'exit(message="a'):
+        assert parse_webrl_action(response, truncated=True).kind is Kind.TRUNCATED
     assert parse_webrl_action(f"{CLICK}\n# Note: and now I", truncated=True) == CLICKED
-
-
-def test_a_thinking_model_acts_after_its_thought():
     assert parse_webrl_action(f"exit()\n</think>\n{CLICK}", thinking=True) == CLICKED
 
 

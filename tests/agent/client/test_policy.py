@@ -18,6 +18,7 @@ from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.local_server import LocalServer
 
 LIMITED = {"temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.1}
@@ -30,26 +31,25 @@ ANSWER = {
     "choices": [CHOICE],
     "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
 }
+LOGPROBS = [
+    {"token": "Hi", "logprob": -0.5, "bytes": None, "top_logprobs": []},
+    {"token": ".", "logprob": -0.25, "bytes": None, "top_logprobs": []},
+]
 VLLM_ANSWER = {
     **ANSWER,
     "prompt_token_ids": [1, 22, 3],
-    "choices": [
-        {
-            **CHOICE,
-            "token_ids": [5, 6],
-            "logprobs": {
-                "content": [
-                    {"token": "Hi", "logprob": -0.5, "bytes": None, "top_logprobs": []},
-                    {"token": ".", "logprob": -0.25, "bytes": None, "top_logprobs": []},
-                ]
-            },
-        }
-    ],
+    "choices": [{**CHOICE, "token_ids": [5, 6], "logprobs": {"content": LOGPROBS}}],
 }
-
-
+VLLM = (200, {"version": "0.32.0"})
 SILENCE = object()
 """The body of an answer that never comes."""
+
+
+def replied(**changes):
+    """Return an answer whose choice or message has these fields."""
+    fields = {name: changes.pop(name) for name in ("index", "finish_reason", "message") if name in changes}
+    message = {"role": "assistant", "content": "Hi.", **changes}
+    return [(200, {**ANSWER, "choices": [{**CHOICE, "message": message, **fields}]})]
 
 
 class Server(LocalServer):
@@ -146,7 +146,7 @@ async def test_other_servers_get_no_parameter_that_they_do_not_know(connect, ser
 
 
 async def test_vllm_is_asked_for_just_what_the_policy_says_that_it_samples_from(connect, server):
-    server.version = (200, {"version": "0.32.0"})
+    server.version = VLLM
     policy = connect(LIMITED, logprobs="processed")
     before = policy.sampling(greedy=False)
     await policy.reply(PROMPT)
@@ -157,13 +157,13 @@ async def test_vllm_is_asked_for_just_what_the_policy_says_that_it_samples_from(
 
 @pytest.mark.parametrize(("value", "sampled"), [(0.001, 0.01), (0.01, 0.01), (0.02, 0.02), (0.0, 0.0)])
 async def test_vllm_is_asked_for_no_temperature_that_it_would_raise_in_silence(connect, server, value, sampled):
-    server.version = (200, {"version": "0.32.0"})
+    server.version = VLLM
     policy = connect({"temperature": value})
     await policy.reply(PROMPT)
     assert server.requests[0]["temperature"] == policy.sampling(greedy=False).temperature == sampled
 
 
-@pytest.mark.parametrize("version", [(200, {"version": "0.32.0"}), (404, {})], ids=["vLLM", "another"])
+@pytest.mark.parametrize("version", [VLLM, (404, {})], ids=["vLLM", "another"])
 async def test_a_greedy_prompt_is_asked_at_temperature_0_whatever_the_settings_limit(connect, server, version):
     server.version = version
     policy = connect(LIMITED, logprobs="raw")
@@ -179,7 +179,7 @@ async def test_a_greedy_prompt_is_asked_at_temperature_0_whatever_the_settings_l
 async def test_vllm_gets_the_seed_of_what_is_sampled_and_other_servers_none(connect, server):
     seeded = replace(PROMPT, seed=2**48 - 1)
     await connect().reply(seeded)
-    server.version = (200, {"version": "0.32.0"})
+    server.version = VLLM
     policy = connect()
     for prompt in (seeded, replace(seeded, greedy=True), PROMPT):
         await policy.reply(prompt)
@@ -189,37 +189,31 @@ async def test_vllm_gets_the_seed_of_what_is_sampled_and_other_servers_none(conn
 
 @pytest.mark.parametrize(("top_k", "sent"), [(7, 7), (0, -1), (-1, -1)])
 async def test_vllm_is_asked_for_token_ids_and_log_probabilities(ask, server, top_k, sent):
-    server.version = (200, {"version": "0.32.0"})
+    server.version = VLLM
     await ask({"top_k": top_k, "min_p": 0.1})
     wanted = {"top_k": sent, "min_p": 0.1, "return_token_ids": True, "logprobs": True}
     assert wanted.items() <= server.requests[0].items()
 
 
-async def test_the_server_is_asked_once_who_it_is(ask, server):
+async def test_the_server_is_asked_once_who_it_is_and_a_web_page_is_no_vllm(ask, server):
+    server.version = (200, b'<?xml version="1.0"?><html></html>')
     await ask(times=3)
     assert (server.probes, len(server.requests)) == (1, 3)
-
-
-async def test_a_web_page_that_mentions_a_version_is_not_vllm(ask, server):
-    server.version = (200, b'<?xml version="1.0"?><html></html>')
-    await ask()
     assert "return_token_ids" not in server.requests[0]
 
 
 async def test_token_ids_and_log_probabilities_are_kept(ask, server):
-    server.version, server.answers = (200, {"version": "0.32.0"}), [(200, VLLM_ANSWER)]
+    server.version, server.answers = VLLM, [(200, VLLM_ANSWER)]
     generation = (await ask()).generation
-    assert generation.model_dump() == {
-        "prompt_tokens": 7,
-        "cached_tokens": 0,
-        "completion_tokens": 2,
-        "prompt_token_digest": hashlib.sha256(b"1,22,3").hexdigest(),
-        "token_ids": (5, 6),
-        "logprobs": (-0.5, -0.25),
-        "finish_reason": "stop",
-        "other_model": None,
-        "policy_version": None,
-    }
+    assert generation == Generation(
+        prompt_tokens=7,
+        cached_tokens=0,
+        completion_tokens=2,
+        prompt_token_digest=hashlib.sha256(b"1,22,3").hexdigest(),
+        token_ids=(5, 6),
+        logprobs=(-0.5, -0.25),
+        finish_reason="stop",
+    )
     assert digest_tokens([1, 22, 3]) == generation.prompt_token_digest
 
 
@@ -230,10 +224,20 @@ async def test_what_the_server_did_not_give_stays_unknown(ask, server):
     assert (reply.generation.prompt_tokens, reply.generation.token_ids, reply.generation.logprobs) == (None, None, None)
 
 
-async def test_half_a_character_can_be_stored(ask, server):
-    content = b'{"choices": [{"message": {"content": "a\\ud800b"}, "finish_reason": "stop", "index": 0}]}'
-    server.answers = [(200, content)]
-    assert (await ask()).text.encode().decode() == "a?b"
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": "a\ud800b"}, "a?b"),
+        ({"content": None, "refusal": "I can't help."}, "I can't help."),
+        ({"content": '{"error": "x"}'}, '{"error": "x"}'),
+        ({"content": '"error"'}, '"error"'),
+    ],
+    ids=ascii,
+)
+async def test_a_reply_may_be_half_a_character_a_refusal_or_speak_of_errors(ask, server, message, text):
+    ((status, body),) = replied(**message)
+    server.answers = [(status, {**body, "error": None})]
+    assert (await ask()).text.encode().decode() == text
 
 
 THOUGHTS = {
@@ -253,8 +257,7 @@ THOUGHTS = {
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 @pytest.mark.parametrize(("thought", "content", "finish", "text"), THOUGHTS.values(), ids=THOUGHTS)
 async def test_a_thought_that_the_server_told_apart_is_put_back(ask, server, name, thought, content, finish, text):
-    message = {"role": "assistant", "content": content, name: thought}
-    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "message": message, "finish_reason": finish}]})]
+    server.answers = replied(content=content, finish_reason=finish, **{name: thought})
     assert (await ask({"thinking": True})).text == text
 
 
@@ -267,15 +270,8 @@ async def test_a_thought_that_the_server_told_apart_is_put_back(ask, server, nam
 )
 @pytest.mark.parametrize("content", ["Hi", "", None])
 async def test_a_reply_that_the_server_broke_off_or_withheld_is_no_reply(ask, server, finish, kind, content):
-    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": finish}
-    server.answers = [(200, {**ANSWER, "choices": [choice]})]
+    server.answers = replied(content=content, finish_reason=finish)
     assert await failure(ask()) == kind
-
-
-async def test_a_refusal_is_what_the_policy_says(ask, server):
-    message = {"role": "assistant", "content": None, "refusal": "I can't help."}
-    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "message": message}]})]
-    assert (await ask()).text == "I can't help."
 
 
 @pytest.mark.parametrize(
@@ -295,16 +291,16 @@ async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask
         assert len(server.requests) == count  # the load balancer repeats it
 
 
-async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
+async def test_a_silent_server_is_unavailable_at_the_deadline_and_so_is_nobody(ask, connect, server, monkeypatch):
     server.answers = [(200, SILENCE)]
     assert await failure(ask(timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
-
-
-async def test_nobody_there_is_unavailable(ask):
+    monkeypatch.setattr("webgym_cli.agent.client.policy.PROBE_TIMEOUT", 0.2)
+    assert await connect().answers() is False
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         assert await failure(ask(url=url)) is FailureKind.POLICY_UNAVAILABLE
+        assert await connect(url=url).answers() is False
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1/v1", "http://a:b/v1"])
@@ -313,23 +309,13 @@ async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
         await ask(url=url)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"choices": []},
-        {"choices": [{}]},
-        {"choices": [{"message": None}]},
-        {"choices": 5},
-        {"choices": [{"message": {"content": 5}}]},
-        [],
-        "text",
-        None,
-        b"{half",
-        b"",
-    ],
-    ids=str,
-)
+NO_ANSWERS = [
+    *({"choices": choices} for choices in ([], [{}], [{"message": None}], 5, [{"message": {"content": 5}}])),
+    *({}, [], "text", None, b"{half", b""),
+]
+
+
+@pytest.mark.parametrize("body", NO_ANSWERS, ids=str)
 async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
     server.answers = [(200, body)]
     assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
@@ -352,13 +338,6 @@ async def test_an_error_with_the_status_of_a_success_is_told(ask, server, body):
     assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
 
 
-@pytest.mark.parametrize("text", ['{"error": "x"}', '"error"'])
-async def test_a_reply_may_speak_of_errors(ask, server, text):
-    choice = {**CHOICE, "message": {"role": "assistant", "content": text}}
-    server.answers = [(200, {**ANSWER, "error": None, "choices": [choice]})]
-    assert (await ask()).text == text
-
-
 def long_answer(tokens):
     """Return an answer of 100,000 characters with the ids of `tokens` tokens."""
     choice = {**VLLM_ANSWER["choices"][0], "message": {"role": "assistant", "content": "a" * 100_000}}
@@ -377,17 +356,10 @@ async def test_a_reply_that_ignores_its_limit_is_cut_and_one_of_long_tokens_whol
     assert (cut.finish_reason, cut.token_ids, cut.logprobs) == ("length", None, None)
 
 
-@pytest.mark.parametrize(
-    ("named", "other"),
-    [
-        ("policy", None),
-        ("policy-2026-01-31", None),
-        ("", None),
-        ("base", "base"),
-        ("b\ud800", "b?"),
-        ("x" * 999, "x" * 200),
-    ],
-)
+NAMED = {"policy": None, "policy-2026-01-31": None, "": None, "base": "base", "b\ud800": "b?", "x" * 999: "x" * 200}
+
+
+@pytest.mark.parametrize(("named", "other"), NAMED.items(), ids=range(len(NAMED)))
 async def test_another_models_name_is_kept(ask, server, named, other):
     server.answers = [(200, {**VLLM_ANSWER, "model": named})]
     assert (await ask()).generation.other_model == other
@@ -402,29 +374,17 @@ async def test_no_secret_is_told(ask, server):
     assert KEY not in str(caught.value) and "hidden" not in str(caught.value)
 
 
-PROBES = {
-    "a token": (200, ANSWER, True),
-    "a probe that it refuses as such": (400, {"error": {"message": "max_tokens is too small"}}, True),
-    "a dead engine": (500, {}, False),
-    "too many requests": (429, {}, False),
-    "a wrong key": (401, {}, False),
-    "another path": (404, {}, False),
-    "a web page": (200, b"<html></html>", False),
-}
-
-
-@pytest.mark.parametrize(("status", "body", "answers"), PROBES.values(), ids=PROBES)
+@pytest.mark.parametrize(
+    ("status", "body", "answers"),
+    [
+        (200, ANSWER, True),
+        (400, {"error": {"message": "max_tokens is too small"}}, True),  # a probe that it refuses as such
+        *((status, {}, False) for status in (500, 429, 401, 404)),
+        (200, b"<html></html>", False),
+    ],
+)
 async def test_a_server_answers_if_it_generates_a_token(connect, server, status, body, answers):
     server.answers = [(status, body)]
     assert await connect().answers() is answers
     assert (server.requests[0]["max_tokens"], server.requests[0]["model"]) == (1, "policy")
     assert server.headers["Authorization"] == f"Bearer {KEY}"
-
-
-async def test_a_server_that_hangs_or_is_away_does_not_answer(connect, server, monkeypatch):
-    monkeypatch.setattr("webgym_cli.agent.client.policy.PROBE_TIMEOUT", 0.2)
-    server.answers = [(200, SILENCE)]
-    assert await connect().answers() is False
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        assert await connect(url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1").answers() is False

@@ -1,5 +1,3 @@
-import pytest
-
 from tests.tables import each
 from webgym_cli.agent.forms.reasoning import history_text, join_reasoning, strip_reasoning
 
@@ -29,11 +27,10 @@ def test_what_acts_is_what_a_model_says_after_its_thoughts(thinking, response, r
     assert history_text(response, thinking=thinking) == kept
 
 
-@pytest.mark.parametrize("content", ["Done.", "\n\nDone.", "", None])
+@each("content", ["Done.", "\n\nDone.", "", None])
 def test_a_rejoined_response_says_what_its_content_said(content):
     whole = join_reasoning(content, "So.", truncated=False)
-    assert strip_reasoning(whole, thinking=True) == (content or "")
-    assert strip_reasoning(whole, thinking=False) == (content or "")
+    assert {strip_reasoning(whole, thinking=thinking) for thinking in (True, False)} == {content or ""}
 
 
 def test_a_cut_thought_stays_open():

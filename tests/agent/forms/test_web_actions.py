@@ -1,6 +1,7 @@
 """The action sets of a page: what each is told, reads and writes. Shapes of calls as the systems document them."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -166,11 +167,6 @@ def test_a_call_is_an_action_and_is_written_again(name, mode, arguments, fields)
     assert parse_web_action(render_web_action(action, mode, SETS[name]), mode, actions=SETS[name]) == action
 
 
-def test_success_without_an_answer_ends_an_episode():
-    ended = parse("computer_use", POINTS, {"action": "terminate", "status": "success"})
-    assert ended == Action(name=ActionName.ANSWER, text="")
-
-
 @each(("name", "mode"), MODES)
 def test_the_schema_offers_exactly_what_is_read(name, mode):
     actions = SETS[name]
@@ -234,8 +230,11 @@ def test_a_malformed_call_says_why(name, mode, arguments, kind, why):
 def test_full_has_everything_and_the_others_do_not():
     assert [name for name in WEB_ACTIONS if not FULL_WITH_DIALOGS.has(name)] == []
     assert {name for name in WEB_ACTIONS if not FULL.has(name)} == {ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG}
-    assert not BASIC.has(ActionName.KEY)
-    assert not COMPUTER_USE.has(ActionName.NAVIGATE)
+    assert not BASIC.has(ActionName.KEY) and not COMPUTER_USE.has(ActionName.NAVIGATE)
+    ended = parse("computer_use", POINTS, {"action": "terminate", "status": "success"})
+    assert ended == Action(name=ActionName.ANSWER, text="")
+    action = Action(name=ActionName.CLICK, element_id=1, button="right", modifiers=("Shift",))
+    assert describe_action(action) == 'click [1] button="right" modifiers=["Shift"]'
 
 
 def test_what_a_set_lacks_is_not_written():
@@ -247,57 +246,49 @@ def test_what_a_set_lacks_is_not_written():
     assert "type" in render_web_action(Action(name=ActionName.TYPE, element_id=1, text="x"), MARKS, WEBGYM)
 
 
-@pytest.mark.parametrize("version", ["full", "webgym", "computer_use"])
+@each("version", ["full", "webgym", "computer_use"])
 def test_a_prompt_names_the_actions_why_the_last_was_none_and_the_tabs(version):
-    spec = PromptSpec(version=version)
     wrong = step(0, action=None, parse_error=ParseErrorKind.INVALID_ARGUMENTS, parse_detail="wait lacks time <image>")
     tabs = (Tab(url="http://a/", title="A"), Tab(url="http://b/", title="B", current=True))
     seen = Observation(url="http://b/", screenshot=shot(1), tabs=tabs)
-    messages = render(spec, "Do it.", "http://a/", (wrong,), seen).messages
-    assert json.dumps(SETS[version].build_schema(POINTS)) in messages[0].content
-    assert "invalid_arguments: wait lacks time" in messages[-1].content
-    assert messages[-1].content.count("<image>") == 1
-    assert ("1: B (shown)" in messages[-1].content) == (version == "full")
+    system, *_, user = (one.content for one in render(PromptSpec(version=version), "", "", (wrong,), seen).messages)
+    assert json.dumps(SETS[version].build_schema(POINTS)) in system
+    assert "invalid_arguments: wait lacks time" in user and user.count("<image>") == 1
+    assert ("1: B (shown)" in user) == (version == "full")
 
 
-@pytest.mark.parametrize("version", ["full", "full_vanilla"])
+@each("version", ["full", "full_vanilla"])
 def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
-    plain, prompt_spec = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
-    calls = [
-        ({"action": "accept_dialog", "text": "Zoe"}, Action(name=ActionName.ACCEPT_DIALOG, text="Zoe")),
-        ({"action": "dismiss_dialog"}, Action(name=ActionName.DISMISS_DIALOG)),
-    ]
-    for arguments, action in calls:
+    plain, asked = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
+
+    def read(spec, response):
+        return find_action_set(spec).parse(response, spec, truncated=False, max_calls=1)
+
+    for arguments in ({"action": "accept_dialog", "text": "Zoe"}, {"action": "dismiss_dialog"}):
         response = f"<tool_call>{json.dumps({'name': 'computer_use', 'arguments': arguments})}</tool_call>"
-        refused = find_action_set(plain).parse(response, plain, truncated=False, max_calls=1)
-        assert isinstance(refused, ParseError) and refused.kind is ParseErrorKind.UNKNOWN_ACTION
-        assert find_action_set(prompt_spec).parse(response, prompt_spec, truncated=False, max_calls=1) == action
-        written = find_action_set(prompt_spec).format_action(action, POINTS)
-        assert find_action_set(prompt_spec).parse(written, prompt_spec, truncated=False, max_calls=1) == action
+        action = Action.model_validate(same(**arguments)[1])
+        assert read(plain, response).kind is ParseErrorKind.UNKNOWN_ACTION
+        assert read(asked, response) == action
+        assert read(asked, find_action_set(asked).format_action(action, POINTS)) == action
 
 
-@pytest.mark.parametrize("version", ["full", "full_vanilla", "computer_use", "ui_tars"])
+def system_prompt(version, **more):
+    spec = PromptSpec(version=version, **more)
+    return render(spec, "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0].content
+
+
+@each("version", ["full", "full_vanilla", "computer_use", "ui_tars"])
 def test_the_system_prompt_says_how_dialogs_are_answered_only_where_it_is_asked(version):
-    fields = {}
-    for dialogs in (False, True):
-        spec = PromptSpec(version=version, dialogs=dialogs)
-        fields[dialogs] = render(spec, "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0].content
-    assert "dialog is open" in fields[True]
-    assert "accept_dialog" not in fields[False] and "dialog is open" not in fields[False]
+    assert "dialog is open" in system_prompt(version, dialogs=True)
+    plain = system_prompt(version, dialogs=False)
+    assert "accept_dialog" not in plain and "dialog is open" not in plain
 
 
-def test_a_summary_tells_what_was_done():
-    action = Action(name=ActionName.CLICK, element_id=1, button="right", modifiers=("Shift",))
-    assert describe_action(action) == 'click [1] button="right" modifiers=["Shift"]'
-
-
-@pytest.mark.parametrize("version", ["vanilla", "full", "webgym", "computer_use"])
+@each("version", ["vanilla", "full", "webgym", "computer_use"])
 def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
-    messages = [
-        render(PromptSpec(version=version, **more), "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0]
-        for more in ({}, {"more_actions": False}, {"more_actions": True})
-    ]
-    assert messages[0] == messages[1] and "long_press" not in messages[0].content and "wait_for" in messages[2].content
+    usual = system_prompt(version)
+    assert usual == system_prompt(version, more_actions=False) and "long_press" not in usual
+    assert "wait_for" in system_prompt(version, more_actions=True)
 
 
 @each(
@@ -316,21 +307,20 @@ def test_a_position_is_within_a_marked_element(name, mode, arguments):
     assert isinstance(result, ParseError) and result.kind is ParseErrorKind.INVALID_ARGUMENTS
 
 
-def test_more_actions_of_a_set_without_them_are_refused_before_an_episode():
+@each(
+    ("version", "setting"),
+    [
+        ("webrl", "more_actions=true"),
+        ("ui_tars", "more_actions=true"),
+        ("computer_use", "interaction_mode=set_of_marks"),
+        ("computer_use", ""),
+        ("webrl", ""),
+    ],
+)
+def test_what_a_set_lacks_is_refused_before_an_episode(version, setting):
     task = Task(id="a", environment="web", start_url="https://a.example", instruction="Go.")
-    for version in ("webrl", "ui_tars"):
-        settings = load(overrides=[f"context_config.prompt_version={version}", "context_config.more_actions=true"])
-        with pytest.raises(SettingsError, match="more_actions"):
-            check_tasks(settings, [task])
-
-
-def test_a_set_without_marks_says_so_before_an_episode():
+    given = [f"context_config.prompt_version={version}", *([f"context_config.{setting}"] if setting else [])]
+    words = setting.replace("interaction_mode=", "").removesuffix("=true")
+    with pytest.raises(SettingsError, match=words) if setting else nullcontext():
+        check_tasks(load(overrides=given), [task])
     assert ACTION_SETS.find("computer_use").modes == (POINTS,)
-    settings = load(
-        overrides=["context_config.prompt_version=computer_use", "context_config.interaction_mode=set_of_marks"]
-    )
-    task = Task(id="a", environment="web", start_url="https://a.example", instruction="Go.")
-    with pytest.raises(SettingsError, match="set_of_marks"):
-        check_tasks(settings, [task])
-    check_tasks(load(overrides=["context_config.prompt_version=computer_use"]), [task])
-    check_tasks(load(overrides=["context_config.prompt_version=webrl"]), [task])

@@ -55,14 +55,20 @@ def test_no_notes_are_empty(response):
     assert read_sections(response) == MemorySections()
 
 
-def test_each_part_may_be_missing():
-    assert read_sections('Progress: {"a": "open"}') == MemorySections(progress={"a": "open"})
-    assert read_sections("Action: Go.\n" + CALL) == MemorySections(action="Go.")
-    assert read_sections("Memory: []\nProgress: {}\nIntention:\nAction:") == MemorySections()
-
-
-def test_the_first_of_its_name_counts():
-    assert read_sections("Action: Go.\nAction: Stop.").action == "Go."
+@each(
+    ("text", "parts"),
+    [
+        ('Progress: {"a": "open"}', {"progress": {"a": "open"}}),
+        ('Progress: ["a", "b"]', {"progress": {"a": "", "b": ""}}),
+        ("Progress: halfway", {"progress": {"halfway": ""}}),
+        ('Progress: {"a": {"b": 1}}', {"progress": {"a": '{"b": 1}'}}),
+        ("Action: Go.\n" + CALL, {"action": "Go."}),
+        ("Action: Go.\nAction: Stop.", {"action": "Go."}),
+        ("Memory: []\nProgress: {}\nIntention:\nAction:", {}),
+    ],
+)
+def test_each_part_may_be_missing_or_have_another_form(text, parts):
+    assert read_sections(text) == MemorySections(**parts)
 
 
 MALFORMED = {
@@ -81,12 +87,6 @@ MALFORMED = {
 @each(("text", "memory"), MALFORMED.items())
 def test_memory_that_is_no_list_of_texts_is_kept_as_text(text, memory):
     assert read_sections(f"Memory: {text}\nAction: Go.") == MemorySections(memory=memory, action="Go.")
-
-
-def test_progress_that_is_no_object_is_kept_as_text():
-    assert read_sections('Progress: ["a", "b"]').progress == {"a": "", "b": ""}
-    assert read_sections("Progress: halfway").progress == {"halfway": ""}
-    assert read_sections('Progress: {"a": {"b": 1}}').progress == {"a": '{"b": 1}'}
 
 
 fragment = st.sampled_from(

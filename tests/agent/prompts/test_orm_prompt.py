@@ -1,7 +1,5 @@
 """What the outcome reward model reads, and what is left of a prompt that is too long."""
 
-import pytest
-
 from tests.records.builders import step
 from tests.rewards.cases import INSTRUCTION, answered
 from tests.tables import each
@@ -45,13 +43,11 @@ def test_task_actions_and_last_page_stand_under_webrls_headings():
     )
 
 
-def test_an_answer_that_no_action_gave_follows_the_actions():
+def test_answers_that_no_action_gave_results_of_tools_and_own_words_for_the_role():
     assert build_orm_prompt(answered(answer="It is 42")).actions.splitlines()[-1] == 'answer "It is 42"'
-
-
-def test_results_of_tools_are_the_page_where_there_is_no_browser():
     seen = Observation(url="", results=(ToolResult(name="add", text="4"),))
     assert build_orm_prompt(answered(steps=(step(0, observation=seen),))).page.splitlines()[-1] == "add: 4"
+    assert build_orm_prompt(answered()).messages("Judge.")[0].content == "Judge."
 
 
 def test_no_text_of_others_ends_the_turn_or_begins_the_answer():
@@ -64,20 +60,13 @@ def test_no_text_of_others_ends_the_turn_or_begins_the_answer():
     assert len(prompt.actions.splitlines()) == 1
 
 
-def test_own_words_for_the_role_take_the_place_of_ours():
-    assert build_orm_prompt(answered()).messages("Judge.")[0].content == "Judge."
+def test_what_decides_a_probability_is_in_the_digest():
+    def digest(**changes):
+        return compute_prompt_digest(OrmSettings(**{"model": "a", "max_tokens": 1000, **changes}))
 
-
-@pytest.mark.parametrize("change", [{"model": "b"}, {"system_prompt": "Judge."}, {"max_tokens": 999}], ids=str)
-def test_what_decides_a_probability_is_in_the_digest(change):
-    known = {"model": "a", "max_tokens": 1000}
-    assert compute_prompt_digest(OrmSettings(**known)) != compute_prompt_digest(OrmSettings(**{**known, **change}))
-    assert compute_prompt_digest(OrmSettings(**known)) == compute_prompt_digest(
-        OrmSettings(**known, threshold=0.9, retries=0)
-    )
-    assert compute_prompt_digest(OrmSettings(**known)) == compute_prompt_digest(
-        OrmSettings(**known, system_prompt=SYSTEM)
-    )
+    for change in ({"model": "b"}, {"system_prompt": "Judge."}, {"max_tokens": 999}):
+        assert digest() != digest(**change), change
+    assert digest() == digest(threshold=0.9, retries=0) == digest(system_prompt=SYSTEM)
 
 
 @each(
@@ -95,8 +84,6 @@ def test_the_page_loses_first_then_the_actions_and_the_ends_stay(drop, page, act
     assert split_cut(drop, page, actions) == expected
 
 
-@pytest.mark.parametrize(
-    ("drop", "expected"), [(0, ([1, 2, 3], [4, 5])), (1, ([1, 2], [4, 5])), (2, ([1, 2], [5])), (4, ([1], []))]
-)
+@each(("drop", "expected"), [(0, ([1, 2, 3], [4, 5])), (1, ([1, 2], [4, 5])), (2, ([1, 2], [5])), (4, ([1], []))])
 def test_what_is_left_out_is_in_the_middle(drop, expected):
     assert cut_middle([1, 2, 3, 4, 5], drop) == expected

@@ -1,8 +1,8 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.builders import step, trajectory
+from tests.tables import each
 from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import render
@@ -39,12 +39,9 @@ def list_messages(value):
 
 
 def test_the_first_round_has_the_task_and_the_page():
-    rendered = prompt([])
-    assert list_messages(rendered) == [
-        ("system", SYSTEM),
-        ("user", 'Task Instruction: Find it.\n\nRound 0\n\n<a id="0"> Page 0 </a>'),
-    ]
-    assert rendered.images == ()
+    user = 'Task Instruction: Find it.\n\nRound 0\n\n<a id="0"> Page 0 </a>'
+    assert list_messages(prompt([])) == [("system", SYSTEM), ("user", user)]
+    assert prompt([]).images == ()
 
 
 def test_earlier_rounds_keep_their_responses_and_only_the_last_has_its_page():
@@ -89,7 +86,7 @@ def test_a_limit_is_kept_wherever_the_history_leaves_room(html, limit):
     assert length <= max(limit, len(prompt([], current=page(0).model_copy(update={"html": ""})).messages[-1].content))
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "system"),
     [({}, SYSTEM), ({"system_prompt": "Do well."}, "Do well."), ({"explained": False, "system_prompt": "x"}, None)],
 )
@@ -124,19 +121,11 @@ def test_thoughts_are_not_sent_again():
     assert prompt([thought]).messages[2].content == CALL
 
 
-def episode(count):
-    attempt = trajectory(0, steps=0, prompt=SPEC, instruction="Find it.")
-    return attempt.model_copy(update={"steps": tuple(past(count))})
-
-
 def test_a_whole_episode_shows_every_page():
     sample = build_trajectory_sample(episode(3))
-    users = [message.content for message in sample.messages if message.role == "user"]
-    assert [f"Page {number}" in text for number, text in enumerate(users)] == [True] * 3
-    assert [message.content for message in sample.messages if message.role == "assistant"] == [
-        f"# Note {number}\n{CALL}" for number in range(3)
-    ]
     assert sample.images == ()
+    for number, (user, reply) in enumerate(zip(sample.messages[1::2], sample.messages[2::2], strict=True)):
+        assert f"Page {number}" in user.content and reply.content == f"# Note {number}\n{CALL}"
 
 
 def test_the_outcome_reward_model_reads_responses_and_the_page():
@@ -146,19 +135,23 @@ def test_the_outcome_reward_model_reads_responses_and_the_page():
 
 
 SEARCH = WebRLAction(name=WebRLActionName.SEARCH, element_id=3, text="tea")
-WORDS = [
-    (SEARCH, 'do(action="Search", argument="tea", element="3")'),
-    (Action(name=ActionName.CLICK, element_id=1), "click [1]"),
-]
+WORDS = {
+    SEARCH: 'do(action="Search", argument="tea", element="3")',
+    Action(name=ActionName.CLICK, element_id=1): "click [1]",
+}
 
 
-@pytest.mark.parametrize(("action", "words"), WORDS)
+@each(("action", "words"), WORDS.items())
 def test_a_step_keeps_either_kind_of_action_and_what_only_webrl_can_say_is_told_in_its_words(action, words):
     kept = Step(index=0, observation=page(0), response="x", action=action, prompt_digest="")
     back = Step.model_validate_json(kept.model_dump_json())
-    assert back == kept
-    assert type(back.action) is type(action)
+    assert back == kept and type(back.action) is type(action)
     assert describe_action(action) == words
+
+
+def episode(count):
+    attempt = trajectory(0, steps=0, prompt=SPEC, instruction="Find it.")
+    return attempt.model_copy(update={"steps": tuple(past(count))})
 
 
 def test_the_released_prompt_is_one_text_with_its_control_tokens():

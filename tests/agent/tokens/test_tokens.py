@@ -55,16 +55,6 @@ def model(tmp_path):
     return tmp_path
 
 
-def test_the_grid_is_read_from_the_model(model):
-    assert ModelTokens(str(model)).grid == GRID
-
-
-def test_the_newer_file_of_processors_wins(model):
-    newer = {"image_processor": {"patch_size": 14, "merge_size": 2, "min_pixels": 1, "max_pixels": 2}}
-    (model / "processor_config.json").write_text(json.dumps(newer))
-    assert ModelTokens(str(model)).grid == ImageGrid(28, 1, 2)
-
-
 def test_an_image_takes_as_many_tokens_as_its_size_says(model):
     messages = [Message(role="user", content=" <image>look <image>here")]
     ids = ModelTokens(str(model)).prompt_ids(messages, [(64, 64), (96, 64)])
@@ -125,24 +115,23 @@ def test_a_tokenizer_that_treats_the_first_piece_in_another_way_is_never_cut(tmp
     assert tokens.response_ids(text) == tokens.tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def test_a_response_has_no_template(model):
+def test_the_grid_is_read_from_the_model_and_the_newer_file_of_processors_wins(model):
+    assert ModelTokens(str(model)).grid == GRID
+    newer = {"image_processor": {"patch_size": 14, "merge_size": 2, "min_pixels": 1, "max_pixels": 2}}
+    (model / "processor_config.json").write_text(json.dumps(newer))
+    assert ModelTokens(str(model)).grid == ImageGrid(28, 1, 2)
+
+
+def test_a_response_has_no_template_and_a_model_all_its_files(model):
     assert ModelTokens(str(model)).response_ids("look here x") == [3, 5, 0]
-
-
-@pytest.mark.parametrize(("folder", "words"), [("", r"no tokenizer\.json"), ("none", "no folder")])
-def test_a_folder_without_a_tokenizer_is_no_model(tmp_path, folder, words):
-    with pytest.raises(SettingsError, match=words):
-        ModelTokens(str(tmp_path / folder))
-
-
-def test_a_model_without_eyes_is_refused(model):
     (model / "preprocessor_config.json").write_text("{}")
     with pytest.raises(SettingsError, match="not a Qwen-VL model"):
         _ = ModelTokens(str(model)).grid
-
-
-def test_a_model_without_a_chat_template_is_refused(model):
     (model / "chat_template.jinja").unlink()
     (model / "tokenizer_config.json").write_text("{}")
     with pytest.raises(SettingsError, match="no chat template"):
         ModelTokens(str(model)).prompt_ids([Message(role="user", content="look")], [])
+    (model / "tokenizer.json").unlink()
+    for folder, words in ((model, r"no tokenizer\.json"), (model / "none", "no folder")):
+        with pytest.raises(SettingsError, match=words):
+            ModelTokens(str(folder))
