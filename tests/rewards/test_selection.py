@@ -25,14 +25,10 @@ def run(made_run):
     """A run with an episode of every kind; `test` and iteration 1 have one new episode each."""
     kinds = {"crashed": CRASHED, "scored": SCORED, "ended": SOLVED}
     for number, name in enumerate(NAMES):
-        changes = {"outcome": kinds[name]} if name in kinds else {}
-        episode = answered(number, id=name, **changes)
-        append(
-            made_run,
-            trajectory(number, id=name, steps=0, outcome=UNSOLVED, task=Task(id="click-test"))
-            if name == "miniwob"
-            else episode,
-        )
+        episode = answered(number, id=name, **({"outcome": kinds[name]} if name in kinds else {}))
+        if name == "miniwob":
+            episode = trajectory(number, id=name, steps=0, outcome=UNSOLVED, task=Task(id="click-test"))
+        append(made_run, episode)
     append(made_run, answered(0, id="later", iteration=1))
     append(made_run, answered(0, id="held-out", split=Split.TEST))
     for name, changes in {
@@ -45,30 +41,29 @@ def run(made_run):
     return made_run
 
 
-def owed(run, **query):
-    return [
-        pending_trajectory.id
-        for pending_trajectory in plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(**query)).pending
-    ]
+def ids(plan):
+    return [one.id for one in plan.pending]
+
+
+def planned(run, settings=SETTINGS, **query):
+    return plan_scoring(run, JudgeScorer(settings), ScoringQuery(**query))
 
 
 def test_what_has_no_verdict_is_owed(run):
-    plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery())
-    assert [pending_trajectory.id for pending_trajectory in plan.pending] == ["new", "failed", "later", "held-out"]
-    assert plan.skipped == {
-        "judged_with_these_settings": 2,
-        "not_selected": 1,
+    plan = planned(run)
+    assert ids(plan) == ["new", "failed", "later", "held-out"]
+    skipped = {
         "infrastructure_failure": 1,
         "scored_by_environment": 3,
+        "judged_with_these_settings": 2,
+        "not_selected": 1,
     }
+    assert plan.skipped == skipped
     assert plan.to_json() == {
         "event": "plan",
         "stage": "judge",
         "owed": 4,
-        "skipped_infrastructure_failure": 1,
-        "skipped_scored_by_environment": 3,
-        "skipped_judged_with_these_settings": 2,
-        "skipped_not_selected": 1,
+        **{f"skipped_{why}": count for why, count in skipped.items()},
         "owed_by_iteration": {"train 0": 2, "train 1": 1, "test 0": 1},
         "models": {name: SETTINGS.model for name in ("key_points", "blocking", "verdict")},
         "settings_digest": DIGEST,
@@ -76,15 +71,8 @@ def test_what_has_no_verdict_is_owed(run):
 
 
 def test_with_other_settings_everything_is_owed(run):
-    votes = SETTINGS.model_copy(update={"votes": 3})
-    plan = plan_scoring(run, JudgeScorer(votes), ScoringQuery(selection=ScoringSelection.ALL))
-    assert [pending_trajectory.id for pending_trajectory in plan.pending][:5] == [
-        "new",
-        "same",
-        "other",
-        "failed",
-        "blocked",
-    ]
+    plan = planned(run, SETTINGS.model_copy(update={"votes": 3}), selection=ScoringSelection.ALL)
+    assert ids(plan)[:5] == ["new", "same", "other", "failed", "blocked"]
 
 
 @pytest.mark.parametrize(
@@ -102,43 +90,30 @@ def test_with_other_settings_everything_is_owed(run):
     ids=str,
 )
 def test_a_part_can_be_asked_for(run, query, names):
-    assert owed(run, **query) == names
+    assert ids(planned(run, **query)) == names
 
 
-def test_what_was_said_before_is_known(run):
-    plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
-    facts = {
-        pending_trajectory.id: (pending_trajectory.previous, pending_trajectory.environment)
-        for pending_trajectory in plan.pending
+def test_what_was_said_before_is_known_and_what_is_owed_loaded_as_it_was_stored(run):
+    plan = planned(run, selection=ScoringSelection.ALL)
+    facts = {one.id: (one.previous, one.environment) for one in plan.pending}
+    assert {name: facts[name] for name in ("new", "other", "failed", "scored")} == {
+        **dict.fromkeys(("new", "failed"), (None, None)),
+        **{"other": (True, None), "scored": (None, False)},
     }
-    assert (facts["new"], facts["other"]) == ((None, None), (True, None))
-    assert (facts["failed"], facts["scored"]) == ((None, None), (None, False))
+    loaded = list(load_pending(run, plan.pending))
+    assert [(one.id, episode.id) for one, episode in loaded] == [(name, name) for name in ids(plan)]
+    assert all(episode.outcome.scores in ((), SCORED.scores) for _, episode in loaded)
 
 
-def test_an_unknown_id_is_named(run):
-    with pytest.raises(UsageError, match=r"no trajectory 'nosuch' \(and 1 more\)"):
-        owed(run, ids=("new", "nosuch", "neither"))
-    with pytest.raises(UsageError, match="no trajectory 'later'"):
-        owed(run, ids=("later",), iteration=0)
-
-
-def test_nothing_to_look_at_names_the_next_command(run):
-    with pytest.raises(MissingStageError, match="no train trajectories of iteration 7 to judge") as caught:
-        owed(run, split=Split.TRAIN, iteration=7)
+def test_unknown_ids_nothing_to_look_at_and_damaged_lines_are_named(run):
+    with pytest.raises(UsageError, match=r"'nosuch' .*1 more"):
+        planned(run, ids=("new", "nosuch", "neither"))
+    with pytest.raises(UsageError, match="'later'"):
+        planned(run, ids=("later",), iteration=0)
+    with pytest.raises(MissingStageError, match="iteration 7") as caught:
+        planned(run, split=Split.TRAIN, iteration=7)
     assert caught.value.hint == f"webgym rollout {run.root}"
-
-
-def test_damaged_lines_are_told(run):
     with run.part(Split.TRAIN, 0).open("a") as file:
         file.write("{}\n")
-    (line,) = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery()).damaged
+    (line,) = planned(run).damaged
     assert line.startswith(f"{run.part(Split.TRAIN, 0)}:10: ")
-
-
-def test_what_is_owed_is_loaded_as_it_was_stored(run):
-    plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
-    loaded = list(load_pending(run, plan.pending))
-    assert [(pending_trajectory.id, episode.id) for pending_trajectory, episode in loaded] == [
-        (pending_trajectory.id, pending_trajectory.id) for pending_trajectory in plan.pending
-    ]
-    assert all(episode.outcome.scores in ((), SCORED.scores) for _, episode in loaded)

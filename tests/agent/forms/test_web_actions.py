@@ -259,7 +259,7 @@ def test_a_prompt_names_the_actions_why_the_last_was_none_and_the_tabs(version):
 
 @each("version", ["full", "full_vanilla"])
 def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
-    plain, asked = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
+    plain, open_to_policy = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
 
     def read(spec, response):
         return find_action_set(spec).parse(response, spec, truncated=False, max_calls=1)
@@ -268,8 +268,8 @@ def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
         response = f"<tool_call>{json.dumps({'name': 'computer_use', 'arguments': arguments})}</tool_call>"
         action = Action.model_validate(same(**arguments)[1])
         assert read(plain, response).kind is ParseErrorKind.UNKNOWN_ACTION
-        assert read(asked, response) == action
-        assert read(asked, find_action_set(asked).format_action(action, POINTS)) == action
+        assert read(open_to_policy, response) == action
+        assert read(open_to_policy, find_action_set(open_to_policy).format_action(action, POINTS)) == action
 
 
 def system_prompt(version, **more):

@@ -31,11 +31,10 @@ def jobs(server):
     return [request.job for request in server.requests]
 
 
-async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
+async def test_a_right_answer_is_a_success_with_every_verdict_in_its_order(judge, server):
     trajectory = answered(task=web_task(rubric=("The painter is Vermeer", "1665"), reference_answer=ANSWER))
-    judgement = await judge(
-        trajectory, model="big", jobs={"key_points": {"model": "small"}, "blocking": {"model": "guard"}}
-    )
+    own = {"key_points": {"model": "small"}, "blocking": {"model": "guard"}}
+    judgement = await judge(trajectory, model="big", jobs=own)
     assert (judgement.success, judgement.failure, judgement.blocked, judgement.calls) == (True, None, False, 7)
     assert [(fact.question, fact.passed, fact.votes) for fact in judgement.facts] == [
         ("The painter is Vermeer", True, (True,)),
@@ -45,8 +44,11 @@ async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
     assert (judgement.reference.question, judgement.reference.passed) == (ANSWER, True)
     assert all(verdict.reason for verdict in (*judgement.facts, judgement.claims, judgement.reference))
     assert judgement.models == {"key_points": "small", "blocking": "guard", "verdict": "big"}
-    by_job = {request.job: request.request["model"] for request in server.requests}
-    assert by_job == {"blocking": "guard", "key_point": "small", "claims": "big", "fact": "big", "reference": "big"}
+    assert [(request.job, request.request["model"]) for request in server.requests] == [
+        ("blocking", "guard"),
+        *[("key_point", "small")] * 2,
+        *(("claims", "big"), ("fact", "big"), ("fact", "big"), ("reference", "big")),
+    ]
 
 
 async def test_each_job_has_its_address_and_key(judge, server):
@@ -70,27 +72,19 @@ async def test_each_job_has_its_address_and_key(judge, server):
             require_judge(JudgeSettings.model_validate(wrong))
 
 
-async def test_the_questions_come_in_their_order(judge, server):
-    await judge(answered(task=web_task(rubric=("Vermeer",), reference_answer=ANSWER)))
-    assert jobs(server) == ["blocking", "key_point", "key_point", "claims", "fact", "reference"]
-
-
 async def test_the_first_fact_that_fails_decides(judge, server):
     judgement = await judge(answered(rubric=("The painter is Rembrandt", "The year is 1665")))
     assert (judgement.success, [fact.passed for fact in judgement.facts]) == (False, [False])
     assert jobs(server).count("fact") == 1
 
 
-async def test_a_claim_that_is_not_seen_fails_before_any_fact(judge, server):
-    server.script(NO, job="claims")
-    judgement = await judge(answered())
-    assert (judgement.success, judgement.claims.passed, judgement.facts) == (False, False, ())
-
-
-async def test_claims_need_not_be_checked(judge, server):
+async def test_a_claim_that_is_not_seen_fails_before_any_fact_where_claims_are_checked(judge, server):
     judgement = await judge(answered(), check_claims=False)
     assert (judgement.success, judgement.claims) == (True, None)
     assert "claims" not in jobs(server)
+    server.script(NO, job="claims")
+    judgement = await judge(answered())
+    assert (judgement.success, judgement.claims.passed, judgement.facts) == (False, False, ())
 
 
 @pytest.mark.parametrize(
@@ -115,9 +109,11 @@ async def test_without_rubric_and_reference_the_instruction_is_the_fact(judge, s
     assert jobs(server)[-2:] == ["claims", "fact"]
 
 
-async def test_an_unanswered_episode_is_asked_about_blocking_only(judge, server):
+async def test_an_unanswered_episode_is_asked_about_blocking_only_and_a_tie_is_no_block(judge, server):
     judgement = await judge(answered(outcome=UNSOLVED))
     assert (judgement.success, judgement.blocked, jobs(server)) == (False, False, ["blocking"])
+    server.script(YES, NO, job="blocking")
+    assert (await judge(answered(outcome=UNSOLVED), votes=2)).success is False
 
 
 @pytest.mark.parametrize("outcome", [UNSOLVED, answered().outcome], ids=["unanswered", "answered"])
@@ -180,42 +176,28 @@ async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
     assert (outcome.reward, outcome.success) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        ScriptedReply(YES, finish_reason="length"),
-        ScriptedReply(YES, finish_reason="content_filter"),
-        ScriptedReply(None),
-        ScriptedReply(body=b"{half"),
-        ScriptedReply(body=b""),
-        ScriptedReply(body=b"{}"),
-        ScriptedReply(body=b'{"choices": []}'),
-        ScriptedReply(body=b'{"choices": [{}, {}]}'),
-        ScriptedReply(body=b'{"choices": [{"finish_reason": "stop"}]}'),
-        ScriptedReply(body=b"[1]"),
-        ScriptedReply(body=b"null"),
-    ],
-    ids=str,
-)
+CUT = [
+    *(ScriptedReply(YES, finish_reason=reason) for reason in ("length", "content_filter")),
+    ScriptedReply(None),
+    *(ScriptedReply(body=body) for body in (b"{half", b"", b"{}", b'{"choices": []}', b'{"choices": [{}, {}]}')),
+    *(ScriptedReply(body=body) for body in (b'{"choices": [{"finish_reason": "stop"}]}', b"[1]", b"null")),
+]
+
+
+@pytest.mark.parametrize("reply", CUT, ids=str)
 async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, reply):
     server.script(reply, job="fact")
     judgement = await judge(answered())
     assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
 
 
+THOUGHTS = ("", "<think>It says no.</think>\n\n", "<think></think>", "It says </think> once.\n</think>\n")
+
+
 @pytest.mark.parametrize(
     "reply",
     [
-        *(
-            thought + form
-            for form in (NO, f"```json\n{NO}\n```")
-            for thought in (
-                "",
-                "<think>It says no.</think>\n\n",
-                "<think></think>",
-                "It says </think> once.\n</think>\n",
-            )
-        ),
+        *(thought + form for form in (NO, f"```json\n{NO}\n```") for thought in THOUGHTS),
         '{"reason": "it wrote </think>{ there", "verdict": "no"}',
     ],
 )
@@ -304,17 +286,15 @@ async def test_a_server_error_is_asked_again_then_unavailable(judge, server):
     assert (judgement.calls, "500" in judgement.failure_detail) == (2, True)
 
 
-@pytest.mark.parametrize("status", [400, 401, 404])
-async def test_a_refused_request_is_not_repeated(judge, server, status):
-    server.script(ScriptedReply(status=status), job="blocking")
-    judgement = await judge(answered(), retries=2)
+@pytest.mark.parametrize(
+    ("reply", "retries"),
+    [*((ScriptedReply(status=status), 2) for status in (400, 401, 404)), (ScriptedReply(silent=True), 0)],
+    ids=str,
+)
+async def test_a_refused_request_is_not_repeated_and_a_silent_judge_has_a_deadline(judge, server, reply, retries):
+    server.script(reply, job="blocking")
+    judgement = await judge(answered(), retries=retries, timeout=30 if retries else 0.2)
     assert (judgement.failure, judgement.unavailable, judgement.calls) == (FailureKind.JUDGE_FAILED, True, 1)
-
-
-async def test_a_silent_judge_is_judge_failed_at_its_deadline(judge, server):
-    server.script(ScriptedReply(silent=True), job="blocking")
-    judgement = await judge(answered(), timeout=0.2)
-    assert (judgement.failure, judgement.unavailable) == (FailureKind.JUDGE_FAILED, True)
 
 
 async def test_cancellation_passes_and_the_requests_so_far_are_counted(server):
@@ -331,16 +311,13 @@ async def test_cancellation_passes_and_the_requests_so_far_are_counted(server):
     assert (spent.success, spent.unavailable, spent.calls) == (None, True, len(server.requests) - 1)
 
 
-async def test_a_lost_screenshot_is_judge_failed_and_named(judge):
+async def test_a_lost_screenshot_is_judge_failed_and_named_and_none_can_not_be_judged(judge):
     def lost(sha256):
         raise StoreError(f"{sha256}.png: the screenshot can't be read")
 
     judgement = await judge(answered(), images=lost)
     assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
     assert "the screenshot can't be read" in judgement.failure_detail
-
-
-async def test_an_answer_without_a_screenshot_can_not_be_judged(judge):
     judgement = await judge(answered(steps=()))
     assert (judgement.success, judgement.failure, judgement.calls) == (None, FailureKind.JUDGE_FAILED, 0)
 
@@ -354,20 +331,15 @@ async def test_only_screenshots_that_matter_are_shown_and_the_last_always(judge,
     assert [image.removeprefix("data:image/png;base64,") for image in fact.images] == shown
 
 
-async def test_a_screenshot_that_can_not_be_told_about_is_shown(judge, server):
+async def test_screenshots_that_can_not_be_told_about_are_shown_and_equal_ones_in_a_row_asked_once(judge, server):
     server.script(GARBAGE, DOWN, ScriptedReply(status=400), job="key_point")
     judgement = await judge(answered(shades=range(4)))
     assert (judgement.key_points, judgement.success) == ((0, 1, 2, 3), True)
-
-
-async def test_equal_screenshots_in_a_row_are_asked_once(judge, server):
+    server.requests.clear()
     assert (await judge(answered(shades=[0, 0, 1, 0, 2, 2]))).key_points == (1, 2, 3, 5)
     assert jobs(server).count("key_point") == 3
-
-
-async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
-    judgement = await judge(answered(shades=range(6)), max_images=3, max_blocking_images=2)
-    assert judgement.key_points == (3, 4, 5)
+    server.requests.clear()
+    assert (await judge(answered(shades=range(6)), max_images=3, max_blocking_images=2)).key_points == (3, 4, 5)
     blocking = next(request for request in server.requests if request.job == "blocking")
     assert [page["step"] for page in blocking.data["pages"]] == [1, 6]
 
@@ -375,20 +347,12 @@ async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
 @each(
     ("count", "limit", "expected"),
     [
-        (0, 4, []),
-        (3, 4, [0, 1, 2]),
-        (4, 4, [0, 1, 2, 3]),
-        (10, 1, [9]),
-        (10, 2, [0, 9]),
-        (10, 4, [0, 3, 6, 9]),
-        (9, 5, [0, 2, 4, 6, 8]),
+        *((count, 4, [*range(count)]) for count in (0, 3, 4)),
+        *((10, 1, [9]), (10, 2, [0, 9]), (10, 4, [0, 3, 6, 9]), (9, 5, [0, 2, 4, 6, 8])),
     ],
 )
-def test_screenshots_are_spread_evenly(count, limit, expected):
+def test_screenshots_are_spread_evenly_and_the_last_of_equal_ones_stands_for_them(count, limit, expected):
     assert select_evenly(range(count), limit) == expected
-
-
-def test_the_last_of_equal_screenshots_stands_for_them():
     assert select_distinct([seen(index, shade) for index, shade in enumerate([5, 5, 5, 6, 5])]) == [2, 3, 4]
     assert select_distinct([]) == []
 
@@ -451,11 +415,6 @@ async def test_the_tokens_of_votes_that_are_answered_at_the_same_time_are_all_co
     assert judgement.tokens == TokenUsage(prompt=100 * judgement.calls, completion=10 * judgement.calls)
 
 
-async def test_a_tie_about_blocking_is_no_block(judge, server):
-    server.script(YES, NO, job="blocking")
-    assert (await judge(answered(outcome=UNSOLVED), votes=2)).success is False
-
-
 @pytest.mark.parametrize("mode", ["json_schema", "json_object"])
 async def test_the_server_is_told_the_form_of_the_answer(judge, server, mode):
     await judge(answered(), structured_output=mode, temperature=0.25, max_new_tokens=77)
@@ -489,17 +448,14 @@ async def test_the_key_comes_from_the_environment_only(judge, server, monkeypatc
     assert "s3cret" not in judgement.to_line()
 
 
-def test_a_key_that_no_header_carries_is_a_setting_error(monkeypatch):
+def test_a_key_that_no_header_carries_or_an_address_that_is_none_is_a_setting_error(monkeypatch):
+    for url in ("", "nosuch", "ftp://a/", "http://", "http://[::1/v1"):
+        with pytest.raises(SettingsError, match=r"judge\.base_url") as caught:
+            Judge(JudgeSettings(base_url=url), PICTURES.__getitem__)
+        assert "judge.base_url=" in caught.value.hint
     monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
     with pytest.raises(SettingsError, match=r"^environment OPENAI_API_KEY: (?!.*schl)"):
         Judge(JudgeSettings(base_url="http://127.0.0.1:1/v1"), PICTURES.__getitem__)
-
-
-@pytest.mark.parametrize("url", ["", "nosuch", "ftp://a/", "http://", "http://[::1/v1"])
-def test_an_address_that_is_none_is_a_setting_error(url):
-    with pytest.raises(SettingsError, match=r"judge\.base_url") as caught:
-        Judge(JudgeSettings(base_url=url), PICTURES.__getitem__)
-    assert "judge.base_url=" in caught.value.hint
 
 
 async def test_no_more_calls_at_once_than_allowed(server):

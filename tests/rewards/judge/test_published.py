@@ -16,6 +16,12 @@ from webgym_cli.rewards.judge.protocol import PROTOCOLS
 NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
 STEPS = tuple(seen(index, index, title="A portrait" if index != 1 else "Way") for index in range(4))
 LIMIT = Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
+
+
+def read_reply(text):
+    return read_object(text, JudgeReply)
+
+
 YES = {"webvoyager": "It was. SUCCESS", "agentrewardbench": "<success>Successful</success> <loop>No</loop>"}
 NO = {"webvoyager": "NOT SUCCESS", "agentrewardbench": "<success>Unsuccessful</success>"}
 
@@ -82,33 +88,17 @@ async def test_a_verdict_is_read_in_its_published_form(judge, server, protocol, 
     assert all("response_format" not in question.request for question in server.requests)
 
 
+UNCLEAR = ("", "I can't tell.", "Status: unclear", "Status: success\nStatus: failure", "<success>Maybe</success>")
+
+
 @pytest.mark.parametrize("protocol", NAMES)
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "",
-        "I can't tell.",
-        "Status: unclear",
-        "Status: success\nStatus: failure",
-        "<success>Maybe</success>",
-        '{"verdict": "yes"}',
-    ],
-)
-async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, reply):
-    server.script(reply, job=protocol)
+@pytest.mark.parametrize("reply", [*UNCLEAR, '{"verdict": "yes"}', None])
+async def test_an_unreadable_or_cut_verdict_is_no_verdict(judge, server, protocol, reply):
+    cut = ScriptedReply(YES.get(protocol, "Status: success"), finish_reason="length")
+    server.script(cut if reply is None else reply, job=protocol)
     judgement = await judge(answered(steps=STEPS), protocol=protocol)
     assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
-
-
-@pytest.mark.parametrize("protocol", NAMES)
-async def test_an_answer_that_was_cut_is_no_verdict(judge, server, protocol):
-    text = YES.get(protocol, "Status: success")
-    server.script(ScriptedReply(text, finish_reason="length"), job=protocol)
-    assert (await judge(answered(steps=STEPS), protocol=protocol)).failure is FailureKind.JUDGE_FAILED
-
-
-@pytest.mark.parametrize("protocol", NAMES)
-async def test_without_a_screenshot_there_is_no_verdict(judge, server, protocol):
+    server.requests.clear()
     judgement = await judge(answered(steps=()), protocol=protocol)
     assert (judgement.success, judgement.failure, server.requests) == (None, FailureKind.JUDGE_FAILED, [])
 
@@ -190,11 +180,6 @@ async def test_the_number_of_screenshots_is_the_protocol_s_own(judge, server, pr
     assert (await judge(answered(steps=steps), protocol=protocol, **given)).key_points == tuple(shown)
 
 
-@pytest.mark.parametrize(("text", "yes"), [("Score: 3", True), ("**Score**: 2", False), ("### Score: 5", True)])
-def test_scores_in_the_spellings_of_models(text, yes):
-    assert replies.read_score(text).yes is yes
-
-
 @each(
     ("text", "yes"),
     [
@@ -261,28 +246,40 @@ def test_a_status_in_the_spellings_of_models(text):
     assert not replies.read_status(text.replace("successful", "success").replace("success", "failed")).yes
 
 
-def test_an_explanation_is_kept_and_takes_nothing_back():
-    assert replies.read_status("Status: success\n\nThe task did not need a login.").yes
-    text = "<reasoning>It was sorted.</reasoning><success>Successful</success>"
-    assert replies.read_tags(text).reason == text
-    assert replies.read_webvoyager("Evaluation: no issue is left. Verdict: SUCCESS").yes
-
-
-@pytest.mark.parametrize("word", ["Successful.", '"successful"', "\n**Successful**\n"])
-def test_a_tag_in_the_spellings_of_models(word):
-    assert replies.read_tags(f"```xml\n<success>{word}</success>\n```").yes
-
-
-@pytest.mark.parametrize(
-    "text",
+@each(
+    ("read", "text", "yes"),
     [
-        '```JSON {"reason": "a\nb", "verdict": "No"}```',
-        '\ufeff{"verdict": "NO", "reason": "x"}',
-        '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}',
+        (replies.read_score, "Score: 3", True),
+        (replies.read_score, "**Score**: 2", False),
+        (replies.read_score, "### Score: 5", True),
+        (replies.read_status, "Status: success\n\nThe task did not need a login.", True),
+        (replies.read_webvoyager, "Evaluation: no issue is left. Verdict: SUCCESS", True),
+        (
+            replies.read_webvoyager,
+            "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
+            True,
+        ),
+        (
+            replies.read_webvoyager,
+            "The initial assessment is incomplete without the screenshot, which shows all. Verdict: SUCCESS",
+            True,
+        ),
+        *(
+            (replies.read_tags, f"```xml\n<success>{word}</success>\n```", True)
+            for word in ("Successful.", '"successful"', "\n**Successful**\n")
+        ),
+        (read_reply, '```JSON {"reason": "a\nb", "verdict": "No"}```', False),
+        (read_reply, '\ufeff{"verdict": "NO", "reason": "x"}', False),
+        (read_reply, '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}', False),
     ],
 )
-def test_an_object_in_the_spellings_of_models(text):
-    assert not read_object(text, JudgeReply).yes
+def test_verdicts_in_the_spellings_of_models(read, text, yes):
+    assert read(text).yes is yes
+
+
+def test_an_explanation_is_kept():
+    text = "<reasoning>It was sorted.</reasoning><success>Successful</success>"
+    assert replies.read_tags(text).reason == text
 
 
 @pytest.mark.parametrize(
@@ -342,7 +339,7 @@ UNREADABLE = {
 }
 
 
-READERS = (replies.read_webvoyager, replies.read_status, replies.read_tags, lambda text: read_object(text, JudgeReply))
+READERS = (replies.read_webvoyager, replies.read_status, replies.read_tags, read_reply)
 
 
 @each(
@@ -352,17 +349,6 @@ READERS = (replies.read_webvoyager, replies.read_status, replies.read_tags, lamb
 def test_refusals_look_alikes_repeated_forms_and_quotations_are_no_verdict(read, text):
     with pytest.raises(UnreadableError):
         read(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
-        "The initial assessment is incomplete without the screenshot, which shows all. Verdict: SUCCESS",
-    ],
-)
-def test_what_was_incomplete_at_first_denies_no_verdict(text):
-    assert replies.read_webvoyager(text).verdict == "yes"
 
 
 def test_protocols_have_digests_of_their_own():

@@ -103,7 +103,7 @@ async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, ser
 async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge_run, server):
     fill(run, *(answered(number) for number in range(20)))
     server.script(*[NO] * 2, *[DOWN] * 18, job="blocking")
-    with pytest.raises(WebGymError, match=r"8 answers in a row can't be used: .*500") as caught:
+    with pytest.raises(WebGymError, match=r"^8 .*500") as caught:
         await judge_run(concurrency=1)
     assert "judge.base_url" in caught.value.hint
     assert list(stored_verdicts(run).values()) == [[True]] * 2 + [[None]] * 8
@@ -112,9 +112,7 @@ async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge
 async def test_a_few_that_all_fail_are_an_error_too(run, judge_run, server):
     fill(run, answered(0), answered(1))
     server.script(GARBAGE, GARBAGE, job="blocking")
-    with pytest.raises(
-        WebGymError, match="2 answers in a row can't be used: blocking: the answer is not one JSON object"
-    ):
+    with pytest.raises(WebGymError, match=r"^2 .*: blocking: "):
         await judge_run()
 
 

@@ -50,10 +50,9 @@ def test_a_task_with_names_is_carried_out_where_the_last_page_is_called_so():
     assert fact(text, "", desk, lamps) == fact(text, "", {**lamps, "action": 'click "Desk"'}) == fact(text) == "no"
 
 
-@pytest.mark.parametrize("field", ["title", "action", "note"])
-def test_a_fact_may_stand_in_a_step(field):
-    assert fact("By Vermeer", "", {field: "Vermeer"}) == "yes"
-    assert fact("By Vermeer", "", {"url": "http://vermeer.test/"}) == "no"
+def test_a_fact_may_stand_in_a_step():
+    stated = {field: fact("By Vermeer", "", {field: "Vermeer"}) for field in ("title", "action", "note", "url")}
+    assert stated == {"title": "yes", "action": "yes", "note": "yes", "url": "no"}
 
 
 @each(
@@ -72,9 +71,7 @@ def test_blocking_is_what_the_last_page_says(titles, expected):
     assert verdict("blocking", pages=pages) == expected
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"), [("the girl", "yes"), ("  The GIRL! ", "yes"), ("B", "yes"), ("girl", "no"), ("", "no")]
-)
+@each(("answer", "expected"), {"the girl": "yes", "  The GIRL! ": "yes", "B": "yes", "girl": "no", "": "no"}.items())
 def test_a_reference_is_compared_apart_from_case_and_punctuation(answer, expected):
     assert verdict("reference", reference="The Girl|OR|b.", answer=answer) == expected
 
@@ -83,9 +80,6 @@ def test_claims_need_an_answer_and_key_points_a_word_of_the_task():
     assert [verdict("claims", answer=answer) for answer in (" ", "a")] == ["no", "yes"]
     pages = ({"title": "Portraits", "url": ""}, {"title": "", "url": "http://a/portrait"}, {"title": "News", "url": ""})
     assert [verdict("key_point", task="Find a portrait", page=page) for page in pages] == ["yes", "yes", "no"]
-
-
-def test_it_says_that_it_is_no_judge():
     assert "no picture was looked at" in decide("claims", {"answer": "a"})["reason"]
 
 

@@ -1,5 +1,4 @@
-import pytest
-
+from tests.tables import each
 from webgym_cli.rewards.judge.scripted_server import decide
 from webgym_cli.rewards.judge.scripted_tasks import AFTER, BEFORE, feasible, new_tasks
 
@@ -22,13 +21,12 @@ def test_numbers_grow_and_the_first_is_a_task_said_again():
 
 
 def test_names_are_exchanged_at_their_place():
-    given = ('show "Desk" by "Price"', 'sort "Garden": "Name"', 'show "Lamps"')
-    rows = {plain(task) for task in generate(*given, count=200)}
-    pairs = {(place, order) for place in ("Desk", "Garden", "Lamps") for order in ("Price", "Name")}
-    forms = ('show "{}" by "{}"', 'sort "{}": "{}"')
-    assert rows == {form.format(*pair) for form in forms for pair in pairs} | {
-        f'show "{place}"' for place in ("Desk", "Garden", "Lamps")
+    rows = {
+        plain(task) for task in generate('show "Desk" by "Price"', 'sort "Garden": "Name"', 'show "Lamps"', count=200)
     }
+    places, forms = ("Desk", "Garden", "Lamps"), ('show "{}" by "{}"', 'sort "{}": "{}"')
+    both = {form.format(place, order) for form in forms for place in places for order in ("Price", "Name")}
+    assert rows == both | {f'show "{place}"' for place in places}
 
 
 def test_the_same_question_has_the_same_answer_and_another_another():
@@ -50,15 +48,12 @@ def test_words_around_a_task_are_not_put_around_it_twice():
 
 def test_a_name_of_the_page_gives_way_to_the_others_of_the_page():
     names = ("Desk", "Garden", "Lamps")
-    assert {plain(task) for task in generate('show "Desk"', count=200, page=names)} == {
-        f'show "{one}"' for one in names
-    }
-    assert {plain(task) for task in generate('show "Sofas"', count=200, page=names)} == {'show "Sofas"'}
+    for given, shown in (("Desk", names), ("Sofas", ("Sofas",))):
+        tasks = generate(f'show "{given}"', count=200, page=names)
+        assert {plain(task) for task in tasks} == {f'show "{one}"' for one in shown}
 
 
-@pytest.mark.parametrize(
-    ("task", "can_be"), [("Tell the weather", False), ("E-mail the order to Bob", False), ("Buy it", True)]
-)
+@each(("task", "can_be"), {"Tell the weather": False, "E-mail the order to Bob": False, "Buy it": True}.items())
 def test_some_things_no_site_can(task, can_be):
     assert feasible({"task": task}) is can_be
     assert decide("feasible", {"task": task})["verdict"] == ("yes" if can_be else "no")

@@ -22,11 +22,6 @@ YES, NO, NOISE = {"YES": 0.6, "NO": 0.2}, {"YES": 0.1, "NO": 0.3}, {"The": 0.9}
 
 
 @pytest.fixture
-def run(made_run):
-    return made_run
-
-
-@pytest.fixture
 def score(run, server):
     """Score what the run holds, one after the other, and return the summary with the events in `events`."""
     events = []
@@ -129,11 +124,14 @@ async def test_a_failure_an_empty_episode_and_an_encrypted_task_are_not_scored(r
     assert server.tokenized == 0
 
 
-async def test_a_prompt_that_was_cut_is_counted(run, server, score):
+async def test_a_prompt_that_was_cut_is_counted_and_several_at_once_score_each_once(run, server, score):
     fill(run, answered(0, instruction="Buy.", answer=" ".join(["word"] * 900)))
     summary = await score(max_tokens=400)
     assert (summary["cut"], score.events[0]["prompt_tokens"] <= 400) == (1, True)
     assert score.events[0]["cut_tokens"] > 0
+    fill(run, *(answered(number) for number in range(1, 11)))
+    assert (await score(concurrency=4))["scored"] == 10
+    assert {len(item) for item in stored_scores(run).values()} == {1}
 
 
 async def test_a_model_that_never_answers_ends_it_with_a_hint(run, server, score):
@@ -145,17 +143,10 @@ async def test_a_model_that_never_answers_ends_it_with_a_hint(run, server, score
     assert stored_scores(run) == {}
 
 
-async def test_several_at_once_score_each_once(run, server, score):
-    fill(run, *(answered(number) for number in range(10)))
-    assert (await score(concurrency=4))["scored"] == 10
-    assert {len(item) for item in stored_scores(run).values()} == {1}
-
-
 def test_what_is_not_there_is_named(run):
-    with pytest.raises(MissingStageError):
-        plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery())
-    fill(run, answered(0))
-    with pytest.raises(UsageError, match="no trajectory 'nosuch'"):
-        plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery(ids=("nosuch",)))
+    for episodes, ids, error in ((0, None, MissingStageError), (1, ("nosuch",), UsageError)):
+        fill(run, *(answered(number) for number in range(episodes)))
+        with pytest.raises(error, match=ids and ids[0]):
+            plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery(ids=ids))
     with pytest.raises(SettingsError, match="no model to ask"):
         require_orm(OrmSettings())
