@@ -28,13 +28,10 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_none_is_an_error_with_the_command_to_type(nowhere: Path):
+def test_none_is_an_error_with_the_command_to_type_and_the_setting_wins(nowhere: Path):
     with pytest.raises(VenvError) as error:
         find.find_chromium(BrowserSettings())
     assert "webgym setup --role browser" in error.value.hint
-
-
-def test_the_setting_wins(nowhere: Path):
     program(nowhere / "bin" / "chromium")
     chosen = program(nowhere / "mine" / "browser")
     assert find.find_chromium(BrowserSettings(executable=str(chosen))) == chosen
@@ -42,20 +39,17 @@ def test_the_setting_wins(nowhere: Path):
         find.find_chromium(BrowserSettings(executable=str(nowhere / "gone")))
 
 
-def test_the_headless_shell_comes_before_the_full_browser(nowhere: Path):
-    full = program(nowhere / "bin" / "chromium")
-    assert find.find_chromium(BrowserSettings()) == full
-    shell = program(nowhere / "bin" / "chromium-headless-shell")
-    assert find.find_chromium(BrowserSettings()) == shell
-
-
-def test_playwrights_own_browser_comes_before_the_systems(nowhere: Path):
-    program(nowhere / "bin" / "chromium-headless-shell")
+def test_the_headless_shell_comes_before_the_full_browser_and_playwrights_own_before_both(nowhere: Path):
     listed = json.loads((files("playwright") / "driver" / "package" / "browsers.json").read_text())["browsers"]
     revision = next(entry["revision"] for entry in listed if entry["name"] == "chromium-headless-shell")
     program(nowhere / "cache" / "chromium_headless_shell-1" / "linux" / "headless_shell")
-    own = program(nowhere / "cache" / f"chromium_headless_shell-{revision}" / "linux" / "headless_shell")
-    assert find.find_chromium(BrowserSettings()) == own
+    for place in (
+        "bin/chromium",
+        "bin/chromium-headless-shell",
+        f"cache/chromium_headless_shell-{revision}/linux/headless_shell",
+    ):
+        newest = program(nowhere / place)
+        assert find.find_chromium(BrowserSettings()) == newest
 
 
 def test_version(tmp_path: Path):
@@ -70,11 +64,8 @@ def test_version(tmp_path: Path):
     ("limits", "raised"),
     [
         ((1024, 4096), (4096, 4096)),
-        ((1024, 10**9), (65536, 10**9)),
-        ((1024, resource.RLIM_INFINITY), (65536, resource.RLIM_INFINITY)),
-        ((4096, 4096), None),
-        ((10**6, 10**6), None),
-        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+        *(((1024, most), (65536, most)) for most in (10**9, resource.RLIM_INFINITY)),
+        *(((limit, limit), None) for limit in (4096, 10**6, resource.RLIM_INFINITY)),
     ],
 )
 def test_the_limit_of_open_files_is_raised(monkeypatch, limits, raised):

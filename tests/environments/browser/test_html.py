@@ -28,28 +28,20 @@ def test_elements_texts_and_ids():
 
 
 def test_wrappers_of_one_thing_are_that_thing_and_empty_ones_are_nothing():
-    nodes = [
-        [0, "div", None, []],
-        [1, "div", None, []],
-        [2, "div", None, []],
-        [3, "button", 0, []],
-        [4, "b", None, []],
-        [5, "OK"],
-        [4, "!"],
-        [1, "div", None, []],
-        [2, "i", None, []],
-    ]
+    wrappers = [[depth, "div", None, []] for depth in range(3)]
+    words = [[3, "button", 0, []], [4, "b", None, []], [5, "OK"], [4, "!"]]
+    nodes = [*wrappers, *words, [1, "div", None, []], [2, "i", None, []]]
     assert simplify(nodes) == '<button id="0"> OK ! </button>'
 
 
-def test_what_is_told_already_is_not_told_again():
+def test_what_is_told_already_is_not_told_again_and_options_stay_where_they_can_not_be_clicked():
     texts = [["title", "Save"], ["placeholder", "x"], ["data-text", "x"]]
     assert simplify([[0, "button", 3, texts], [1, "Save"]]) == '<button id="3" placeholder="x"> Save </button>'
-
-
-def test_options_stay_also_where_they_can_not_be_clicked():
-    nodes = [[0, "select", 0, []], [1, "option", None, [["selected", "selected"]]], [2, "Red"], [1, "option", None, []]]
-    assert simplify(nodes) == '<select id="0"> <option selected="selected"> Red </option> <option> </option> </select>'
+    red = [1, "option", None, [["selected", "selected"]]]
+    html = simplify([[0, "select", 0, []], red, [2, "Red"], [1, "option", None, []]])
+    assert html == '<select id="0"> <option selected="selected"> Red </option> <option> </option> </select>'
+    deep = [[depth, "div", None, [["title", str(depth)], ["data-value", "x"]]] for depth in range(50_000)]
+    assert simplify([*deep, [50_000, "end"]]).count("</div>") == 50_000
 
 
 def test_the_released_form_has_box_and_text_on_each_element():
@@ -114,11 +106,6 @@ def test_no_text_of_a_page_forges_an_element_or_an_id(nodes):
     assert html.count("<button") == 1 + sum(len(node) > 2 and node[1] == "button" for node in nodes)
     assert "\n" not in html
     assert all(re.fullmatch(r"</?[a-z][a-z0-9-]*", tag) for tag in re.findall(r"<[^\s>]*", html))
-
-
-def test_a_page_nests_as_deep_as_it_likes():
-    deep = [[depth, "div", None, [["title", str(depth)], ["data-value", "x"]]] for depth in range(50_000)]
-    assert simplify([*deep, [50_000, "end"]]).count("</div>") == 50_000
 
 
 class LongPage:

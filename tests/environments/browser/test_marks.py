@@ -9,31 +9,37 @@ from webgym_cli.environments.browser.marks import _DIGITS, draw_marks, place_lab
 from webgym_cli.records.trajectory import Element
 
 
-def blank(width: int, height: int) -> bytes:
+def as_png(picture: Image.Image) -> bytes:
     out = io.BytesIO()
-    Image.new("RGB", (width, height), "white").save(out, "PNG")
+    picture.save(out, "PNG")
     return out.getvalue()
+
+
+def drawn(picture: Image.Image, *elements: Element) -> Image.Image:
+    return Image.open(io.BytesIO(draw_marks(as_png(picture), elements)))
+
+
+def blank(width: int, height: int) -> Image.Image:
+    return Image.new("RGB", (width, height), "white")
+
+
+def test_nothing_to_mark_changes_no_pixel_and_the_same_input_gives_the_same_bytes():
+    marked = drawn(blank(50, 40))
+    assert (marked.size, marked.getcolors()) == ((50, 40), [(50 * 40, (255, 255, 255))])
+    elements = tuple(element(number, 5 + 40 * (number % 3), 60 + 20 * (number // 3), 35, 15) for number in range(12))
+    page = as_png(blank(160, 210))
+    assert draw_marks(page, elements) == draw_marks(page, elements)
+    elements = (element(0, 0, 0, 160, 210), element(199, 150, 200, 40, 40), element(3, 159, 209, 3, 3))
+    assert drawn(blank(160, 210), *elements).size == (160, 210)  # at and beyond the edges
+
+
+def test_a_label_stands_within_its_box_where_that_hides_no_text():
+    marked = drawn(blank(160, 210), element(7, 60, 100, 40, 20))
+    assert ImageChops.invert(marked.convert("L")).getbbox() == (60, 100, 100, 120)
 
 
 def element(number: int, *box: float) -> Element:
     return Element(id=number, role="button", box=(box[0], box[1], box[2], box[3]))
-
-
-def test_nothing_to_mark_changes_no_pixel():
-    marked = Image.open(io.BytesIO(draw_marks(blank(50, 40), ())))
-    assert marked.size == (50, 40)
-    assert marked.getcolors() == [(50 * 40, (255, 255, 255))]
-
-
-def test_same_input_gives_the_same_bytes():
-    elements = tuple(element(number, 5 + 40 * (number % 3), 60 + 20 * (number // 3), 35, 15) for number in range(12))
-    assert draw_marks(blank(160, 210), elements) == draw_marks(blank(160, 210), elements)
-
-
-def test_a_label_stands_within_its_box_where_that_hides_no_text():
-    marked = Image.open(io.BytesIO(draw_marks(blank(160, 210), (element(7, 60, 100, 40, 20),))))
-    changed = ImageChops.invert(marked.convert("L")).getbbox()
-    assert changed == (60, 100, 100, 120)
 
 
 TEXTS = ("Meeting 0", "Meeting 10", "May 5, 2026", "Tuesday", "Help", "Il", "WWWW", "a long name", "jggy", "EEE")
@@ -83,8 +89,8 @@ GRIDS = {
 def test_labels_are_read_back_and_stand_in_no_other_box(name: str):
     width, boxes = GRIDS[name]
     elements = tuple(element(number, *box) for number, box in enumerate(boxes))
-    labels = place_labels(Image.open(io.BytesIO(blank(width, 400))), elements)
-    marked = Image.open(io.BytesIO(draw_marks(blank(width, 400), elements)))
+    labels = place_labels(blank(width, 400), elements)
+    marked = drawn(blank(width, 400), *elements)
     assert [label and read_label(marked, label) for label in labels] == [str(n) for n in range(len(boxes))]
     for label, (left, top, across, down) in zip(labels, boxes, strict=True):
         assert label is not None
@@ -92,23 +98,15 @@ def test_labels_are_read_back_and_stand_in_no_other_box(name: str):
 
 
 def test_what_has_no_room_for_a_label_is_not_drawn():
-    boxes = [(8 + 8 * (n % 10), 8 + 8 * (n // 10), 8, 8) for n in range(100)]
-    elements = tuple(element(number, *box) for number, box in enumerate(boxes))
-    labels = place_labels(Image.open(io.BytesIO(blank(160, 160))), elements)
+    elements = tuple(element(n, 8 + 8 * (n % 10), 8 + 8 * (n // 10), 8, 8) for n in range(100))
+    labels = place_labels(blank(160, 160), elements)
     assert labels[55] is None and labels[0] is not None
 
 
-def test_elements_at_and_beyond_the_edges():
-    elements = (element(0, 0, 0, 160, 210), element(199, 150, 200, 40, 40), element(3, 159, 209, 3, 3))
-    assert Image.open(io.BytesIO(draw_marks(blank(160, 210), elements))).size == (160, 210)
-
-
 def test_a_label_hides_no_text_where_it_can_stand_elsewhere():
-    page = Image.new("RGB", (160, 210), "white")
+    page = blank(160, 210)
     text = (20, 60, 140, 98)  # above the button, where labels stand otherwise
     for x in range(text[0], text[2], 4):
         page.paste("black", (x, text[1], x + 2, text[3]))
-    out = io.BytesIO()
-    page.save(out, "PNG")
-    marked = Image.open(io.BytesIO(draw_marks(out.getvalue(), (element(7, 60, 100, 40, 20),))))
+    marked = drawn(page, element(7, 60, 100, 40, 20))
     assert marked.convert("RGB").crop(text).tobytes() == page.crop(text).tobytes()

@@ -43,10 +43,11 @@ def test_a_navigation_may_come_to_nothing(traffic, end):
     ("event", "params"),
     [
         ("Page.frameRequestedNavigation", {"frameId": "other", "disposition": "currentTab"}),
-        ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "newTab"}),
-        ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "download"}),
-        ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "sameDocument"}),
-        ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "historySameDocument"}),
+        *(("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": way}) for way in ("newTab", "download")),
+        *(
+            ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": kind})
+            for kind in ("sameDocument", "historySameDocument")
+        ),
         ("Page.loadEventFired", {"timestamp": 1}),
         ("Network.dataReceived", {"requestId": "1"}),
     ],
@@ -56,20 +57,25 @@ def test_what_is_no_navigation_of_the_page(traffic, event, params):
     assert not traffic.busy
 
 
-@pytest.mark.parametrize("kind", ["Document", "XHR", "Fetch", "Script", "Stylesheet"])
-def test_requests_that_change_what_is_seen_are_awaited(traffic, kind):
-    asks(traffic, 1, kind)
-    asks(traffic, 2, kind)
-    assert traffic.busy and not traffic.navigating
-    traffic.note("Network.loadingFinished", {"requestId": "1"})
-    assert traffic.busy
-    traffic.note("Network.loadingFailed", {"requestId": "2"})
-    assert not traffic.busy
+def test_requests_that_change_what_is_seen_are_awaited_and_no_others(traffic):
+    for kind in ("Image", "Media", "Ping", "WebSocket", "EventSource"):
+        asks(traffic, 1, kind)
+        assert not traffic.busy
+    for kind in ("Document", "XHR", "Fetch", "Script", "Stylesheet"):
+        asks(traffic, 1, kind)
+        asks(traffic, 2, kind)
+        assert traffic.busy and not traffic.navigating
+        traffic.note("Network.loadingFinished", {"requestId": "1"})
+        assert traffic.busy
+        traffic.note("Network.loadingFailed", {"requestId": "2"})
+        assert not traffic.busy
 
 
-@pytest.mark.parametrize("kind", ["Image", "Media", "Ping", "WebSocket", "EventSource"])
-def test_other_requests_are_not(traffic, kind):
-    asks(traffic, 1, kind)
+def test_a_flood_of_requests_is_followed_in_part(traffic):
+    for number in range(5000):
+        asks(traffic, number)
+    for number in range(500):
+        traffic.note("Network.loadingFinished", {"requestId": str(number)})
     assert not traffic.busy
 
 
@@ -83,14 +89,6 @@ def test_a_mark_and_a_new_document_forget_requests(traffic):
     asks(traffic, 3)
     traffic.note("Page.frameNavigated", {"frame": {"id": "other"}})
     assert traffic.busy
-
-
-def test_a_flood_of_requests_is_followed_in_part(traffic):
-    for number in range(5000):
-        asks(traffic, number)
-    for number in range(500):
-        traffic.note("Network.loadingFinished", {"requestId": str(number)})
-    assert not traffic.busy
 
 
 async def test_waiting_ends_with_the_next_event_or_in_time(traffic):

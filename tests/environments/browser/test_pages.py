@@ -38,8 +38,7 @@ def pages():
 @pytest.mark.parametrize(
     "words",
     [
-        "Session with given id not found.",
-        "No session with given id",
+        *("Session with given id not found.", "No session with given id"),
         "CDPSession.send: Target page, context or browser has been closed",
     ],
 )
@@ -50,15 +49,11 @@ def test_a_session_that_chrome_does_not_know_is_a_page_that_closed(pages, words)
     assert not pages.moved_on(pages.tabs[0], RuntimeError(words))  # the last one stays, and gives the error its name
 
 
-@pytest.mark.parametrize("words", ["Execution context was destroyed", "Target closed", "element is not visible"])
-def test_what_a_navigation_may_say_too_is_no_closing_while_the_page_is_known(pages, words):
+def test_what_a_navigation_may_say_too_is_no_closing_until_that_is_told(pages):
     popup = pages.current
-    assert not pages.moved_on(popup, RuntimeError(words))
-    assert pages.current is popup
-
-
-def test_a_closing_that_was_told_first_is_a_move_on(pages):
-    popup = pages.current
+    for words in ("Execution context was destroyed", "Target closed", "element is not visible"):
+        assert not pages.moved_on(popup, RuntimeError(words))
+        assert pages.current is popup
     popup.messages["close"](popup)
     assert pages.moved_on(popup, RuntimeError("Target closed"))
 
