@@ -102,6 +102,7 @@ def test_cuda_has_webgyms_launch_settings():
     left = {"--enforce-eager", "--no-enable-prefix-caching", "--max-num-batched-tokens", "--reasoning-parser"}
     assert not left & set(plan.argv())
     assert "CUDA_VISIBLE_DEVICES" not in plan.env
+    assert plan.env["PYTHONSAFEPATH"] == "1"  # a `datasets` of the current folder is not taken for the package
     assert not any(name.startswith(("VLLM_CPU", "OMP", "TORCHDYNAMO")) for name in plan.env)
 
 
