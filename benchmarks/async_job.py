@@ -20,8 +20,7 @@ from typing import Any
 from benchmarks.episodes import LENGTH, NETWORK, POLICY
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.client.policy import digest_tokens
-from webgym_cli.agent.client.reply import PolicyReply, ServerCounters
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt, ServerCounters
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import EnvironmentStep, RawObservation

@@ -22,9 +22,8 @@ from typing import Any
 from benchmarks.episodes import CLICKS, Script
 from benchmarks.meter import Meter
 from benchmarks.schedulers import OURS, StepBarrier, arrange
-from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import Environment, EnvironmentPool, EnvironmentStep, RawObservation
 from webgym_cli.environments.miniwob.environment import MiniWobPool

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tests.records.builders import CLICK, png
-from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
+from webgym_cli.agent.prompt import PolicyReply
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -11,9 +11,8 @@ from tests.prepare.buffer import WordTokens, settings
 from tests.rollout.conftest import World
 from tests.rollout.scripted import ScriptedAgent
 from tests.rollout.test_judging import says_yes
-from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.tools import render_web_action
-from webgym_cli.agent.prompt import Prompt, render_step
+from webgym_cli.agent.prompt import PolicyReply, Prompt, render_step
 from webgym_cli.environments.web import settling
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt

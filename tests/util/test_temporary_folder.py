@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from webgym_cli.errors import StoreError
 from webgym_cli.util.temporary_folder import TemporaryFolder
 
 HOLD = """
@@ -41,3 +42,9 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(temporary):
     ours.remove()
     again.remove()
     assert list(temporary.iterdir()) == [run]
+
+
+def test_no_place_for_temporary_files_is_named(temporary, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
+    with pytest.raises(StoreError, match="TMPDIR"):
+        TemporaryFolder("test")

@@ -1,4 +1,4 @@
-"""Rendering of prompts: a pure function of the episode so far, so that stored trajectories reproduce their prompts.
+"""Prompts and replies of policies. A prompt is a pure function of the episode so far: stored episodes reproduce theirs.
 
 The window holds the last `history_window` rounds in full (observation and response) and the current observation;
 older steps take one line each. Only the newest `max_images` of these rounds have their screenshot. Text of pages and
@@ -18,13 +18,16 @@ from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
+from webgym_cli.records.trajectory import Generation, Observation, PromptSpec, PromptVersion, Step, Trajectory
 from webgym_cli.tasks.encryption import list_secrets, replace_texts
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
 
 # Replaces a screenshot beyond `max_images`.
 NO_IMAGE = "(This screenshot is left out.)\n"
+# Counters of each server by its address. Totals: `requests`, `failures` that were the server's fault, `opened` (its
+# outages), `seconds` (duration of all requests). Current values: `outstanding` requests, `open` (1 while it is out).
+ServerCounters = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,17 @@ class Prompt:
         """SHA-256 of the messages and the images' digests."""
         content = [[message.role, message.content] for message in self.messages]
         return digest_json([content, self.images])
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReply:
+    """Reply of a policy."""
+
+    text: str
+    """The whole response. Reasoning that the server's parser split off is put back in front, between `<think>` and
+    `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened the reasoning
+    in the prompt, and `prepare` allows for that."""
+    generation: Generation
 
 
 def split_at_images(message: Message) -> Iterator[str | None]:

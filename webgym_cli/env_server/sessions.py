@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from webgym_cli.agent.client.reply import PolicyReply
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentPool, RawObservation
 from webgym_cli.errors import BoundaryError, UsageError

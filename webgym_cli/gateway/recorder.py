@@ -12,8 +12,7 @@ from itertools import count
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.policy import digest_tokens
-from webgym_cli.agent.client.reply import PolicyReply
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError, StoreError

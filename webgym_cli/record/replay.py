@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
-from webgym_cli.agent.client.reply import PolicyReply
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment
 from webgym_cli.environments.browser.actions import normalise_point

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
-from webgym_cli.agent.client.reply import PolicyReply, ServerCounters
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt, ServerCounters
 from webgym_cli.environments.base import Environment
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode

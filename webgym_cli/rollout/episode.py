@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
-from webgym_cli.agent.client.reply import PolicyReply
-from webgym_cli.agent.prompt import Prompt, render, reveal_prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt, render, reveal_prompt
 from webgym_cli.config.limits import MAX_TOOL_CALLS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation

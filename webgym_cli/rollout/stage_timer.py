@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, Literal
 
-from webgym_cli.agent.client.reply import ServerCounters
+from webgym_cli.agent.prompt import ServerCounters
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.util.text import replace_surrogates
 

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webgym_cli.agent.client.policy import ChatPolicy, ServerMisconfiguredError
-from webgym_cli.agent.client.reply import PolicyReply, ServerCounters
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt, ServerCounters
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind

@@ -13,9 +13,8 @@ import openai
 
 from webgym_cli.agent.client.chat import describe_error, openai_client
 from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
-from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.forms.reasoning import join_reasoning
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.errors import BoundaryError, UsageError
