@@ -160,22 +160,23 @@ async def test_only_a_yes_that_can_be_read_lets_a_task_pass(generation, server, 
     assert sum(request.job == "generate" for request in server.requests) == 2
 
 
-async def test_without_the_question_nothing_is_asked(generation, server):
-    await generation("generate.feasibility=false").execute()
-    assert {request.job for request in server.requests} == {"generate"}
-
-
 async def test_what_was_answered_before_an_end_is_not_asked_again(generation, server):
     server.script(proposed("Which museum is this?"), DOWN, job="generate")
-    summary = await generation("generate.feasibility=false", "generate.requests_per_site=2").execute()
+
+    async def again(*overrides):
+        work = generation("generate.feasibility=false", *overrides)
+        return await work.execute(), reasons(work)
+
+    twice = "generate.requests_per_site=2"
+    summary, _ = await again(twice)
     assert (summary["unanswered"], summary["asked"]) == (1, 4)
-    again = generation("generate.feasibility=false", "generate.requests_per_site=2")
-    assert (await again.execute())["asked"] == 1
-    third = generation("generate.feasibility=false", "generate.requests_per_site=2")
-    summary = await third.execute()
+    summary, second = await again(twice)
+    assert summary["asked"] == 1
+    summary, third = await again(twice)
     assert (summary["asked"], summary["calls"]) == (0, 0)
-    assert reasons(third) == reasons(again)
-    assert (await generation("generate.feasibility=false", "generate.model=another").execute())["asked"] == 2
+    assert third == second
+    assert (await again("generate.model=another"))[0]["asked"] == 2
+    assert {request.job for request in server.requests} == {"generate"}, "whether a task can be done is not asked"
 
 
 async def test_a_server_that_is_down_ends_it(generation, server):

@@ -39,26 +39,17 @@ def test_seeds_are_grouped_by_webarena_s_sites_and_else_by_the_host():
 
 
 def test_every_seed_is_shown_before_any_is_shown_again_and_the_seed_decides_when():
-    groups = group_by_site(web(number) for number in range(6))
+    seeds = [web(number) for number in range(6)]
+    groups = group_by_site(seeds)
     rounds = plan_requests(groups, 4, 3, 7)
     shown = [[seed.task.id for seed in request.seeds] for (request,) in rounds]
     assert all(len(set(chain(*shown[start : start + 2]))) == 6 for start in (0, 2))
     assert [request.round for (request,) in rounds] == [0, 1, 2, 3]
-    assert plan_requests(groups, 4, 3, 7) == rounds
-    assert plan_requests(groups, 4, 3, 8) != rounds
+    assert plan_requests(groups, 4, 3, 7) == rounds != plan_requests(groups, 4, 3, 8)
     assert plan_requests(groups, 2, 3, 7) == rounds[:2]
-
-
-def test_a_site_s_requests_do_not_depend_on_the_other_sites():
-    alone = plan_requests(group_by_site(web(number) for number in range(6)), 2, 3, 7)
-    both = plan_requests(group_by_site([*(web(number) for number in range(6)), arena(1)]), 2, 3, 7)
-    assert [(len(seed_requests), seed_requests[0]) for seed_requests in both] == [
-        (2, seed_requests[0]) for seed_requests in alone
-    ]
-
-
-def test_few_seeds_are_all_shown():
-    ((request,),) = plan_requests(group_by_site([web(1), web(2)]), 1, 10, 0)
+    both = plan_requests(group_by_site([*seeds, arena(1)]), 2, 3, 7)  # another site changes nothing
+    assert [(len(requests), requests[0]) for requests in both] == [(2, request) for (request,) in rounds[:2]]
+    ((request,),) = plan_requests(group_by_site(seeds[1:3]), 1, 10, 0)
     assert sorted(seed.task.id for seed in request.seeds) == ["t1", "t2"]
 
 
@@ -92,29 +83,14 @@ def test_a_new_task_on_a_site_starts_there_as_the_same_role():
     assert (task.site, task.role, task.start_url, task.environment) == ("desk", "a", "/orders", "web")
 
 
-DELETE = {
-    "id": "delete",
-    "site": "desk",
-    "check": "groups",
-    "instruction": "Delete the group {group}.",
-    "gone": "{group}",
-    "todo": "delete",
-}
-RENAME = {
-    "id": "rename",
-    "site": "desk",
-    "check": "groups",
-    "instruction": "Rename {group} to {group} team.",
-    "made": "{group} team",
-}
-COUNT = {
-    "id": "count",
-    "site": "desk",
-    "check": "count",
-    "instruction": "Count the {table.name}.",
-    "table": "{table.id}",
-}
-HIDDEN = {"id": "hidden", "site": "desk", "check": "user", "instruction": "Rename the user {user}.", "value": "{group}"}
+def form(name, check, instruction, **fields):
+    return {"id": name, "site": "desk", "check": check, "instruction": instruction, **fields}
+
+
+DELETE = form("delete", "groups", "Delete the group {group}.", gone="{group}", todo="delete")
+RENAME = form("rename", "groups", "Rename {group} to {group} team.", made="{group} team")
+COUNT = form("count", "count", "Count the {table.name}.", table="{table.id}")
+HIDDEN = form("hidden", "user", "Rename the user {user}.", value="{group}")
 
 
 @pytest.fixture

@@ -71,12 +71,9 @@ def test_what_an_evaluation_asks_of_the_shop_is_looked_for_before(monkeypatch):
     check_tasks(load(["webarena"], [WEBRL, *known]), one_task("webarena", eval=review))
 
 
-def test_an_evaluation_that_can_not_be_read_is_refused():
+def test_an_evaluation_that_can_not_be_read_is_refused_and_only_the_fixture_has_an_expert():
     with pytest.raises(UsageError, match=r"task t: eval\."):
         check_tasks(load(overrides=[WEBRL]), one_task("webarena", eval=place("page.title()")))
-
-
-def test_only_the_fixture_of_webarena_has_an_expert():
     tasks = open_tasks("webarena:fixture")
     require_experts(Settings(), tasks.read(range(len(tasks))))
     with pytest.raises(UsageError, match="no expert") as caught:

@@ -47,14 +47,11 @@ def test_shares_by_largest_remainder(weights, count, shares):
     )
 
 
-def test_the_order_in_which_weights_stand_decides_nothing():
+def test_the_order_in_which_weights_stand_decides_nothing_and_those_that_divide_nothing_are_refused():
     assert largest_remainder({HARD: 1, EASY: 1}, 3) == {EASY: 2, HARD: 1}
-
-
-@pytest.mark.parametrize("weights", [{}, {EASY: 0}, {EASY: 2, HARD: -1}], ids=str)
-def test_weights_that_divide_nothing_are_refused(weights):
-    with pytest.raises(SettingsError):
-        largest_remainder(weights, 3)
+    for weights in ({}, {EASY: 0}, {EASY: 2, HARD: -1}):
+        with pytest.raises(SettingsError):
+            largest_remainder(weights, 3)
 
 
 @pytest.mark.parametrize("which", [None, *DifficultyBand], ids=str)
@@ -108,13 +105,9 @@ def test_bands_without_tasks_are_named(tasks):
     assert TaskSampler(tasks, "x").bands_without_tasks(hidden) == []
 
 
-def test_a_sample_has_no_task_twice(tasks):
+def test_a_sample_has_no_task_twice_and_by_ratio_no_more_than_a_band_has(tasks):
     assert sorted(sample_tasks(tasks, 100, seed=3).indices) == list(range(21))
-    assert len(sample_tasks(tasks, 10, seed=3).indices) == 10
-    assert sample_tasks(tasks, 10, seed=3) == sample_tasks(tasks, 10, seed=3)
-    assert sample_tasks(tasks, 10, seed=4) != sample_tasks(tasks, 10, seed=3)
-
-
-def test_a_sample_by_ratio_takes_no_more_than_a_band_has(tasks):
+    sample = sample_tasks(tasks, 10, seed=3)
+    assert len(sample.indices) == 10 and sample == sample_tasks(tasks, 10, seed=3) != sample_tasks(tasks, 10, seed=4)
     sample = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
     assert sorted(tasks.band(index) for index in sample.indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)

@@ -13,27 +13,26 @@ TEMPLATE = {
     "instruction": "Close '{title}' for {person.name}.",
     "extra": {"team": "{person.team}", "tags": ["{n}"]},
 }
-
 SHORT = {"templates": [TEMPLATE | {"instruction": "Close {title}", "extra": {}}]}
 BOTH = {"templates": [TEMPLATE | {"instruction": "{title} {n}", "extra": {}}]}
-NUMBERS = "printf '7\\nx\\n7\\n'"
+NUMBERS = {"command": "printf '7\\nx\\n7\\n'"}
 
 
 def write(folder, **changes):
     # a BOM and empty columns, as spreadsheets write them
     (folder / "people.csv").write_text("\ufeffname,team,,\nAda,blue,,\nBob,red,,\n")
-    parameters = {
-        "title": ["A b", "C", "D"],
-        "person": {"csv": "people.csv"},
-        "n": {"command": "printf '7\\nx\\n7\\n'"},
-    }
+    parameters = {"title": ["A b", "C", "D"], "person": {"csv": "people.csv"}, "n": NUMBERS}
     path = folder / "templates.yaml"
     path.write_text(yaml.safe_dump({"parameters": parameters, "templates": [TEMPLATE], **changes}, sort_keys=False))
     return path
 
 
+def expand(folder, **changes):
+    return expand_templates(write(folder, **changes))
+
+
 def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
-    tasks = expand_templates(write(tmp_path)).train
+    tasks = expand(tmp_path).train
     assert len(tasks) == 3 * 2 * 2 and len({task.key for task in tasks}) == 12
     first = tasks[0]
     assert (first.id, first.instruction) == ("close-a-b-ada-blue-7", "Close 'A b' for Ada.")
@@ -44,11 +43,11 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
 
 def test_values_that_are_written_alike_in_an_id_have_ids_of_their_own(tmp_path):
     titles = ["Red", "red", "🎉", "blue", "🎈"]
-    tasks = expand_templates(write(tmp_path, parameters={"title": titles}, **SHORT)).train
+    tasks = expand(tmp_path, parameters={"title": titles}, **SHORT).train
     ids = {task.extra["title"]: task.id for task in tasks}
     assert [name.rpartition("-")[0] for name in ids.values()] == ["close-red", "close-red", "close-", "close", "close-"]
     assert len(set(ids.values())) == 5 and ids["blue"] == "close-blue"
-    tasks = expand_templates(write(tmp_path, parameters={"title": titles[::-1]}, **SHORT)).train
+    tasks = expand(tmp_path, parameters={"title": titles[::-1]}, **SHORT).train
     assert {task.extra["title"]: task.id for task in tasks} == ids
 
 
@@ -69,22 +68,19 @@ def test_times_dates_and_numbers_with_leading_zeros_stay_as_they_are_written(tmp
     ("held_out", "values"), [({"title": ["C"]}, {"C"}), ({"title": 0.3}, None), ({"n": ["x"]}, None)]
 )
 def test_all_tasks_with_a_held_out_value_are_in_the_test_set(tmp_path, held_out, values):
-    expanded = expand_templates(write(tmp_path, held_out=held_out))
+    expanded = expand(tmp_path, held_out=held_out)
     ((name, chosen),) = expanded.held_out.items()
     assert len(chosen) == 1 and (values is None or set(chosen) == values)
     assert {task.extra[name] for task in expanded.test} == set(chosen)
     assert not {task.extra[name] for task in expanded.train} & set(chosen)
-    assert expand_templates(write(tmp_path, held_out=held_out)) == expanded
+    assert expand(tmp_path, held_out=held_out) == expanded
 
 
 def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
-    titles = [f"title {number}" for number in range(20)]
-    shares = []
+    titles, shares = [f"title {number}" for number in range(20)], []
     for listed in (titles, titles[::-1]):
         parameters = {"title": listed, "person": [{"name": "A", "team": "b"}], "n": [1]}
-        shares.append(
-            set(expand_templates(write(tmp_path, parameters=parameters, held_out={"title": 0.25})).held_out["title"])
-        )
+        shares.append(set(expand(tmp_path, parameters=parameters, held_out={"title": 0.25}).held_out["title"]))
     assert shares[0] == shares[1] and len(shares[0]) == 5
 
 
@@ -127,7 +123,7 @@ def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, w
     (tmp_path / "ragged.csv").write_text("name,team\nA,b\nC\n")
     (tmp_path / "twice.csv").write_text("name,name\nA,b\n")
     with pytest.raises(UsageError, match=r"templates.yaml: ") as caught:
-        expand_templates(write(tmp_path, **changes))
+        expand(tmp_path, **changes)
     assert words in str(caught.value)
 
 
@@ -157,10 +153,8 @@ def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content, words):
 
 
 def test_a_held_out_value_is_told_from_one_that_python_takes_for_equal(tmp_path):
-    template = TEMPLATE | {"id": "a", "instruction": "Do {n}.", "extra": {}}
-    expanded = expand_templates(
-        write(tmp_path, parameters={"n": [1, 1.0]}, held_out={"n": [1.0]}, templates=[template | {"id": "{n}"}])
-    )
+    templates = [TEMPLATE | {"id": "{n}", "instruction": "Do {n}.", "extra": {}}]
+    expanded = expand(tmp_path, parameters={"n": [1, 1.0]}, held_out={"n": [1.0]}, templates=templates)
     assert [[task.extra["n"] for task in tasks] for tasks in (expanded.train, expanded.test)] == [[1], [1.0]]
     assert isinstance(expanded.train[0].extra["n"], int)
 
@@ -180,6 +174,6 @@ def test_a_task_that_follows_a_template_has_numbers_where_the_template_s_are(tmp
     form = {"id": "order", "instruction": "Order {n} for {who} below {price}.", "quantity": "{n}"}
     parameters = {"n": [1, 2], "who": ["Ann"], "price": [1.5]}
     templates = [{**form, "start_url": "http://a.example", "check": "ordered"}]
-    task = expand_templates(write(tmp_path, parameters=parameters, held_out={}, templates=templates)).train[0]
+    task = expand(tmp_path, parameters=parameters, held_out={}, templates=templates).train[0]
     followed = follow_template(task, instruction)
     assert (followed and {name: followed.extra[name] for name in values}) == values

@@ -36,11 +36,8 @@ def test_every_shape_has_its_facts(value, shape, facts):
         assert list_facts(value) == facts
 
 
-def test_a_group_without_id_has_its_number():
+def test_a_group_without_id_has_its_number_and_our_own_lists_stay_as_they_are():
     assert list_facts([{"facts": ["a"]}, {"facts": ["b"], "description": "B"}]) == ("[Group 1] a", "[Group 2: B] b")
-
-
-def test_our_own_lists_stay_as_they_are():
     assert list_facts([" a ", ""], verbatim=True) == (" a ", "")
     assert list_facts(FACTS, verbatim=True) == ("Names the shoe", "Names the price")
 

@@ -52,26 +52,42 @@ def test_sites_are_found_by_their_registrable_domain(file):
 
 def test_equal_tasks_count_once(file):
     ours = {"id": "x", "instruction": webgym(1)["task_name"], "start_url": "https://www.shop1.co.uk", "difficulty": 2}
-    write(
-        file,
-        webgym(0),
-        webgym(1),
-        webgym(0, task_id="other", domain="Elsewhere"),
-        ours,
-        webgym(0, difficulty=3),
-        webgym(0, website="b.com"),
-        webgym(0, task_name="Else."),
+    changes = (
+        {"task_id": "other", "domain": "Elsewhere"},
+        {"difficulty": 3},
+        {"website": "b.com"},
+        {"task_name": "E."},
     )
+    write(file, webgym(0), webgym(1), ours, *(webgym(0, **fields) for fields in changes))
     tasks = open_tasks(str(file))
     assert (len(tasks), tasks.duplicates) == (5, 2)
     assert [task.id for task in tasks.read(range(5))] == ["insta-0", "insta-1", "insta-0", "insta-0", "insta-0"]
     assert tasks.task(2).difficulty == 3
 
 
-def test_tasks_whose_environment_draws_the_instruction_differ_by_their_page(file):
-    write(file, {"id": "click-test"}, {"id": "click-dialog"}, {"id": "click-test"})
+DO = {"id": "a", "instruction": "Do.", "start_url": "http://a.com"}
+ASK = {"question": "Find x.", "answer": "1", "images": ["a.png"]}
+SEND = {"instruction": "Send it.", "start_url": "http://a.com", "environment": "web", "upload_folder": "x"}
+BUY = {"instruction": "Buy.", "start_url": "http://a.com", "environment": "web", "check": "bought"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        # the environment draws the instruction
+        ([{"id": "click-test"}, {"id": "click-dialog"}, {"id": "click-test"}], 2),
+        ([DO, {**DO, "site": "s"}, {**DO, "site": "s", "role": "r"}, {**DO, "check": "c"}, DO], 4),
+        ([ASK, {**ASK, "images": ["b.png"]}, {**ASK, "answer": "2"}, ASK], 3),
+        ([SEND, {**SEND, "upload_folder": "y"}, {**SEND, "topic": "z"}], 2),
+        ([{**BUY, "id": f"t{number}", "stock": number} for number in (1, 2, 2)], 2),
+    ],
+    ids=["pages", "roles and checks", "files of questions", "uploads", "what a check reads"],
+)
+def test_tasks_that_differ_in_what_counts_are_no_duplicates(file, lines, count):
+    write(file, *lines)
     tasks = open_tasks(str(file))
-    assert (len(tasks), tasks.duplicates) == (2, 1)
+    assert (len(tasks), tasks.duplicates) == (count, len(lines) - count)
+    assert lines[0] != ASK or len({task.id for task in tasks.read((0, 1))}) == 2
 
 
 def test_a_task_file_keeps_what_we_do_not_know(file):
@@ -138,10 +154,12 @@ def test_a_task_file_that_is_empty_or_missing_or_binary_or_a_folder_or_a_pipe_is
         assert caught.value.hint
 
 
-def test_a_file_that_changed_meanwhile_is_told(file):
+def test_a_file_is_indexed_once_until_it_changes_and_one_that_changed_meanwhile_is_told(file):
     write(file, webgym(0), webgym(1))
     tasks = open_tasks(str(file))
+    assert open_tasks(str(file)) is tasks
     write(file, webgym(5), webgym(1), webgym(2))
+    assert len(open_tasks(str(file))) == 3
     with pytest.raises(UsageError, match="changed while it was in use"):
         tasks.task(1)
     file.unlink()
@@ -149,35 +167,23 @@ def test_a_file_that_changed_meanwhile_is_told(file):
         tasks.task(1)
 
 
-def test_a_file_is_indexed_once_until_it_changes(file):
-    write(file, webgym(0))
-    first = open_tasks(str(file))
-    assert open_tasks(str(file)) is first
-    write(file, webgym(0), webgym(1))
-    assert len(open_tasks(str(file))) == 2
-
-
-def test_miniwob_pages_are_tasks():
+def test_miniwob_pages_are_tasks_and_unknown_ones_are_refused():
     assert everything("miniwob:click-test, click-dialog") == [
         Task(id="click-test", start_url="click-test.html"),
         Task(id="click-dialog", start_url="click-dialog.html"),
     ]
     assert len(open_tasks("miniwob:all")) > 50
-
-
-@pytest.mark.parametrize("source", ["miniwob:", "miniwob:nosuch", "miniwob:click-test,nosuch"])
-def test_unknown_pages_are_refused(source):
-    with pytest.raises(UsageError) as caught:
-        open_tasks(source)
-    assert caught.value.hint
+    for source in ("miniwob:", "miniwob:nosuch", "miniwob:click-test,nosuch"):
+        with pytest.raises(UsageError) as caught:
+            open_tasks(source)
+        assert caught.value.hint
 
 
 def test_the_tasks_of_the_fixture_sites(monkeypatch):
     from webgym_cli.environments.fixture_sites import tasks as sites
 
-    by_name = {
-        name: sites.SiteTask(name, "shop.test", f"Do {name}.", {"a": "true"}) for name in ("cart", "tour", "post")
-    }
+    names = ("cart", "tour", "post")
+    by_name = {name: sites.SiteTask(name, "shop.test", f"Do {name}.", {"a": "true"}) for name in names}
     monkeypatch.setattr(sites, "load_site_tasks", lambda: by_name)
     assert everything("sites:all") == [one.task for one in by_name.values()]
     assert everything("sites:post,cart") == [by_name["post"].task, by_name["cart"].task]
@@ -199,25 +205,3 @@ def test_an_index_takes_a_small_part_of_its_file(file):
     assert len(tasks) == 20_000
     assert kept < 1_200_000, "25 bytes in arrays and 8 for the offset, with their reserve"
     assert most < 400 * len(tasks), "hashes of what was seen and of the hosts, while it is built"
-
-
-def test_tasks_that_differ_by_role_or_check_are_no_duplicates(file):
-    task = {"id": "a", "instruction": "Do.", "start_url": "http://a.com"}
-    write(file, task, {**task, "site": "s"}, {**task, "site": "s", "role": "r"}, {**task, "check": "c"}, task)
-    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (4, 1)
-
-
-def test_equal_questions_about_other_files_are_no_duplicates(file):
-    question = {"question": "Find x.", "answer": "1", "images": ["a.png"]}
-    write(file, question, {**question, "images": ["b.png"]}, {**question, "answer": "2"}, question)
-    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (3, 1)
-    assert len({task.id for task in tasks.read((0, 1))}) == 2
-    sent = {"instruction": "Send it.", "start_url": "http://a.com", "environment": "web", "upload_folder": "x"}
-    write(file, sent, {**sent, "upload_folder": "y"}, {**sent, "topic": "z"})
-    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (2, 1)
-
-
-def test_what_a_check_reads_tells_tasks_apart(file):
-    task = {"instruction": "Buy the cheapest.", "start_url": "http://a.com", "environment": "web", "check": "bought"}
-    write(file, *({**task, "id": f"t{number}", "stock": number} for number in (1, 2, 2)))
-    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (2, 1)

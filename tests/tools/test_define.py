@@ -65,16 +65,12 @@ def test_a_schema_comes_from_signature_and_docstring():
     }
 
 
-def test_a_parameter_without_any_is_an_empty_object():
+def test_a_parameter_without_any_is_an_empty_object_and_the_style_of_rest_is_read():
     @tool
     def now() -> str:
         """Tell the time."""
         return "now"
 
-    assert now.schema["function"]["parameters"] == {"type": "object", "properties": {}, "additionalProperties": False}
-
-
-def test_parameters_in_the_style_of_rest():
     @tool
     def add(a: int, b: int) -> int:
         """Add.
@@ -86,6 +82,7 @@ def test_parameters_in_the_style_of_rest():
         """
         return a + b
 
+    assert now.schema["function"]["parameters"] == {"type": "object", "properties": {}, "additionalProperties": False}
     properties = add.schema["function"]["parameters"]["properties"]
     assert [properties[name]["description"] for name in "ab"] == ["The first, a number.", "The second."]
     assert add.description == "Add."
@@ -108,14 +105,14 @@ def test_types_of_all_kinds_and_a_property_called_title():
     assert go(**arguments) == "RED x 2.0"
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "reason"),
     [
         ({}, "the argument query is missing"),
         ({"query": "a", "lmit": 1}, "there is no argument lmit"),
-        ({"query": "a", "limit": "many"}, "limit: Input should be a valid integer"),
-        ({"query": "a", "kind": "song"}, "kind: Input should be 'book' or 'film'"),
-        ({"query": 3}, "query: Input should be a valid string"),
+        ({"query": "a", "limit": "many"}, "limit: "),
+        ({"query": "a", "kind": "song"}, "kind: "),
+        ({"query": 3}, "query: "),
     ],
 )
 def test_arguments_that_do_not_fit_are_told_by_name(arguments, reason):
@@ -202,12 +199,6 @@ def test_what_cannot_be_described_is_refused_when_it_is_decorated(given, reason)
         tool(given)
 
 
-@pytest.mark.parametrize("options", [{"name": "no spaces"}, {"timeout": 0}, {"max_length": -1}, {"fields": ["x"]}])
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(UsageError):
-        tool(**options)(search.make())
-
-
 class Picture:
     """Saves itself as Pillow's images do."""
 
@@ -269,14 +260,13 @@ def test_a_turned_image_is_upright_and_an_opaque_one_is_kept():
     assert to_output({"image": opaque.getvalue()}).image == opaque.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ({"image": b"GIF89a"}, "no PNG"),
-        ({"image": png()[:25] + b"\x06"}, "no PNG"),
-        ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image"),
-    ],
-)
-def test_what_is_no_output_is_refused(value, reason):
-    with pytest.raises((TypeError, ValueError), match=reason):
-        to_output(value)
+def test_options_that_make_no_sense_are_refused():
+    for options in ({"name": "no spaces"}, {"timeout": 0}, {"max_length": -1}, {"fields": ["x"]}):
+        with pytest.raises(UsageError):
+            tool(**options)(search.make())
+
+
+def test_what_is_no_output_is_refused():
+    for image, reason in ((b"GIF89a", "no PNG"), (png()[:25] + b"\x06", "no PNG"), ("a.png", "is a str")):
+        with pytest.raises((TypeError, ValueError), match=reason):
+            to_output({"image": image})

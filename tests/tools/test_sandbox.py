@@ -74,8 +74,8 @@ class Host:
     victim: int
     uid: int
 
-    def run(self, code, *, without=(), seconds=60.0, **changes):
-        """Return what the code printed and its exit status."""
+    def script(self, without):
+        """Return the sandbox's script, changed to run as on a kernel without these layers."""
         script = self.folder / "_".join(["script", *without])
         if not script.exists():
             source = Path(sandbox.__file__).read_text()
@@ -86,20 +86,21 @@ class Host:
             script.mkdir()
             (script / "sandbox.py").write_text(source)
             shutil.copy(sandbox_script.__file__, script / "sandbox_script.py")
-        user = {} if self.uid == os.getuid() else {"user": self.uid, "group": self.uid, "extra_groups": []}
+        return str(script / "sandbox_script.py")
+
+    def run(self, code, *, without=(), seconds=60.0, **changes):
+        """Return what the code printed and its exit status."""
         process = subprocess.Popen(
-            [interpreter(self.uid), "-I", "-S", str(script / "sandbox_script.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            [interpreter(self.uid), "-I", "-S", self.script(without)],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
             text=True,
             errors="replace",
             env=python.ENVIRONMENT,
             cwd="/",
             start_new_session=True,
-            **user,
+            **as_user(self.uid),
         )
-        job = json.loads(python._job(code)) | {"packages": {}} | changes
+        job = read_job(textwrap.dedent(code)) | changes
         try:
             printed, complaint = process.communicate(json.dumps(job), timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -113,6 +114,14 @@ class Host:
         assert psutil.Process(self.victim).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING)
         assert (self.folder / "open").read_text() == "as it was"
         assert sorted(path.name for path in self.folder.iterdir() if "script" not in path.name) == ["open", "secret"]
+
+
+def read_job(code):
+    return json.loads(python._job(code)) | {"packages": {}}
+
+
+def as_user(uid):
+    return {} if uid == os.getuid() else {"user": uid, "group": uid, "extra_groups": []}
 
 
 def interpreter(uid):
@@ -138,8 +147,7 @@ def host(request):
             (folder / file).chmod(mode)
             os.chown(folder / file, uid, uid)
         folder.chmod(0o755)
-        user = {} if uid == os.getuid() else {"user": uid, "group": uid, "extra_groups": []}
-        with subprocess.Popen(["/bin/sleep", "600"], **user) as victim:
+        with subprocess.Popen(["/bin/sleep", "600"], **as_user(uid)) as victim:
             host = Host(folder, victim.pid, uid)
             yield host
             try:
@@ -169,7 +177,7 @@ BASIC = """
 
 @pytest.mark.parametrize("without", LAYERS)
 def test_useful_code_runs_whatever_the_kernel_has(host, without):
-    printed, status = host.run(textwrap.dedent(BASIC), without=without)
+    printed, status = host.run(BASIC, without=without)
     assert "ZeroDivisionError('division by zero')" in printed
     assert "265252859812191058636308480000000" in printed and "to stderr" in printed
     assert ("no thread" if host.uid == 0 and without == ("namespaces", "landlock") else "thread") in printed
@@ -346,7 +354,7 @@ def test_the_scratch_folder_is_small_and_nobody_elses(host):
         except OSError as error: print(error.strerror)
         print(files <= 1024, written <= 2**24)
     """
-    printed, _ = host.run(textwrap.dedent(code))
+    printed, _ = host.run(code)
     if "Permission denied" in printed:
         pytest.skip("this kernel grants no mounts here")
     assert printed.splitlines() == ["kept /tmp", "No space left on device", "No space left on device", "True True"]
@@ -375,7 +383,7 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_are_bounded(host, bomb):
     # A thread that gets no memory to begin with may leave its starter waiting: the deadline ends that.
-    printed, status = host.run(textwrap.dedent(BOMBS[bomb]), cpu_seconds=1, seconds=20)
+    printed, status = host.run(BOMBS[bomb], cpu_seconds=1, seconds=20)
     assert status != 0 or "bounded True" in printed
 
 
@@ -389,32 +397,26 @@ def test_machine_code_of_another_interface_is_ended(host):
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         print(ctypes.CFUNCTYPE(ctypes.c_int)(address)(), 'RAN')
     """
-    assert host.run(textwrap.dedent(code)) == ("", -signal.SIGSYS)
+    assert host.run(code) == ("", -signal.SIGSYS)
     x32 = "import ctypes\nctypes.CDLL(None).syscall(0x40000000 | 39)\nprint('RAN')"
     assert host.run(x32) == ("", -signal.SIGSYS)
 
 
 @pytest.mark.parametrize("without", [(), ("namespaces",)])
 def test_it_dies_with_a_killed_parent(host, without):
-    host.run("1", without=without)  # writes the script
-    script = host.folder / "_".join(["script", *without]) / "sandbox_script.py"
-    job = json.loads(
-        python._job(
-            "import ctypes, time\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\nprint('up', flush=True)\ntime.sleep(600)"
-        )
+    job = read_job(
+        "import ctypes, time\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\nprint('up', flush=True)\ntime.sleep(600)"
     )
     parent = f"""
 import json, os, subprocess, sys, time
-job = json.loads({json.dumps(job | {"packages": {}})!r}) | {{"parent": os.getpid()}}
-process = subprocess.Popen([{interpreter(host.uid)!r}, "-I", "-S", {str(script)!r}], stdin=-1, text=True)
+job = json.loads({json.dumps(job)!r}) | {{"parent": os.getpid()}}
+process = subprocess.Popen([{interpreter(host.uid)!r}, "-I", "-S", {host.script(without)!r}], stdin=-1, text=True)
 process.stdin.write(json.dumps(job))
 process.stdin.close()
 time.sleep(600)
-"""  # fmt: skip
-    user = {} if host.uid == os.getuid() else {"user": host.uid, "group": host.uid, "extra_groups": []}
-    with subprocess.Popen(
-        [interpreter(host.uid), "-c", parent], stdout=subprocess.PIPE, text=True, cwd="/", **user
-    ) as asking:
+"""
+    command = [interpreter(host.uid), "-c", parent]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/", **as_user(host.uid)) as asking:
         assert asking.stdout.readline() == "up\n"
         sandboxed = psutil.Process(asking.pid).children(recursive=True)
         assert sandboxed

@@ -68,15 +68,15 @@ def test_a_record_without_a_field_that_a_tool_requires_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("expected", "text"),
+    ("wrong", "text"),
     [
         (call("nothing"), "Error: there is no tool 'nothing'; there are: echo"),
         (call("echo"), "Error: the argument text is missing"),
         (call("echo", txt="a"), "Error: the argument text is missing; there is no argument txt"),
     ],
 )
-async def test_a_wrong_call_is_told_to_the_policy(expected, text):
-    (result,) = await box(echo).call_all([expected])
+async def test_a_wrong_call_is_told_to_the_policy(wrong, text):
+    (result,) = await box(echo).call_all([wrong])
     assert (result.text, result.error, result.terminal) == (text, True, False)
 
 
@@ -139,21 +139,23 @@ async def test_calls_of_one_turn_run_side_by_side_and_keep_their_order():
         meeting.wait()
         return name
 
-    results = await box(meet).call_all([call("meet", name=name) for name in "abc"])
-    assert [result.text for result in results] == ["a", "b", "c"]
+    assert await texts(box(meet), *(call("meet", name=name) for name in "abc")) == ["a", "b", "c"]
+
+
+async def texts(toolbox, *calls):
+    return [result.text for result in await toolbox.call_all(calls)]
 
 
 async def test_the_state_of_a_tool_belongs_to_one_episode():
     first, second = box(Counter), box(Counter)
-    results = await first.call_all([call("Counter"), call("Counter", by=5), call("Counter")])
-    assert [result.text for result in results] == ["1", "6", "7"]
-    assert [result.text for result in await first.call_all([call("Counter")])] == ["8"]
-    assert [result.text for result in await second.call_all([call("Counter")])] == ["1"]
+    assert await texts(first, call("Counter"), call("Counter", by=5), call("Counter")) == ["1", "6", "7"]
+    assert await texts(first, call("Counter")) == ["8"]
+    assert await texts(second, call("Counter")) == ["1"]
     closed = Counter.make.closed
     await first.close()
     await first.close()
     assert Counter.make.closed == closed + 1
-    assert [result.text for result in await first.call_all([call("Counter")])] == ["1"]
+    assert await texts(first, call("Counter")) == ["1"]
 
 
 async def test_a_call_that_does_not_end_is_given_up_and_its_state_with_it():
@@ -170,12 +172,8 @@ async def test_a_call_that_does_not_end_is_given_up_and_its_state_with_it():
                 sum(range(1000))
             return self.count
 
-    tools = box(Stuck)
-    assert [result.text for result in await tools.call_all([call("Stuck"), call("Stuck"), call("Stuck")])] == [
-        "1",
-        "Error: stopped after 0.05 s; its state is lost",
-        "1",
-    ]
+    lost = "Error: stopped after 0.05 s; its state is lost"
+    assert await texts(box(Stuck), *[call("Stuck")] * 3) == ["1", lost, "1"]
 
 
 async def test_the_settings_limit_tools_without_a_limit_of_their_own():
@@ -190,10 +188,8 @@ async def test_the_settings_limit_tools_without_a_limit_of_their_own():
         """Return much."""
         return "abcdefgh"
 
-    results = await box(wait, short, echo, tool_timeout=0.05).call_all(
-        [call("wait"), call("short"), call("echo", text="1" * 2050), call("echo", text="1" * 2048)]
-    )
-    assert [result.text for result in results] == [
+    calls = [call("wait"), call("short"), *(call("echo", text="1" * length) for length in (2050, 2048))]
+    assert await texts(box(wait, short, echo, tool_timeout=0.05), *calls) == [
         "Error: stopped after 0.05 s",
         "abcd\n[4 more characters are left out]",
         "1" * 2048 + "\n[2 more characters are left out]",
@@ -220,16 +216,12 @@ async def test_images_and_the_end_of_an_episode():
 
 
 async def test_half_a_character_can_be_stored():
-    (result,) = await box(echo).call_all([call("echo", text="a")])
-    assert result.text.encode()
-
     @tool
     def half() -> str:
         """Return half a character."""
         return "\ud83d"
 
-    (result,) = await box(half).call_all([call("half")])
-    assert result.text == "?"
+    assert await texts(box(half), call("half")) == ["?"]
 
 
 def test_calls_in_openais_form():

@@ -11,57 +11,45 @@ from webgym_cli.tools.workers import TooLateError, Workers
 SOON, LONG = 0.05, 30.0
 
 
-async def test_sync_and_async_functions_are_called():
-    async def later():
-        await asyncio.sleep(0)
-        return "async"
-
-    workers = Workers()
-    assert await workers.call(lambda: "sync", LONG) == "sync"
-    assert await workers.call(later, LONG) == "async"
-
-
-async def test_a_sync_function_runs_beside_the_loop():
+async def test_sync_and_async_functions_are_called_and_a_sync_one_runs_beside_the_loop():
     go = threading.Event()
 
     async def release():
         go.set()
+        return "async"
 
-    waited, _ = await asyncio.gather(Workers().call(lambda: go.wait(LONG), LONG), release())
-    assert waited
+    workers = Workers()
+    assert await asyncio.gather(workers.call(lambda: go.wait(LONG), LONG), workers.call(release, LONG)) == [
+        True,
+        "async",
+    ]
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), TimeoutError("theirs"), OSError("disk")])
-async def test_what_a_function_raises_comes_back(error):
+@pytest.mark.parametrize(
+    ("errors", "is_async", "kind"),
+    [
+        ((KeyError("x"), TimeoutError("theirs"), OSError("disk")), False, None),
+        ((SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()), False, RuntimeError),
+        ((SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()), True, RuntimeError),
+    ],
+)
+async def test_what_a_function_raises_comes_back_and_what_would_end_process_or_loop_as_an_error(errors, is_async, kind):
     def fail():
         raise error
 
-    with pytest.raises(type(error)):
-        await Workers().call(fail, LONG)
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])
-async def test_what_would_end_the_process_becomes_an_error(error):
-    def fail():
+    async def fail_later():
         raise error
 
-    with pytest.raises(RuntimeError, match=type(error).__name__):
-        await Workers().call(fail, LONG)
+    for error in errors:
+        with pytest.raises(kind or type(error), match=kind and type(error).__name__):
+            await Workers().call(fail_later if is_async else fail, LONG)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-async def test_what_would_end_the_loop_becomes_an_error(error):
-    async def fail():
-        raise error
-
-    with pytest.raises(RuntimeError, match=type(error).__name__):
-        await Workers().call(fail, LONG)
-
-
-async def test_an_endless_loop_is_stopped():
-    ended = threading.Event()
+async def test_an_endless_loop_is_stopped_at_its_deadline_or_when_its_caller_is_cancelled():
+    began, ended = threading.Event(), threading.Event()
 
     def endless():
+        began.set()
         try:
             while True:
                 with contextlib.suppress(Exception):
@@ -70,7 +58,15 @@ async def test_an_endless_loop_is_stopped():
             ended.set()
 
     with pytest.raises(TooLateError):
-        await Workers().call(endless, SOON)
+        await Workers().call(endless, 10 * SOON)
+    assert await asyncio.to_thread(ended.wait, LONG)
+    began.clear()
+    ended.clear()
+    call = asyncio.create_task(Workers().call(endless, LONG))
+    assert await asyncio.to_thread(began.wait, LONG)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
     assert await asyncio.to_thread(ended.wait, LONG)
 
 
@@ -103,25 +99,6 @@ async def test_an_async_function_that_refuses_to_be_cancelled_holds_nobody():
     with pytest.raises(TooLateError):
         await Workers().call(stubborn, SOON)
     release.set()
-
-
-async def test_a_cancelled_caller_stops_the_function():
-    began, ended = threading.Event(), threading.Event()
-
-    def endless():
-        began.set()
-        try:
-            while True:
-                sum(range(1000))
-        finally:
-            ended.set()
-
-    call = asyncio.create_task(Workers().call(endless, LONG))
-    assert await asyncio.to_thread(began.wait, LONG)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert await asyncio.to_thread(ended.wait, LONG)
 
 
 async def test_too_many_functions_that_never_return_are_a_failure(monkeypatch):

@@ -45,21 +45,18 @@ def test_an_image_is_read_once_for_all_prompts_that_show_it():
     assert loader.requests == [shot(number).sha256 for number in range(10)]
 
 
-def test_what_was_not_used_for_longest_makes_room():
+def test_what_was_not_used_for_longest_makes_room_and_an_image_beyond_the_limit_is_not_kept():
     loader = Loader()
     one = len(EncodedImages(loader).part(shot(0).sha256))
-    loader.requests.clear()
-    images = EncodedImages(loader, limit=2 * one + one // 2)
-    for number in (0, 1, 0, 2, 0, 1):  # 2 drives out 1, since 0 was used after it
-        assert decoded(images.part(shot(number).sha256)) == png(number)
-    assert loader.requests == [shot(number).sha256 for number in (0, 1, 2, 1)]
-
-
-def test_an_image_beyond_the_limit_is_sent_and_not_kept():
-    loader = Loader()
-    images = EncodedImages(loader, limit=10)
-    assert [decoded(images.part(shot(1).sha256)) for _ in range(2)] == [png(1)] * 2
-    assert len(loader.requests) == 2
+    for limit, asked_for, loaded in (
+        (2 * one + one // 2, (0, 1, 0, 2, 0, 1), [0, 1, 2, 1]),  # 2 drives out 1, since 0 was used after it
+        (10, (1, 1), [1, 1]),
+    ):
+        loader.requests.clear()
+        images = EncodedImages(loader, limit=limit)
+        for number in asked_for:
+            assert decoded(images.part(shot(number).sha256)) == png(number)
+        assert loader.requests == [shot(number).sha256 for number in loaded]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))

@@ -43,12 +43,10 @@ async def test_a_setup_adds_to_the_start_of_the_episode():
     assert start.state == {"ids": [1, 2]}  # as it is stored with the episode
 
 
-async def test_a_setup_may_return_nothing_and_a_site_may_have_none():
+async def test_a_setup_may_return_nothing_and_a_site_may_have_none_and_a_state_be_zero():
     assert await set_up_site(TASK, "x", 0, START, 5.0) == START
     assert await prepare(lambda: None) == START
-
-
-async def test_a_state_may_be_zero():
+    SETUPS.registered.clear()
     assert (await prepare(lambda: {"state": 0})).state == 0
 
 
@@ -79,14 +77,11 @@ async def test_what_a_setup_raises_or_its_deadline_names_the_line():
         await prepare(lambda: time.sleep(60), timeout=0.05)
 
 
-def test_a_task_is_refused_that_lacks_a_field_of_its_setup():
+def test_a_task_is_refused_that_lacks_a_field_of_its_setup_and_a_setup_without_a_site():
     setup("desk")(lambda context, title, owner: None)
-    with pytest.raises(UsageError, match="setup desk: desk needs owner, which the task a does not have"):
+    with pytest.raises(UsageError, match=r"desk needs owner, .* the task a"):
         require_setup_fields(TASK)
     # a field of the context's name is hidden, not refused
     require_setup_fields(TASK.model_copy(update={"extra": {"title": "Chair", "owner": "A", "context": "Chair"}}))
-
-
-def test_a_setup_needs_a_site():
     with pytest.raises(UsageError, match="needs the site"):
         setup(lambda: None)

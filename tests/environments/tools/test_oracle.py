@@ -41,20 +41,22 @@ def played(question, limits=LIMITS):
     raise AssertionError("no turn was left for the answer")
 
 
-def test_the_annotations_of_gsm8k_are_calculated_one_a_turn():
-    assert played(read_task(GSM8K)) == ([["48/2"], ["48+24"]], "The answer is \\boxed{72}.")
-
-
-def test_annotations_that_are_no_arithmetic_are_passed_over():
-    worked = "Half is <<2x=10>>, so <<10/2=5>>5, doubled <<5 * $2 = 10>>10. #### $10.00"
-    assert played(task(answer=worked)) == ([["10/2"], ["5 * $2"]], "The answer is \\boxed{10}.")
-
-
-@pytest.mark.parametrize(
-    ("expression", "turns"), [("6*7", [["6*7"]]), (["6*7"], [["6*7"]]), (["2*3", "6*7"], [["2*3"], ["6*7"]])]
+@each(
+    ("question", "turns", "answer"),
+    [
+        (read_task(GSM8K), [["48/2"], ["48+24"]], "72"),
+        # annotations that are no arithmetic are passed over
+        (
+            task(answer="Half is <<2x=10>>, so <<10/2=5>>5, doubled <<5 * $2 = 10>>10. #### $10.00"),
+            [["10/2"], ["5 * $2"]],
+            "10",
+        ),
+        *((task(answer="42", expression=one), [["6*7"]], "42") for one in ("6*7", ["6*7"])),
+        (task(answer="42", expression=["2*3", "6*7"]), [["2*3"], ["6*7"]], "42"),
+    ],
 )
-def test_a_field_has_one_calculation_or_several(expression, turns):
-    assert played(task(answer="42", expression=expression)) == (turns, "The answer is \\boxed{42}.")
+def test_annotations_or_a_field_are_calculated_one_a_turn(question, turns, answer):
+    assert played(question) == (turns, f"The answer is \\boxed{{{answer}}}.")
 
 
 def test_a_field_goes_before_annotations():
@@ -116,14 +118,9 @@ def refused(fields, limits=LIMITS, tools=(calculator, answer)):
     [
         ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),
         ({"answer": "It is <<2*3=6>>6."}, "and #### at its end"),
-        ({"answer": "<<x=5>> #### 5"}, "no field expression"),
-        ({}, "no field expression"),
-        ({"expression": "1+1"}, "its record has no answer that is a text or a number"),
-        ({"expression": "1+1", "answer": []}, "its record has no answer that is a text or a number"),
-        ({"expression": "1+1", "answer": True}, "its record has no answer that is a text or a number"),
-        ({"expression": [], "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
-        ({"expression": 2, "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
-        ({"expression": ["1", 2], "answer": "2"}, "expression: a text, or a list of texts"),
+        *((fields, "no field expression") for fields in ({"answer": "<<x=5>> #### 5"}, {})),
+        *(({"expression": "1+1", **answer}, "no answer that is") for answer in ({}, {"answer": []}, {"answer": True})),
+        *(({"expression": expression, "answer": "2"}, "expression: a text") for expression in ([], 2, ["1", 2])),
         ({"expression": ["1", "1/0"], "answer": "2"}, "expression '1/0' has no value: division by zero"),
         ({"expression": ["1+1"] * 33, "answer": "2"}, "its calculations (33) and the answer need more than"),
     ],
@@ -134,12 +131,9 @@ def test_a_task_that_it_cannot_solve_is_named_with_the_reason(fields, reason):
     assert "\n" not in error + hint and "--policy vllm" in hint
 
 
-def test_the_turns_that_are_needed_are_told():
+def test_the_turns_that_are_needed_and_how_many_tasks_have_no_expert_are_told():
     assert refused([{"expression": ["1"] * 33, "answer": 1}])[1].startswith("-s agent.max_turns=4, or ")
     assert "more than agent.max_turns=1 turns" in refused([], AgentSettings(max_turns=1))[0]
-
-
-def test_how_many_tasks_have_no_expert_is_said():
     error, _ = refused([{"id": "first"}, {"id": "second", "answer": "2"}, {"id": "first"}])
     assert error.startswith("task first: ") and error.endswith(" (2 such of 3)")
 
@@ -150,13 +144,10 @@ def other(sum: str) -> str:
     return sum
 
 
-@pytest.mark.parametrize("tools", [(), (answer,), (other,)])
-def test_without_the_calculator_there_is_no_expert(tools):
-    error, hint = refused([], tools=tools)
-    assert error == "task clips: its expert needs the tool calculator, which is not among agent.tools"
-    assert hint.startswith("-s 'agent.tools=[\"calculator\"]'")
-
-
-def test_what_it_can_solve_is_not_refused():
+def test_without_the_calculator_there_is_no_expert():
+    for tools in ((), (answer,), (other,)):
+        error, hint = refused([], tools=tools)
+        assert error.startswith("task clips: ") and "calculator" in error
+        assert hint.startswith("-s 'agent.tools=[\"calculator\"]'")
     settings = load(overrides=['agent.tools=["answer", "calculator"]'])
     require_workings(settings, [read_task(GSM8K), task(answer="2", expression="1+1")])

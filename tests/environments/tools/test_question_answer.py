@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.tables import each
 from webgym_cli.config.load import load
 from webgym_cli.environments.tools.question_answer import convert_gsm8k
 from webgym_cli.errors import UsageError
@@ -26,80 +27,59 @@ def test_a_record_is_a_task_of_the_tools():
     assert (task.id, task.instruction, task.environment) == ("7", "How much?", "tools")
     assert (task.reference_answer, task.extra) == ("10", {"answer": 10, "level": 2})
     assert read_task(RECORDS[2]).reference_answer is None
-
-
-def test_a_record_without_an_id_has_one_of_its_content():
     first, again, other = (read_task({"question": "Q", "answer": answer}) for answer in ("1", "1", "2"))
-    assert first.id == again.id != other.id
-    assert len(first.id) == 16
+    assert first.id == again.id != other.id and len(first.id) == 16
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"prompt": "How many?", "answer": "72"},
-        {"problem": "How many?", "answer": "72"},
-        {"messages": [{"role": "user", "content": "How many?"}], "answer": "72"},
-        {"prompt": [{"role": "user", "content": [{"type": "text", "text": "How many?"}]}], "answer": "72"},
-    ],
-    ids=str,
-)
+def user(content):
+    return {"role": "user", "content": content}
+
+
+TEXT = [{"type": "text", "text": "How many?"}]
+NAMES = [{"prompt": "How many?"}, {"problem": "How many?"}, {"messages": [user("How many?")]}, {"prompt": [user(TEXT)]}]
+
+
+@each("record", NAMES)
 def test_the_question_may_have_another_name_or_be_a_message(record):
-    task = read_task(record)
+    task = read_task({**record, "answer": "72"})
     assert (task.instruction, task.environment, task.extra) == ("How many?", "tools", {"answer": "72"})
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [],
-        [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}],
-        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}],
-        [{"role": "user", "content": ""}],
-    ],
-    ids=str,
-)
+SYSTEM, PICTURE = {"role": "system", "content": "S"}, [{"type": "image_url", "image_url": {"url": "data:"}}]
+
+
+@each("messages", [[], [SYSTEM, user("Q")], [user(PICTURE)], [user("")]])
 def test_messages_that_would_be_asked_otherwise_are_refused(messages):
     with pytest.raises(BadTaskError, match="messages: "):
         read_task({"messages": messages, "answer": "1"})
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"id": "a", "question": "Q", "instruction": "I", "environment": "tools"},
-        {"question": "Q", "task_name": "T", "website": "https://a.com"},
-    ],
-)
-def test_other_tasks_keep_a_question_as_an_unknown_field(record):
-    assert read_task(record).extra == {"question": "Q"}
+def test_other_tasks_keep_a_question_as_an_unknown_field():
+    ours = {"id": "a", "question": "Q", "instruction": "I", "environment": "tools"}
+    for record in (ours, {"question": "Q", "task_name": "T", "website": "https://a.com"}):
+        assert read_task(record).extra == {"question": "Q"}
 
 
-def test_json_lines_and_an_array_are_the_same_tasks(tmp_path):
+def test_json_lines_and_an_array_are_the_same_tasks_of_any_kind(tmp_path):
     lines = written(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in RECORDS))
     array = written(tmp_path / "a.json", "\ufeff \n" + json.dumps(RECORDS, indent=2))
     first, second = open_tasks(lines), open_tasks(array)
     assert list(first.read(range(3))) == list(second.read(range(3)))
     assert len(second) == 3
+    pages = written(tmp_path / "b.json", '[{"id": "click-test", "environment": "miniwob"}]')
+    assert open_tasks(pages).task(0).id == "click-test"
 
 
-def test_an_array_may_hold_tasks_of_any_kind(tmp_path):
-    path = written(tmp_path / "a.json", '[{"id": "click-test", "environment": "miniwob"}]')
-    assert open_tasks(path).task(0).id == "click-test"
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
+@each(
+    ("record", "place"),
     [
-        ({"question": ""}, "question: a text that is not empty is needed"),
-        ({"question": 3}, "question: a text that is not empty is needed"),
-        ({"question": "Q", "id": [1]}, "id: a text or a whole number is needed"),
-        ({"question": "Q", "answer": float("inf")}, "the record can't be stored"),
-        ({"question": "Q \ud83d"}, "the record can't be stored"),
+        *(({"question": text}, "question: ") for text in ("", 3)),
+        ({"question": "Q", "id": [1]}, "id: "),
+        *(({"question": "Q", "answer": float("inf")}, "stored"), ({"question": "Q \ud83d"}, "stored")),
     ],
 )
-def test_a_wrong_record_is_refused_by_field(record, reason):
-    with pytest.raises(BadTaskError, match=reason):
+def test_a_wrong_record_is_refused_by_field(record, place):
+    with pytest.raises(BadTaskError, match=place):
         read_task(record)
 
 

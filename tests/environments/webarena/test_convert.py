@@ -8,10 +8,8 @@ from webgym_cli.errors import UsageError
 
 
 def converted(path):
-    conversion_result = convert_webarena(path, ADDRESSES)
-    return [task.id for task in conversion_result.tasks], [
-        (bad.file, bad.line, bad.reason) for bad in conversion_result.bad
-    ]
+    result = convert_webarena(path, ADDRESSES)
+    return [task.id for task in result.tasks], [(bad.file, bad.line, bad.reason) for bad in result.bad]
 
 
 def written(path, text):
@@ -51,34 +49,31 @@ def test_generated_ones_too(tmp_path):
 
 
 def test_every_bad_record_is_told_with_its_number(tmp_path):
-    bad = [
-        record(task_id=0),
-        record(sites=["bank"]),
-        [],
-        record(task_id=0, intent="Something else"),
-        record(task_id=4, start_url="__HOMEPAGE__"),
-    ]
-    path = written(tmp_path / "raw.json", json.dumps(bad))
-    ids, output = converted(path)
+    path = tmp_path / "raw.json"
+    bad = {
+        "sites.0: Input should be 'shopping'": record(sites=["bank"]),
+        "a task must be a JSON object": [],
+        f"task_id: 0 is the one of {path}:1 too": record(task_id=0, intent="Something else"),
+        "start_url: the address of __HOMEPAGE__": record(task_id=4, start_url="__HOMEPAGE__"),
+    }
+    ids, output = converted(written(path, json.dumps([record(task_id=0), *bad.values()])))
     assert ids == ["0"]
-    assert [line for _, line, _ in output] == [2, 3, 4, 5]
-    reasons = [reason for _, _, reason in output]
-    assert reasons[0].startswith("sites.0: Input should be 'shopping'")
-    assert reasons[1] == "a task must be a JSON object"
-    assert reasons[2] == f"task_id: 0 is the one of {path}:1 too"
-    assert reasons[3].endswith("the address of __HOMEPAGE__ is not known (--site homepage=http://HOST:PORT)")
+    for number, (reason, (_, line, seen)) in enumerate(zip(bad, output, strict=True), 2):
+        assert line == number and seen.startswith(reason)
+    assert output[-1][2].endswith("(--site homepage=http://HOST:PORT)")
 
 
-@pytest.mark.parametrize(("text", "line"), [("[{}", 1), (f"{json.dumps(RECORDS[0])}\n{{\n", 2)])
-def test_what_is_no_json_is_told_too(tmp_path, text, line):
-    _, output = converted(written(tmp_path / "raw.json", text))
-    assert [(number, reason[:8]) for _, number, reason in output] == [(line, "not JSON")]
-
-
-@pytest.mark.parametrize("text", ["", "\n", "[]"])
-def test_a_file_without_records_is_an_error(tmp_path, text):
-    with pytest.raises(UsageError, match="no record in the file"):
-        converted(written(tmp_path / "raw.json", text))
+def test_what_is_no_json_is_told_too_and_a_file_without_records_or_none_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no \*\.json in the folder"):
+        converted(tmp_path)
+    with pytest.raises(UsageError, match=r"none\.json: can't be read"):
+        converted(tmp_path / "none.json")
+    for text in ("", "\n", "[]"):
+        with pytest.raises(UsageError, match="no record in the file"):
+            converted(written(tmp_path / "raw.json", text))
+    for text, line in (("[{}", 1), (f"{json.dumps(RECORDS[0])}\n{{\n", 2)):
+        _, output = converted(written(tmp_path / "raw.json", text))
+        assert [(number, reason[:8]) for _, number, reason in output] == [(line, "not JSON")]
 
 
 def test_tasks_of_webarena_verified_ask_for_its_answer_and_hold_none(tmp_path):
@@ -103,10 +98,3 @@ def test_tasks_of_webarena_verified_ask_for_its_answer_and_hold_none(tmp_path):
     assert [bad.reason for bad in convert_webarena(path, ADDRESSES).bad] == [
         "intent: a text that is not empty is needed"
     ] * 3
-
-
-def test_what_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(UsageError, match=r"none\.json: can't be read: No such file"):
-        converted(tmp_path / "none.json")
-    with pytest.raises(UsageError, match=r"there is no \*\.json in the folder"):
-        converted(tmp_path)

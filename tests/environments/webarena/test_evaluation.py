@@ -22,19 +22,13 @@ async def rewarded(*targets, at=None, judge=None):
     return (await scored(pages(*targets), at=at, judge=judge)).reward
 
 
-@pytest.mark.parametrize(("answer", "reward"), [("It is 5", 1.0), ("It is 50", 0.0), ("", 0.0), (None, 0.0)])
-async def test_an_answer(answer, reward):
-    assert await scored(strings(must_include=["5"]), answer) == Grade(reward, {STRING: reward})
-
-
-@pytest.mark.parametrize("evaluation", [strings(must_exclude=["5"]), strings(exact_match=""), strings(fuzzy_match="x")])
-async def test_who_was_stopped_has_not_answered_whatever_the_rule(evaluation):
-    assert (await scored(evaluation, None, judge=FakeJudge(True))).reward == 0.0
-
-
-async def test_the_last_address():
-    assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/sales/7"))).reward == 1.0
-    assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/cart"))).reward == 0.0
+async def test_an_answer_or_the_last_address():
+    for answer, reward in (("It is 5", 1.0), ("It is 50", 0.0), ("", 0.0), (None, 0.0)):
+        assert await scored(strings(must_include=["5"]), answer) == Grade(reward, {STRING: reward})
+    for rules in ({"must_exclude": ["5"]}, {"exact_match": ""}, {"fuzzy_match": "x"}):  # who was stopped
+        assert (await scored(strings(**rules), None, judge=FakeJudge(True))).reward == 0.0
+    for page, reward in (("sales/7", 1.0), ("cart", 0.0)):
+        assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/{page}"))).reward == reward
 
 
 @pytest.mark.parametrize(
@@ -68,17 +62,13 @@ DUMMY = {
 }
 
 
-@pytest.mark.parametrize("evaluation", [None, Evaluation(**DUMMY)])
-@pytest.mark.parametrize("answer", ["N/A", "n/a", "5", "", None])
-async def test_a_generated_task_has_no_score_even_for_the_dummys_own_answer(evaluation, answer):
-    assert await scored(evaluation, answer) is None
-
-
-@pytest.mark.parametrize("real", [{"string_note": "There is none"}, {"reference_answer_raw_annotation": "N/A"}])
-async def test_a_task_that_really_can_not_be_done_has_a_score(real):
-    evaluation = Evaluation(**{**DUMMY, **real})
-    assert (await scored(evaluation, "N/A")).reward == 1.0
-    assert (await scored(evaluation, "5")).reward == 0.0
+async def test_a_generated_task_has_no_score_even_for_the_dummys_own_answer():
+    for evaluation in (None, Evaluation(**DUMMY)):
+        for answer in ("N/A", "n/a", "5", "", None):
+            assert await scored(evaluation, answer) is None
+    for real in ({"string_note": "There is none"}, {"reference_answer_raw_annotation": "N/A"}):  # can't be done
+        evaluation = Evaluation(**{**DUMMY, **real})
+        assert [(await scored(evaluation, answer)).reward for answer in ("N/A", "5")] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -133,16 +123,12 @@ async def test_a_helpers_last_address_is_the_one_where_the_episode_ended():
     assert at.done == [f"open {CART}", f"open {post}"]
 
 
-async def test_a_page_that_belongs_to_no_post_is_looked_at_itself():
-    at = FakePages(f"{FORUM}/f/books", {f"{FORUM}/f/books": "thanks"})
-    wanted = target("func:reddit_get_post_url('__last_url__')", must_include=["thanks"])
-    assert await rewarded(wanted, at=at) == 1.0
-
-
-async def test_a_helper_that_finds_nothing_scores_0_and_opens_nothing():
+async def test_a_page_that_belongs_to_no_post_is_looked_at_itself_and_a_helper_that_finds_nothing_scores_0():
     at = FakePages(f"{FORUM}/f/books")
     assert await rewarded(target("func:shopping_get_latest_order_url()", must_exclude=["x"]), at=at) == 0.0
     assert at.done == []
+    at.contents[at.at] = "thanks"
+    assert await rewarded(target("func:reddit_get_post_url('__last_url__')", must_include=["thanks"]), at=at) == 1.0
 
 
 async def test_helpers_ask_the_site():

@@ -11,52 +11,32 @@ from webgym_cli.environments.webarena.locators import (
     post_url,
 )
 
-ROLE = HelperName.MEMBER_ROLE
+ROLE, RATING = HelperName.MEMBER_ROLE, HelperName.REVIEW_RATING
+LINKS = "[...document.links].map(link => link.href).join(' ')"
+QUERY = "document.querySelector('[name=\"q\"').value"
 
 
 @each(
-    ("given", "place"),
+    ("given", "url", "locator"),
     [
-        (target(must_include="x"), ContentLocation(None, None, ())),
-        (target(f"{SHOP}/cart", " ", must_include="x"), ContentLocation(f"{SHOP}/cart", None, ())),
-        (
-            target("last", "document.querySelector('[name=\"q\"').value", must_include="x"),
-            ContentLocation(None, "() => (document.querySelector('[name=\"q\"').value)", ()),
-        ),
-        (
-            target("last", "[...document.links].map(link => link.href).join(' ');", must_include="x"),
-            ContentLocation(None, "() => ([...document.links].map(link => link.href).join(' '))", ()),
-        ),
-        (
-            target("last", "document.title", ["document.body.click()"], must_include="x"),
-            ContentLocation(None, "() => (document.title)", ("() => { document.body.click() }",)),
-        ),
-        (
-            target("func:shopping_get_latest_order_url()", "", must_include="x"),
-            ContentLocation(HelperCall(HelperName.LATEST_ORDER), None, ()),
-        ),
-        (
-            target("func:reddit_get_post_url('__last_url__')", "", must_include="x"),
-            ContentLocation(HelperCall(HelperName.POST_URL, "__last_url__"), None, ()),
-        ),
-        (
-            target("last", "func:gitlab_get_project_memeber_role(__page__, 'yjlou')", must_include="x"),
-            ContentLocation(None, HelperCall(ROLE, "yjlou"), ()),
-        ),
-        (
-            target("last", 'func:shopping_get_sku_latest_review_rating("B00")', must_include="x"),
-            ContentLocation(None, HelperCall(HelperName.REVIEW_RATING, "B00"), ()),
-        ),
+        (("last",), None, None),
+        ((f"{SHOP}/cart", " "), f"{SHOP}/cart", None),
+        (("last", QUERY), None, f"() => ({QUERY})"),
+        (("last", f"{LINKS};"), None, f"() => ({LINKS})"),
+        (("func:shopping_get_latest_order_url()", ""), HelperCall(HelperName.LATEST_ORDER), None),
+        (("func:reddit_get_post_url('__last_url__')", ""), HelperCall(HelperName.POST_URL, "__last_url__"), None),
+        (("last", "func:gitlab_get_project_memeber_role(__page__, 'yjlou')"), None, HelperCall(ROLE, "yjlou")),
+        (("last", 'func:shopping_get_sku_latest_review_rating("B00")'), None, HelperCall(RATING, "B00")),
+        # the prefix of a function is taken off, and not its letters
+        (("last", "lambda:(a => document.title)()"), None, "(a => document.title)()"),
+        (("last", "lambda: abab => 1"), None, "abab => 1"),
     ],
 )
-def test_the_forms_that_tasks_use(given, place):
-    assert parse_location(given) == place
-
-
-def test_the_prefix_of_a_function_is_taken_off_and_not_its_letters():
-    place = parse_location(target("last", "lambda:(a => document.title)()", must_include="x"))
-    assert place.locator == "(a => document.title)()"
-    assert parse_location(target("last", "lambda: abab => 1", must_include="x")).locator == "abab => 1"
+def test_the_forms_that_tasks_use(given, url, locator):
+    assert parse_location(target(*given, must_include="x")) == ContentLocation(url, locator, ())
+    prepared = target("last", "document.title", ["document.body.click()"], must_include="x")
+    place = ContentLocation(None, "() => (document.title)", ("() => { document.body.click() }",))
+    assert parse_location(prepared) == place
 
 
 @each(

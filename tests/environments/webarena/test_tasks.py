@@ -93,12 +93,15 @@ def test_addresses_are_filled_in_everywhere():
     assert result.program_html[0].required_contents.must_include == ("http://wiki.test:8888/b",)
 
 
-def test_a_helpers_marks_and_other_words_stay():
+def test_a_helpers_marks_and_other_words_stay_and_remarks_are_kept_and_not_read():
     locator = "func:gitlab_get_project_memeber_role(__page__, 'koush')"
     target = {"url": "last", "locator": locator, "required_contents": {"exact_match": "Developer"}}
-    task = read(intent="Write __MY_WORD__", eval=evaluation(eval_types=["program_html"], program_html=[target]))
+    scoring = evaluation(eval_types=["program_html"], program_html=[target], annotation_note="hard", url_note=None)
+    task = read(intent="Write __MY_WORD__", eval=scoring)
     assert task.instruction == "Write __MY_WORD__"
     assert evaluation_of(task).program_html[0].locator == locator
+    assert task.extra["eval"]["annotation_note"] == "hard"
+    assert evaluation_of(task).eval_types == (EvalType.PROGRAM_HTML,)
 
 
 def test_the_machine_of_the_authors_is_no_part_of_an_answer():
@@ -150,18 +153,6 @@ def test_a_missing_rule_for_addresses_is_that_of_the_tasks_authors(note, more, r
     assert evaluation_of(read(eval=given, **more)).url_note is rule
 
 
-def test_remarks_of_the_authors_are_kept_and_not_read():
-    task = read(eval=evaluation(annotation_note="hard", url_note=None, string_note=None))
-    assert task.extra["eval"]["annotation_note"] == "hard"
-    assert evaluation_of(task).eval_types == (EvalType.STRING_MATCH,)
-
-
-@pytest.mark.parametrize("given", [DUMMY, None])
-def test_a_generated_task_has_no_score_of_its_own(given):
-    task = read(eval=given, intent_template="", instantiation_dict={})
-    assert (task.extra["generated"], task.reference_answer, evaluation_of(task)) == (True, None, None)
-
-
 @pytest.mark.parametrize(
     ("sites", "state"),
     [
@@ -179,10 +170,13 @@ def test_a_record_that_says_nothing_of_logins_has_those_of_its_sites(sites, stat
     assert "storage_state" not in read_config({**given, "require_login": False}, ADDRESSES).extra
 
 
-def test_a_task_that_can_not_be_done_says_why_and_is_no_generated_one():
-    task = read(eval={**DUMMY, "string_note": "There is none"})
-    assert task.extra["generated"] is False
-    assert evaluation_of(task).reference_answers.exact_match == "N/A"
+@each("given", [DUMMY, None])
+def test_a_generated_task_has_no_score_of_its_own(given):
+    task = read(eval=given, intent_template="", instantiation_dict={})
+    assert (task.extra["generated"], task.reference_answer, evaluation_of(task)) == (True, None, None)
+    impossible = read(eval={**DUMMY, "string_note": "There is none"})  # it says why
+    assert impossible.extra["generated"] is False
+    assert evaluation_of(impossible).reference_answers.exact_match == "N/A"
 
 
 @pytest.mark.parametrize(

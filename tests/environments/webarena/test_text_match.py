@@ -38,109 +38,66 @@ def test_exact_match(text, wanted, equal):
 
 
 @each(
-    ("text", "wanted", "inside"),
+    ("wanted", "texts", "others"),
     [
-        ("There are 100 of them", "0", False),
-        ("There are 0 of them", "0", True),
-        ("10.05 in all", "5", False),
-        ("5.", "5", True),
-        ("(5)", "5", True),
-        ("**5**", "5", True),
-        ("1,204 km", "1,204", True),
-        ("1,204 km", "204", False),
-        ("it opens 10:30", "10:30", True),
-        ("red,green", "green", True),
-        ("sale-316", "316", False),
-        ("sale-316", "sale-316", True),
-        ("km/h", "h", True),
-        ("It is N/A here", "N/A", True),
-        ("jane's", "jane", True),
-        ("costs $7.50", "$7.50", True),
-        ("costs 7.50", "$7.50", False),
-        ("Main Street 5", "main street", True),
-        ("Main\nStreet", "main street", False),
-        ("Anna Lee and Bo", "bo", True),
-        ("grüße", "grüße", True),
-        ("", "a", False),
-        ("costs $182.40", "182.4", True),
-        ("costs 182.45", "182.4", False),
-        ("it is -6 degrees", "6", False),
-        ("it is -6 degrees", "-6", True),
-        ("(-6.0)", "-6", True),
-        ("it is 6 degrees", "-6", False),
-        ("- 6 degrees", "6", True),
-        ("rows 2-6", "6", False),
-        ("pages 5 - 6", "6", True),
-        ("from $35.00 to $149.00", "149", True),
-        ("it is 35.05", "35", False),
-        ("all of 3,053.97", "3053.97", True),
-        ("all of 3053.97", "3,053.97", True),
-        ("order 000189", "189", True),
-        ("order 189", "000000189", True),
-        ("order 0001890", "189", False),
-        ("on 05/06/2023", "5", False),
-        ("on 05/06/2023", "05", True),
-        ("it is +5", "5", True),
-        ("it is −5", "-5", True),
-        ("it is −5", "5", False),
-        ("it is .5", "5", False),
-        ("it is .5", "0.5", True),
-        ("it is 0.50", ".5", True),
-        ("it is $-5.00", "-5", True),
-        ("costs $1,204.00", "$1204", True),
-        ("costs $1204", "$1,204.00", True),
-        ("costs $1,205", "$1204", False),
-        ("5 km", "05.0 km", True),
-        (".5 km", "5 km", False),
-        ("-5 km", "5 km", False),
-        ("version 1.2.30", "1.2.3", False),
-        ("40.4424191, -79.9397388", "40.442", True),
-        ("40.4424191,-79.9397388", "-79.939", True),
-        ("40.46076", "40.460", True),
-        ("40.4610", "40.460", False),
-        ("140.4424", "40.442", False),
-        ("x40.4424", "40.442", False),
-        ("40.442nd", "40.442", False),
-        # a part cuts no number
-        ("Suite 1000", "suite 100", False),
-        ("Suite 1000 or Suite 100", "suite 100", True),
-        ("costs $10", "$1", False),
-        ("costs $1,204", "$1", False),
-        ("costs $1.00, $2", "$1", True),
-        ("costs $182.40", "$182.4", True),
-        ("costs $182.45", "$182.4", False),
-        ("costs $182.405", "$182.4", False),
-        ("costs $5.05", "$5", False),
-        ("costs $5.", "$5", True),
-        ("-$5", "$5", False),
-        ("suite 100.5", "suite 100", False),
-        ("at 3:30", "at 3", False),
-        ("4-5 hours", "5 hours", False),
-        ("4–5 hours", "5 hours", False),
-        ("4 - 5 hours", "5 hours", True),
-        ("1/5 hours", "5 hours", False),
-        ("5–6", "5", False),
-        ("cafe\u0301", "caf\xe9", True),
-        ("17 min", "7 min", False),
-        ("2.7 min", "7 min", False),
-        ("in 7 min", "7 min", True),
-        ("Anna Lee7", "anna lee", True),
-        ("Anna LeeAnna Lee", "anna lee", True),
-        ("at -79.9397", "-79.939", True),
-        ("at (40.1, 7)", "(40.1, 7", True),
-        # alternatives
-        ("it is 3", "65 |OR| 3", True),
-        ("it is 65", "65 |OR| 3", True),
-        ("it is 653", "65 |OR| 3", False),
-        ("it is 3", "65|OR|3", True),
-        ("red and blue", "red |AND| blue", True),
-        ("red", "red |AND| blue", False),
-        ("green", "red |AND| blue |OR| green", True),
-        ("65 |OR| 3", "7 |OR| 8", False),
+        ("0", ["There are 0 of them"], ["There are 100 of them"]),
+        ("5", ["5.", "(5)", "**5**", "it is +5"], ["10.05 in all", "on 05/06/2023", "it is −5", "it is .5", "5–6"]),
+        ("1,204", ["1,204 km"], []),
+        ("204", [], ["1,204 km"]),
+        ("10:30", ["it opens 10:30"], []),
+        ("green", ["red,green"], []),
+        ("316", [], ["sale-316"]),
+        ("sale-316", ["sale-316"], []),
+        ("h", ["km/h"], []),
+        ("N/A", ["It is N/A here"], []),
+        ("jane", ["jane's"], []),
+        ("$7.50", ["costs $7.50"], ["costs 7.50"]),
+        ("main street", ["Main Street 5"], ["Main\nStreet"]),
+        ("bo", ["Anna Lee and Bo"], []),
+        ("grüße", ["grüße"], []),
+        ("a", [], [""]),
+        ("182.4", ["costs $182.40"], ["costs 182.45"]),
+        ("6", ["- 6 degrees", "pages 5 - 6"], ["it is -6 degrees", "rows 2-6"]),
+        ("-6", ["it is -6 degrees", "(-6.0)"], ["it is 6 degrees"]),
+        ("149", ["from $35.00 to $149.00"], []),
+        ("35", [], ["it is 35.05"]),
+        ("3053.97", ["all of 3,053.97"], []),
+        ("3,053.97", ["all of 3053.97"], []),
+        ("189", ["order 000189"], ["order 0001890"]),
+        ("000000189", ["order 189"], []),
+        ("05", ["on 05/06/2023"], []),
+        ("-5", ["it is −5", "it is $-5.00"], []),
+        ("0.5", ["it is .5"], []),
+        (".5", ["it is 0.50"], []),
+        ("$1204", ["costs $1,204.00"], ["costs $1,205"]),
+        ("$1,204.00", ["costs $1204"], []),
+        ("05.0 km", ["5 km"], []),
+        ("5 km", [], [".5 km", "-5 km"]),
+        ("1.2.3", [], ["version 1.2.30"]),
+        ("40.442", ["40.4424191, -79.9397388"], ["140.4424", "x40.4424", "40.442nd"]),
+        ("-79.939", ["40.4424191,-79.9397388", "at -79.9397"], []),
+        ("40.460", ["40.46076"], ["40.4610"]),
+        ("suite 100", ["Suite 1000 or Suite 100"], ["Suite 1000", "suite 100.5"]),
+        ("$1", ["costs $1.00, $2"], ["costs $10", "costs $1,204"]),
+        ("$182.4", ["costs $182.40"], ["costs $182.45", "costs $182.405"]),
+        ("$5", ["costs $5."], ["costs $5.05", "-$5"]),
+        ("at 3", [], ["at 3:30"]),
+        ("5 hours", ["4 - 5 hours"], ["4-5 hours", "4–5 hours", "1/5 hours"]),
+        ("caf\xe9", ["cafe\u0301"], []),
+        ("7 min", ["in 7 min"], ["17 min", "2.7 min"]),
+        ("anna lee", ["Anna Lee7", "Anna LeeAnna Lee"], []),
+        ("(40.1, 7", ["at (40.1, 7)"], []),
+        ("65 |OR| 3", ["it is 3", "it is 65"], ["it is 653"]),
+        ("65|OR|3", ["it is 3"], []),
+        ("red |AND| blue", ["red and blue"], ["red"]),
+        ("red |AND| blue |OR| green", ["green"], []),
+        ("7 |OR| 8", [], ["65 |OR| 3"]),
     ],
 )
-def test_must_include(text, wanted, inside):
-    assert contains_text(text, wanted) is inside
+def test_must_include(wanted, texts, others):
+    """A part cuts no number; ` |OR| ` and ` |AND| ` make alternatives."""
+    assert [text for text in texts if not contains_text(text, wanted)] == []
+    assert [text for text in others if contains_text(text, wanted)] == []
 
 
 @each(
@@ -164,7 +121,7 @@ def test_required_values_are_compared_as_whole_numbers(text, comparison, met):
     assert meets_comparison(text, comparison) is met
 
 
-@pytest.mark.parametrize("comparison", ["300", "!= 3", ">= many", "", "> 3 |OR| "])
+@each("comparison", ["300", "!= 3", ">= many", "", "> 3 |OR| "])
 def test_what_is_no_comparison_is_refused(comparison):
     with pytest.raises(ValueError, match="is no comparison"):
         meets_comparison("3", comparison)
@@ -191,45 +148,35 @@ async def test_every_rule_has_to_hold(text, rules, good):
     assert await matches_expected(text, Expected(**rules), NOBODY) is good
 
 
-@pytest.mark.parametrize("says", [True, False])
-async def test_a_judge_is_asked_once_for_the_whole_list(says):
-    judge = FakeJudge(says)
-    asker = FuzzyContext("What is it?", "", judge)
-    assert await matches_expected("a red bird", Expected(fuzzy_match=["red", "bird"]), asker) is says
-    assert judge.requests == [("same", "What is it?", "red, bird", "a red bird")]
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected", "intent"),
-    [
-        pytest.param("red", {"exact_match": "blue", "fuzzy_match": ["x"]}, ("", ""), id="another rule fails"),
-        pytest.param("I found nothing", {"fuzzy_match": "N/A"}, ("Find it", " "), id="not achievable without a reason"),
-    ],
-)
-async def test_a_judge_is_not_asked_where_the_answer_fails_without_it(answer, expected, intent):
+async def test_a_judge_is_not_asked_where_the_answer_fails_without_it():
     judge = FakeJudge(True)
-    assert not await matches_expected(answer, Expected(**expected), FuzzyContext(*intent, judge))
+    for answer, expected, intent in (
+        ("red", {"exact_match": "blue", "fuzzy_match": ["x"]}, ("", "")),
+        ("I found nothing", {"fuzzy_match": "N/A"}, ("Find it", " ")),  # not achievable, without a reason
+    ):
+        assert not await matches_expected(answer, Expected(**expected), FuzzyContext(*intent, judge))
     assert judge.requests == []
 
 
-@pytest.mark.parametrize("wanted", ["N/A", ["N/A"]], ids=["a text", "a list, as in tasks 51 and 91"])
-async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds(wanted):
-    judge, expected = FakeJudge(True), Expected(fuzzy_match=wanted)
-    asker = FuzzyContext("Find it", "there is no such shop", judge)
-    assert await matches_expected("n/a", expected, asker)
-    assert judge.requests == []
-    assert await matches_expected("No shop has that name", expected, asker)
-    assert judge.requests == [("unachievable", "Find it", "there is no such shop", "No shop has that name")]
+async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds():
+    for wanted in ("N/A", ["N/A"]):  # a list, as in tasks 51 and 91
+        judge, expected = FakeJudge(True), Expected(fuzzy_match=wanted)
+        asker = FuzzyContext("Find it", "there is no such shop", judge)
+        assert await matches_expected("n/a", expected, asker)
+        assert judge.requests == []
+        assert await matches_expected("No shop has that name", expected, asker)
+        assert judge.requests == [("unachievable", "Find it", "there is no such shop", "No shop has that name")]
 
 
-async def test_without_a_judge_nothing_is_fuzzy():
+async def test_a_judge_is_asked_once_for_the_whole_list_and_without_one_nothing_is_fuzzy():
+    assert needs_judge(strings(fuzzy_match=["x"])) and not needs_judge(strings(must_include=["x"]))
+    for says in (True, False):
+        judge = FakeJudge(says)
+        asker = FuzzyContext("What is it?", "", judge)
+        assert await matches_expected("a red bird", Expected(fuzzy_match=["red", "bird"]), asker) is says
+        assert judge.requests == [("same", "What is it?", "red, bird", "a red bird")]
     with pytest.raises(UsageError, match="needs a judge"):
         await matches_expected("red", Expected(fuzzy_match=["red"]), NOBODY)
-
-
-def test_which_tasks_need_a_judge():
-    assert needs_judge(strings(fuzzy_match=["x"]))
-    assert not needs_judge(strings(must_include=["x"]))
 
 
 @pytest.mark.parametrize(
