@@ -144,14 +144,8 @@ def webgym_pictures(root, *folders, steps=2):
 
 def webgym_file(root, trajectories, name="train_trajectories/train_trajectories.pt.iteration3", **metadata):
     """Write a trajectory file of WebGym's."""
-    fields = {
-        "split": "train",
-        "solution_model": "qwen",
-        "judge_model": "gpt",
-        "timestamp": "2026-01-02T03:04:05",
-        **metadata,
-    }
-    return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": fields}))
+    fields = {"split": "train", "solution_model": "qwen", "judge_model": "gpt", "timestamp": "2026-01-02T03:04:05"}
+    return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": fields | metadata}))
 
 
 PAGE = '<html> <button id="3" data-bbox="16,12,32,24"> Buy </button> <input id="4" data-bbox="0,0,8,8"> </html>'
@@ -161,20 +155,13 @@ def webrl_episode(root, name, responses, score=1.0, labelled=None, trace=True):
     """Write the files of one of VisualAgentBench's episodes."""
     for folder in ("actions", f"screehshots/{name}", "traces", "fixed_traces"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    (root / "actions" / f"{name}.json").write_text(
-        json.dumps({"task_id": int(name), "score": score, "actions": list(responses)})
-    )
+    actions = {"task_id": int(name), "score": score, "actions": list(responses)}
+    (root / "actions" / f"{name}.json").write_text(json.dumps(actions))
     for number in range(len(responses)):
         (root / "screehshots" / name / f"{number}.png").write_bytes(png(number, 64, 48))
+    known = {"trace_id": int(name), "html": PAGE, "target": "Buy it"}
     lines = [
-        {
-            "trace_id": int(name),
-            "index": at,
-            "prompt": "Buy it" if not at else "",
-            "html": PAGE,
-            "response": result,
-            "target": "Buy it",
-        }
+        {**known, "index": at, "prompt": "Buy it" if not at else "", "response": result}
         for at, result in enumerate(responses)
     ]
     if trace:
@@ -183,7 +170,6 @@ def webrl_episode(root, name, responses, score=1.0, labelled=None, trace=True):
         rows = [{**line, "fixed_response": line["response"], "score": labelled} for line in lines]
         (root / "fixed_traces" / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
     body = "<h2>New Page</h2>\n<h3 class='url'><a href=http://shop:7770/>URL: http://shop:7770/?a=1&amp;b=2</a></h3>\n"
-    (root / f"render_{name}.html").write_text(
-        f"<body><pre>task_id: {name}\nstart_url: http://shop:7770/\nintent: Buy it\n</pre>\n{body}</body>"
-    )
+    head = f"<pre>task_id: {name}\nstart_url: http://shop:7770/\nintent: Buy it\n</pre>"
+    (root / f"render_{name}.html").write_text(f"<body>{head}\n{body}</body>")
     return root

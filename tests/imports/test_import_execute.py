@@ -10,6 +10,7 @@ from tests.records.builders import png
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
+from webgym_cli.imports import execute
 from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.plan import format_import, plan_import, require_imported
 from webgym_cli.imports.registry import IMPORT_FORMATS
@@ -112,39 +113,31 @@ def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
     assert format_import(summary) == ("imported 3: 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images")
 
 
-def test_the_same_import_adds_nothing_whatever_the_iteration(run, logs):
-    bring(run, logs)
-    before = files(run.root)
-    for options in ({}, {"iteration": 5}, {"split": Split.TEST}):
-        summary, _ = bring(run, logs, **options)
-        assert (summary["imported"], summary["skipped"]) == (0, {"already_imported": 3})
-    assert files(run.root) == before
-
-
-def test_copies_of_an_episode_within_an_import_are_one(run, logs):
+def test_the_same_import_adds_nothing_whatever_the_iteration_and_copies_of_an_episode_are_one(run, logs):
     again = (logs / "train_trajectories" / "train_trajectories.pt.iteration3").read_bytes()
     (logs / "train_trajectories" / "train_trajectories.pt.iteration3_rank_0.checkpoint").write_bytes(again)
     summary, _ = bring(run, logs)
     assert (summary["imported"], summary["skipped"], len(ids(run, iteration=3))) == (3, {"already_imported": 3}, 3)
+    before = files(run.root)
+    for options in ({}, {"iteration": 5}, {"split": Split.TEST}):
+        summary, _ = bring(run, logs, **options)
+        assert (summary["imported"], summary["skipped"]) == (0, {"already_imported": 6})
+    assert files(run.root) == before
 
 
 def test_an_interrupted_import_goes_on_where_it_stopped(run, logs, monkeypatch):
-    import webgym_cli.imports.execute as execute
-
-    written = []
+    append, written = execute.append, []
 
     def stop(*arguments):
-        if len(written) == 1:
+        if written:
             raise KeyboardInterrupt
         written.append(arguments)
         append(*arguments)
 
-    append = execute.append
-    monkeypatch.setattr(execute, "append", stop)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(execute, "append", stop)
         bring(run, logs)
     assert len(ids(run, iteration=3)) == 1
-    monkeypatch.setattr(execute, "append", append)
     summary, _ = bring(run, logs)
     assert (summary["imported"], summary["skipped"]) == (2, {"already_imported": 1})
     assert [one.outcome.reward for one in scan(run, Split.TRAIN, 3)] == [1.0, 0.0, None]

@@ -143,11 +143,15 @@ def test_a_reply_trains_under_the_messages_before_it(run, folder):
         assert plan_dataset(run, load(), index).eligible == 2
 
 
-def test_prompts_have_no_more_images_than_the_policy_is_sent(run, folder):
+def test_prompts_have_no_more_images_than_the_policy_is_sent_and_context_is_no_step(run, folder):
     bring(run, write(folder, episode()), "messages", prompt=PromptSpec(max_images=1))
     (trajectory,) = stored(run)
     assert [step.sent.images for step in trajectory.steps] == [(digest(FIRST),), (digest(SECOND),)]
     assert sum(message.content.count("<image>") for message in trajectory.steps[1].sent.messages) == 1
+    given = episode(id="other")
+    given["messages"][2]["weight"] = 0
+    bring(run, write(folder, given), "messages")
+    assert [len(one.steps) for one in stored(run)] == [2, 1]
 
 
 def test_an_unknown_reward_awaits_a_judge_and_a_failure_has_none(run, folder):
@@ -159,8 +163,8 @@ def test_an_unknown_reward_awaits_a_judge_and_a_failure_has_none(run, folder):
     assert summary["failures"] == {"environment_error": 1}
 
 
-def test_a_folder_has_its_reward_beside(run, folder):
-    (folder / "messages.json").write_text(json.dumps(episode()["messages"]))
+def test_a_folder_has_its_reward_beside_and_may_begin_with_a_byte_order_mark(run, folder):
+    (folder / "messages.json").write_bytes(codecs.BOM_UTF8 + json.dumps(episode()["messages"]).encode())
     (folder / "reward.json").write_text("0.5")
     bring(run, folder, "auto")
     assert [one.outcome.reward for one in stored(run)] == [0.5]
@@ -178,11 +182,6 @@ def test_a_file_may_be_one_value_and_begin_with_a_byte_order_mark(run, folder, n
             bring(run, path, "messages")
         return
     assert bring(run, path, "messages")[0]["imported"] == count
-
-
-def test_a_folder_may_begin_with_a_byte_order_mark(run, folder):
-    (folder / "messages.json").write_bytes(codecs.BOM_UTF8 + json.dumps(episode()["messages"]).encode())
-    assert bring(run, folder, "messages")[0]["imported"] == 1
 
 
 def test_columns_that_are_null_and_fields_of_openai_s_lines_are_taken(run, folder):
@@ -212,13 +211,6 @@ def test_reasoning_that_was_split_off_is_in_front_of_its_reply_and_not_in_the_hi
     assert ("cheap" in history) is ("content" in fields)
 
 
-def test_context_is_no_step(run, folder):
-    given = episode()
-    given["messages"][2]["weight"] = 0
-    bring(run, write(folder, given), "messages")
-    assert [len(one.steps) for one in stored(run)] == [1]
-
-
 def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
     bring(run, write(folder, episode()), "messages")
     before = [one.id for one in stored(run)]
@@ -227,35 +219,36 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
     assert [one.id for one in stored(run)] == before
 
 
+USER, *_, LAST = episode()["messages"][1:]
+NO_MESSAGES = [
+    [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}, call(1)],
+    [USER, {"role": "assistant", "refusal": "no"}],
+    [text_turn(), {"role": "assistant", "content": [text("Look:"), image(data_url(FIRST))]}],
+    episode()["messages"][2:],
+    [USER] * 2,
+    [*episode()["messages"], call(2)],
+]
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (episode("shots/b.png"), "screenshot_missing"),
-        (episode("../../secret.png"), "not_understood"),
-        (episode("https://example.org/a.png"), "not_understood"),
-        (episode(data_url(b"no image")), "screenshot_missing"),
-        (episode("data:image/png;base64,%%%"), "screenshot_missing"),
+        *(
+            (episode(url), "screenshot_missing")
+            for url in (
+                *("shots/b.png", data_url(b"no image"), "data:image/png;base64,%%%", f"sha256:{digest(SECOND)}"),
+                *("A" * 5000, f"sha256:{'b' * 5000}"),
+            )
+        ),
+        *((episode(url), "not_understood") for url in ("../../secret.png", "https://example.org/a.png")),
         *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"))),
-        (episode(f"sha256:{digest(SECOND)}"), "screenshot_missing"),
-        (
-            episode(messages=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}, call(1)]),
-            "not_understood",
-        ),
-        (episode("A" * 5000), "screenshot_missing"),
-        (episode(f"sha256:{'b' * 5000}"), "screenshot_missing"),
-        (episode(messages=[episode()["messages"][1], {"role": "assistant", "refusal": "no"}]), "not_understood"),
+        *((episode(messages=messages), "not_understood") for messages in NO_MESSAGES),
         (episode(rewards=1), "not_understood"),
-        (
-            episode(messages=[text_turn(), {"role": "assistant", "content": [text("Look:"), image(data_url(FIRST))]}]),
-            "not_understood",
-        ),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
-        (episode(messages=episode()["messages"][2:]), "not_understood"),
-        (episode(messages=[episode()["messages"][1]] * 2), "not_understood"),
-        (episode(messages=[*episode()["messages"], call(2)]), "not_understood"),
         ([1], "not_understood"),
         (None, "not_understood"),
     ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, str) else None,
 )
 def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reason):
     path = write(folder, episode(), given, episode(reward=0.0))
@@ -266,21 +259,21 @@ def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reaso
     assert "line 2" in summary["examples"][reason][0]
 
 
-def test_an_array_has_its_episodes_in_place_of_lines(run, folder):
+def test_an_array_has_its_episodes_in_place_of_lines_and_a_damaged_file_beside_others_is_named(run, folder):
     path = folder / "all.json"
     path.write_text(json.dumps([episode(), 7, episode(reward=0.0)], indent=1))
     summary, _ = bring(run, path, "messages")
     assert (summary["imported"], summary["skipped"]) == (2, Counter(["not_understood"]))
     assert "item 2" in summary["examples"]["not_understood"][0]
-
-
-def test_a_damaged_file_beside_others_is_named(run, folder):
-    write(folder, episode())
+    path.unlink()
+    write(folder, episode(reward=0.5))
     (folder / "other.jsonl").write_bytes(b"\xe9\n")
     (folder / "rows.jsonl").write_text('{"a": 1}\n')  # of something else
     summary, _ = bring(run, folder, "messages")
     assert (summary["imported"], summary["skipped"]) == (1, Counter(["not_understood"]))
     assert "other.jsonl" in summary["examples"]["not_understood"][0]
+    with pytest.raises(UsageError):
+        bring(run, write(folder, {"trace": 1}), "messages")
 
 
 def openwebrl(turn, last, rollout=0):
@@ -297,7 +290,7 @@ def openwebrl(turn, last, rollout=0):
     return {**given, "reward": 1.0, "status": "completed", "metadata": facts}
 
 
-def test_turns_of_openwebrl_are_joined(run, folder):
+def test_turns_of_openwebrl_are_joined_and_task_ids_may_be_numbers(run, folder):
     lines = [openwebrl(0, False), openwebrl(1, True), openwebrl(0, True, rollout=1)]
     summary, _ = bring(run, write(folder, *lines, {"metadata": 7}), "auto")
     assert (summary["format"], summary["imported"], summary["skipped"]) == ("openwebrl", 2, {"not_understood": 1})
@@ -305,14 +298,11 @@ def test_turns_of_openwebrl_are_joined(run, folder):
     assert [step.action.calls[0].name for step in long.steps] == ["click", "click"]
     assert long.steps[1].sent.images == (digest(FIRST), digest(SECOND))
     assert (long.task.id, long.task.start_url, len(short.steps)) == ("7", "https://shop.test/", 1)
-
-
-def test_task_ids_of_openwebrl_may_be_numbers(run, folder):
     first, second = openwebrl(0, True), openwebrl(0, True)
     first["metadata"]["task_id"], second["metadata"] = 1, second["metadata"] | {"task_id": 2, "intent": "Buy a desk."}
     summary, _ = bring(run, write(folder, first, second), "auto")
     assert (summary["imported"], summary["skipped"]) == (2, {})
-    assert [one.instruction for one in stored(run)] == ["Buy a lamp.", "Buy a desk."]
+    assert [one.instruction for one in stored(run)[2:]] == ["Buy a lamp.", "Buy a desk."]
 
 
 def test_a_folder_of_fara(run, folder):
@@ -339,13 +329,9 @@ def test_a_folder_of_fara(run, folder):
 def test_a_damaged_file_of_a_folder_leaves_the_others(run, folder, name, format_):
     write(folder, {"arguments": {"action": "wait"}}, name="web_surfer.log")
     (folder / name).write_text("{")
+    plan = plan_import(run, format_, folder)
     with pytest.raises(UsageError, match="not JSON"):
-        require_imported(*import_(run, folder, format_))
-
-
-def import_(run, folder, name):
-    plan = plan_import(run, name, folder)
-    return Importer(plan, run, lambda event: None).execute(), plan
+        require_imported(Importer(plan, run, lambda event: None).execute(), plan)
 
 
 def test_a_file_of_molmoweb(run, folder):
@@ -426,8 +412,3 @@ def test_the_trajectories_of_agentrewardbench_are_compared_with_its_annotations(
     measured = measure_agreement(labels, ((one, []) for one in stored(run)), None)
     (row,) = (row for row in measured["rows"] if row["group"] == "all")
     assert (measured["episodes"], row["source"], row["tp"], row["tn"]) == (2, "check", 1, 1)
-
-
-def test_a_file_of_another_form_is_refused(run, folder):
-    with pytest.raises(UsageError):
-        bring(run, write(folder, {"trace": 1}), "messages")

@@ -52,9 +52,10 @@ def test_for_a_policy_that_reads_texts_steps_have_pages_and_no_pictures(tmp_path
     assert (trajectory.split, trajectory.outcome.stop) == (Split.TRAIN, Stop.STEP_LIMIT)
 
 
-def test_without_traces_there_are_no_texts(tmp_path):
+def test_without_traces_there_are_no_texts_and_what_was_never_scored_is_left_for_later(tmp_path):
     root = webrl_episode(tmp_path, "12", ["click [3] where [3]"], trace=False)
     assert only(root, text=True).why is SkipReason.NOT_UNDERSTOOD
+    assert only(webrl_episode(tmp_path, "13", [CLICK], score=-0.1), "13").why is SkipReason.UNFINISHED
 
 
 def test_the_label_of_the_reward_model_counts_where_there_is_one(tmp_path):
@@ -65,10 +66,8 @@ def test_the_label_of_the_reward_model_counts_where_there_is_one(tmp_path):
 def test_a_stop_that_the_driver_forced_is_no_step(tmp_path):
     trajectory = only(webrl_episode(tmp_path, "12", [CLICK, ""], score=0.0))
     assert (len(trajectory.steps), trajectory.outcome.stop, trajectory.outcome.reward) == (1, Stop.STEP_LIMIT, 0.0)
-    marks = only(
-        webrl_episode(tmp_path, "13", ["click [3] where [3]", "stop [Early stop: Reach max steps 30]"], trace=False),
-        "13",
-    )
+    responses = ["click [3] where [3]", "stop [Early stop: Reach max steps 30]"]
+    marks = only(webrl_episode(tmp_path, "13", responses, trace=False), "13")
     assert (len(marks.steps), marks.outcome.stop) == (1, Stop.STEP_LIMIT)
 
 
@@ -80,10 +79,6 @@ def test_actions_by_marks_keep_their_numbers(tmp_path):
         Action(name=ActionName.ANSWER, text="42"),
     ]
     assert (trajectory.task.instruction, trajectory.outcome.answer) == ("Buy it", "42")
-
-
-def test_what_was_never_scored_is_left_for_later(tmp_path):
-    assert only(webrl_episode(tmp_path, "12", [CLICK], score=-0.1)).why is SkipReason.UNFINISHED
 
 
 def test_a_missing_picture_leaves_the_episode_out(tmp_path):
@@ -109,17 +104,14 @@ def test_a_damaged_trace_is_named_with_its_line(tmp_path):
             Action(name=ActionName.TYPE, coordinate=(500, 500), text="red"),
         ),
         ('do(action="Click", element=3)', Action(name=ActionName.CLICK, coordinate=(500, 500))),
-        ('do(action="Click", element="99")', None),
-        ('do(action="Click", element="3\\" .*")', None),
-        ('do(action="Click")', None),
         ('do(action="Scroll Down")', Action(name=ActionName.SCROLL, direction="down")),
         ('do(action="Go Backward")', Action(name=ActionName.GO_BACK)),
-        ('do(action="Search", argument="red", element="3")', None),
-        ('do(action="Hover", element="3")', None),
-        ('do(action="Press Enter")', None),
         ("exit(message='4')", Action(name=ActionName.ANSWER, text="4")),
-        ("quit()", None),
-        ("I will click.", None),
+        *((f'do(action="Click", element="{element}")', None) for element in ("99", '3\\" .*')),
+        *((f'do(action="{name}")', None) for name in ("Click", "Press Enter")),
+        ('do(action="Hover", element="3")', None),
+        ('do(action="Search", argument="red", element="3")', None),
+        *((text, None) for text in ("quit()", "I will click.")),
     ],
 )
 def test_webrls_calls_in_our_words(response, action):
@@ -127,8 +119,8 @@ def test_webrls_calls_in_our_words(response, action):
 
 
 def test_an_element_without_a_readable_place_is_nowhere():
-    assert convert_call(CLICK, '<a id="3" data-bbox="1,2,three,4">', 64, 48) is None
-    assert convert_call(CLICK, '<a id="3" data-bbox="600,2,3,4">', 64, 48) is None
+    for box in ("1,2,three,4", "600,2,3,4"):
+        assert convert_call(CLICK, f'<a id="3" data-bbox="{box}">', 64, 48) is None
 
 
 @each(
@@ -154,16 +146,10 @@ def test_an_action_that_is_not_ours_stays_in_their_words(tmp_path):
     assert (step.response, step.action, step.parse_error) == ("press [Enter]", None, ParseErrorKind.NO_TOOL_CALL)
 
 
-def test_files_are_found(tmp_path):
+def test_files_are_located_and_what_shows_the_choice_is_never_trained_on_by_default(tmp_path):
     webrl_episode(tmp_path / "a", "12", [CLICK], labelled=1)
     webrl_episode(tmp_path / "a", "13", [CLICK])
     assert find_actions(tmp_path) == [tmp_path / "a" / "actions" / f"{name}.json" for name in ("12", "13")]
-    assert find_traces(tmp_path) == [
-        tmp_path / "a" / "fixed_traces" / "12.jsonl",
-        tmp_path / "a" / "traces" / "13.jsonl",
-    ]
-
-
-def test_what_shows_the_choice_is_never_trained_on_by_default():
+    assert find_traces(tmp_path) == [tmp_path / "a" / name for name in ("fixed_traces/12.jsonl", "traces/13.jsonl")]
     assert WEBRL.split is VISUALAGENTBENCH.split is Split.TEST
     assert "green frame" in WEBRL.caution

@@ -21,7 +21,7 @@ from tests.imports.foreign import (
 )
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode, SkipReason
+from webgym_cli.imports.source import ImportedEpisode, SkipReason
 from webgym_cli.imports.webgym import WEBGYM, find, read
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
@@ -70,20 +70,18 @@ def test_its_judges_words_become_a_judgement(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reward", "failure"),
+    ("changes", "failure"),
     [
-        ({**SUCCEEDED, "reward": 0, "is_blocked": True}, FailureKind.SITE_BLOCKED),
-        ({**SUCCEEDED, "reward": 0, "evaluation": "Async evaluation failed: 429"}, FailureKind.JUDGE_FAILED),
-        ({**SUCCEEDED, "reward": 0, "evaluation": "Reward calculation failed: x"}, FailureKind.JUDGE_FAILED),
-        (
-            {**SUCCEEDED, "reward": 0, "evaluation": ["[Criterion B - Anti-Hallucination] Error: timeout"]},
-            FailureKind.JUDGE_FAILED,
-        ),
+        ({"reward": 0, "is_blocked": True}, FailureKind.SITE_BLOCKED),
+        ({"reward": 0, "evaluation": "Async evaluation failed: 429"}, FailureKind.JUDGE_FAILED),
+        ({"reward": 0, "evaluation": "Reward calculation failed: x"}, FailureKind.JUDGE_FAILED),
+        ({"reward": 0, "evaluation": ["[Criterion B - Anti-Hallucination] Error: timeout"]}, FailureKind.JUDGE_FAILED),
         (IN_PROGRESS, FailureKind.CANCELLED),
         ({**IN_PROGRESS, "reward": -1, "evaluation": "Evaluation in progress..."}, None),  # it never ended
     ],
 )
-def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, reward, failure):
+def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, changes, failure):
+    reward = changes if "submit" in changes else {**SUCCEEDED, **changes}
     trajectory = only(tmp_path, webgym_episode(reward=reward))
     assert (trajectory.outcome.failure, trajectory.outcome.reward, trajectory.verdict) == (failure, None, None)
 
@@ -172,23 +170,18 @@ def test_a_prompt_of_another_form_is_not_taken_over(tmp_path, prompt):
     assert (trajectory.steps[0].sent, trajectory.steps[1].sent.images) == (None, (trajectory.steps[1].picture,))
 
 
-def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):
-    step = webgym_step(
-        ONE, 0, "Action: Type [10, 20] [red]", SUCCEEDED, key="type", arguments={"coordinates": [10, 20], "text": "red"}
-    )
-    (seen,) = only(tmp_path, [step]).steps
-    assert seen.action == Action(name=ActionName.TYPE, coordinate=(10, 20), text="red", submit=True)
-    assert seen.response.startswith("Action: Type [10, 20] [red]\n<tool_call>")
-
-
-def test_what_they_guessed_is_not_taken_over(tmp_path):
-    guessed = [
-        webgym_step(ONE, 0, "I don't know", SUCCEEDED, key="wait", arguments={"time": 2.0}),
-        webgym_step(ONE, 1, CALL.replace("[500, 250]", "[]"), SUCCEEDED, arguments={"coordinates": [500, 500]}),
+def test_a_response_without_a_call_gets_the_call_of_their_action_and_what_they_guessed_is_not_taken_over(tmp_path):
+    raw = "Action: Type [10, 20] [red]"
+    given = [
+        webgym_step(ONE, 0, raw, SUCCEEDED, key="type", arguments={"coordinates": [10, 20], "text": "red"}),
+        webgym_step(ONE, 1, "I don't know", SUCCEEDED, key="wait", arguments={"time": 2.0}),
+        webgym_step(ONE, 2, CALL.replace("[500, 250]", "[]"), SUCCEEDED, arguments={"coordinates": [500, 500]}),
     ]
-    first, second = only(tmp_path, guessed).steps
-    assert (first.response, first.action, first.parse_error) == ("I don't know", None, ParseErrorKind.NO_TOOL_CALL)
-    assert (second.action, second.parse_error) == (None, ParseErrorKind.INVALID_ARGUMENTS)
+    typed, silent, broken = only(tmp_path, given).steps
+    assert typed.action == Action(name=ActionName.TYPE, coordinate=(10, 20), text="red", submit=True)
+    assert typed.response.startswith(f"{raw}\n<tool_call>")
+    assert (silent.response, silent.action, silent.parse_error) == ("I don't know", None, ParseErrorKind.NO_TOOL_CALL)
+    assert (broken.action, broken.parse_error) == (None, ParseErrorKind.INVALID_ARGUMENTS)
 
 
 def test_marks_and_memory_are_told_from_the_responses(tmp_path):
@@ -221,19 +214,12 @@ def test_the_same_episode_has_the_same_digest_in_another_file(tmp_path):
 
 
 def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):
-    odd = [{"observation": 3}]
     huge = webgym_episode(reward={**SUCCEEDED, "reward": 0.5})
-    no_site = webgym_episode(website="")
-    result = list(read(webgym_file(tmp_path, [[], None, odd, huge, no_site, webgym_episode()]), None))
-    assert [one.why if isinstance(one, SkippedEpisode) else "found" for one in result] == [
-        SkipReason.EMPTY,
-        SkipReason.EMPTY,
-        SkipReason.NOT_UNDERSTOOD,
-        SkipReason.NOT_UNDERSTOOD,
-        SkipReason.NOT_UNDERSTOOD,
-        "found",
-    ]
-    assert result[2].where.endswith(".pt.iteration3, trajectory 2")
+    given = [[], None, [{"observation": 3}], huge, webgym_episode(website=""), webgym_episode()]
+    *skipped, last = read(webgym_file(tmp_path, given), None)
+    assert [one.why for one in skipped] == [SkipReason.EMPTY] * 2 + [SkipReason.NOT_UNDERSTOOD] * 3
+    assert isinstance(last, ImportedEpisode)
+    assert skipped[2].where.endswith(".pt.iteration3, trajectory 2")
 
 
 def test_files_of_another_form_are_refused(tmp_path):

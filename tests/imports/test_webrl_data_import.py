@@ -46,29 +46,18 @@ def steps(task="How many hats?"):
 
 def conversations(path, *pairs):
     records = [
-        {"conversations": [{"from": "human", "value": result}, {"from": "gpt", "value": outcome}]}
-        for result, outcome in pairs
+        {"conversations": [{"from": who, "value": value} for who, value in zip(("human", "gpt"), pair, strict=True)]}
+        for pair in pairs
     ]
     path.write_text(json.dumps(records))
     return path
 
 
 def trajectories(path, *episodes):
-    value = [
-        [
-            {
-                "observation": result,
-                "next_observation": "",
-                "task": "",
-                "reward": reward,
-                "done": False,
-                "action": outcome,
-            }
-            | {"trajectory_reward": reward}
-            for result, outcome in given
-        ]
-        for given, reward in episodes
-    ]
+    value = []
+    for given, reward in episodes:
+        fields = {"next_observation": "", "task": "", "reward": reward, "done": False, "trajectory_reward": reward}
+        value.append([{"observation": page, "action": action, **fields} for page, action in given])
     return torch_archive(path, pickled(value))
 
 

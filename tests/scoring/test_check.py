@@ -108,23 +108,13 @@ def test_a_number_from_0_to_1_is_a_score(value, reward):
     assert score(lambda: value).value == reward
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        "1",
-        b"1",
-        float("nan"),
-        float("inf"),
-        -0.1,
-        1.01,
-        10**400,
-        [],
-        {},
-        {"reward": None},
-        {"reward": 1, "n": 1e999},
-    ],
-)
+NO_SCORES = [
+    *(None, "1", b"1", float("nan"), float("inf"), -0.1, 1.01, 10**400, [], {}),
+    *({"reward": None}, {"reward": 1, "n": 1e999}),
+]
+
+
+@pytest.mark.parametrize("value", NO_SCORES)
 def test_any_other_value_is_a_failure_that_names_the_check_and_its_line(value):
     with pytest.raises(BoundaryError, match=r"the check closed failed: .* \(test_check.py:\d+\)$") as caught:
         score(lambda: value)
@@ -183,19 +173,13 @@ def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("value", [len, None, functools.partial(len, []), dict])
-def test_a_check_is_a_function(value):
-    with pytest.raises(UsageError, match=r"check closed: a .* is no function"):
-        check("closed")(value)
-
-
-@pytest.mark.parametrize("timeout", [0, -1, "3", float("nan"), float("inf")])
-def test_a_time_limit_is_a_number_of_seconds(timeout):
-    with pytest.raises(UsageError, match="check closed: timeout="):
-        check("closed", timeout=timeout)(lambda: 1)
-
-
-@pytest.mark.parametrize("name", [lambda: 1, "", None])
-def test_a_check_needs_a_name(name):
-    with pytest.raises(UsageError, match="needs the name"):
-        check(name)
+def test_a_check_is_a_function_with_a_name_and_a_number_of_seconds():
+    for value in (len, None, functools.partial(len, []), dict):
+        with pytest.raises(UsageError, match=r"check closed: a .* is no function"):
+            check("closed")(value)
+    for timeout in (0, -1, "3", float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="check closed: timeout="):
+            check("closed", timeout=timeout)(lambda: 1)
+    for name in (lambda: 1, "", None):
+        with pytest.raises(UsageError, match="needs the name"):
+            check(name)

@@ -57,12 +57,10 @@ def parse(response, spec, *, truncated=False):
 def test_the_actions_of_a_plugin_are_told_read_and_written(compass):
     spec = PromptSpec(version=compass.context_config.prompt_version)
     seen = Observation(url="toy://start", html="a fork in the road")
-    prompt = render(spec, "Find the well", "toy://start", (), seen)
-    assert [message.role for message in prompt.messages] == ["system", "user"]
-    assert prompt.messages[0].content == "Reply with go and a point of the compass."
-    assert prompt.messages[1].content.startswith("Task: Find the well")
-    assert "a fork in the road" in prompt.messages[1].content
-    assert "left out" not in prompt.messages[1].content
+    system, user = render(spec, "Find the well", "toy://start", (), seen).messages
+    assert (system.role, system.content) == ("system", "Reply with go and a point of the compass.")
+    assert user.role == "user" and user.content.startswith("Task: Find the well")
+    assert "a fork in the road" in user.content and "left out" not in user.content
     action = parse("I see a well. go north", spec)
     assert action == CustomAction(name="go", arguments={"way": "north"})
     assert find_action_set(spec).format_action(action, InteractionMode.COORDINATES) == "go north"
@@ -82,15 +80,15 @@ def test_the_actions_of_a_plugin_are_stored(compass):
     assert 'go({"way": "north"})' in render_step(short, 1).messages[1].content
 
 
-def test_a_built_in_version_is_read_as_one():
+def test_a_built_in_version_is_read_as_one_and_an_unknown_one_is_named():
     assert PromptSpec(version="webrl").version is PromptVersion.WEBRL
     assert PromptSpec.model_validate_json('{"version": "complete"}').version is PromptVersion.COMPLETE
     assert {"vanilla", "complete", "webrl"} <= set(ACTION_SETS.names())
-
-
-def test_an_unknown_one_is_named():
     with pytest.raises(UsageError, match=r"context_config\.prompt_version: .*'nosuch'"):
         find_action_set(PromptSpec(version="nosuch"))
+    options = ACTION_SETS.find("webrl").prompt_options(load(overrides=["context_config.max_characters=9000"]))
+    assert options == {"system_prompt": "", "explained": True, "lenient": False, "max_characters": 9000}
+    assert ACTION_SETS.find("complete").prompt_options(load()) == {}
 
 
 @pytest.mark.parametrize(("observes", "refused"), [("picture", {}), ("text", {"miniwob"})])
@@ -100,12 +98,6 @@ def test_pages_take_the_action_sets_of_a_plugin_that_observe_as_they_show(compas
         task = Task(id="t", environment=name, start_url="http://r.test/")
         with pytest.raises(SettingsError) if name in refused else nullcontext():
             check_tasks(compass, [task])
-
-
-def test_an_action_set_brings_the_options_of_its_prompts():
-    options = ACTION_SETS.find("webrl").prompt_options(load(overrides=["context_config.max_characters=9000"]))
-    assert options == {"system_prompt": "", "explained": True, "lenient": False, "max_characters": 9000}
-    assert ACTION_SETS.find("complete").prompt_options(load()) == {}
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,15 @@ async def test_a_refused_request_is_nobody_elses_and_no_fault_of_the_server(host
     assert counted(policy, hosts[0], "requests", "failures", "opened", "open") == (1, 0, 0, 0)
 
 
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+async def test_another_server_repeats_what_one_failed(hosts, over, status):
+    policy = over(*hosts)
+    hosts[0].statuses = [status]
+    assert (await policy.reply(PROMPT)).text == "Hi."
+    assert hosts[0].log == ["a", "b"]
+    assert counted(policy, hosts[0], "failures", "open") == (1, 1)
+
+
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_a_server_that_refuses_whatever_it_is_asked_draws_no_requests(hosts, over, status):
     policy = over(*hosts, delay=0.01)
@@ -230,15 +239,6 @@ async def test_a_key_that_no_server_takes_fails_at_once(hosts, over, count):
         assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_UNAVAILABLE
         assert "".join(hosts[0].log) == "abc"[:count]
         assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_UNAVAILABLE
-
-
-@pytest.mark.parametrize("status", [408, 429, 500, 503])
-async def test_another_server_repeats_what_one_failed(hosts, over, status):
-    policy = over(*hosts)
-    hosts[0].statuses = [status]
-    assert (await policy.reply(PROMPT)).text == "Hi."
-    assert hosts[0].log == ["a", "b"]
-    assert counted(policy, hosts[0], "failures", "open") == (1, 1)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])

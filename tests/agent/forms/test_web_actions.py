@@ -25,6 +25,8 @@ SETS |= {f"more {name}": add_actions(actions) for name, actions in SETS.items()}
 MODES = [(name, mode) for name, actions in SETS.items() for mode in actions.functions]
 HERE = {"here": True}
 WEB_ACTIONS = {*ActionName} - {ActionName.CALL}
+AT, ONE = {"coordinate": [1, 2]}, {"element_id": 1}
+WAY = [[0, 1000], [250.5, 3]]
 
 
 def same(action, **given):
@@ -32,9 +34,14 @@ def same(action, **given):
     return {"action": action, **given}, {"name": action, **given}
 
 
+def turned(action, given, name, **fields):
+    """Return a call, and the action of another name, or with further fields, that it is."""
+    return {"action": action, **given}, {"name": name, **given, **fields}
+
+
 def click(action, **fields):
     """Return a call at a point and the kind of click that it is."""
-    return {"action": action, "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), **fields}
+    return turned(action, AT, "click", **fields)
 
 
 # The calls of each set -> the action that they are.
@@ -43,60 +50,42 @@ CALLS = {
         click("double_click", clicks=2),
         click("triple_click", clicks=3),
         click("middle_click", button="middle"),
-        same("hover", coordinate=[1, 2]),
-        same("drag", coordinate=[1, 2], to_coordinate=[3, 4]),
-        same("scroll", coordinate=[1, 2], direction="left", amount=250),
+        same("hover", **AT),
+        same("drag", **AT, to_coordinate=[3, 4]),
+        same("scroll", **AT, direction="left", amount=250),
         ({"action": "zoom", "region": [1, 2, 3, 4]}, {"name": "zoom", "coordinate": (1, 2), "to_coordinate": (3, 4)}),
     ],
     ("full", MARKS): [
-        same("click", element_id=1, modifiers=["Control"]),
-        ({"action": "right_click", "element_id": 1}, {"name": "click", "element_id": 1, "button": "right"}),
-        same("drag", element_id=1, to_element_id=2),
-        ({"action": "type", "text": "x"}, {"name": "type", "text": "x", "append": True, **HERE}),
-        same("type", element_id=1, text="x", append=True, submit=True),
-        (
-            {"action": "type", "element_id": 1, "text": "x", "append": False},
-            {"name": "type", "element_id": 1, "text": "x"},
-        ),
+        same("click", **ONE, modifiers=["Control"]),
+        turned("right_click", ONE, "click", button="right"),
+        same("drag", **ONE, to_element_id=2),
+        turned("type", {"text": "x"}, "type", append=True, **HERE),
+        same("type", **ONE, text="x", append=True, submit=True),
+        ({"action": "type", **ONE, "text": "x", "append": False}, {"name": "type", **ONE, "text": "x"}),
         same("key", keys=["Control", "a"]),
-        same("key", element_id=1, keys=["Enter"]),
-        same("select_option", element_id=1, text="Rome"),
-        same("upload_file", element_id=1, text="a.txt"),
+        same("key", **ONE, keys=["Enter"]),
+        same("select_option", **ONE, text="Rome"),
+        same("upload_file", **ONE, text="a.txt"),
         same("scroll", direction="down"),
-        same("zoom", element_id=1),
+        same("zoom", **ONE),
         *(same(name) for name in ("go_forward", "reload", "new_tab", "close_tab")),
         same("new_tab", url="http://a/"),
         same("switch_tab", tab=1),
         same("terminate", text="no shop"),
     ],
-    ("webgym", POINTS): [
-        (
-            {"action": "type", "coordinate": [1, 2], "text": "x"},
-            {"name": "type", "coordinate": (1, 2), "text": "x", "submit": True},
-        ),
-        click("left_click"),
-    ],
-    ("webgym", MARKS): [
-        (
-            {"action": "type", "element_id": 1, "text": "x"},
-            {"name": "type", "element_id": 1, "text": "x", "submit": True},
-        ),
-        same("hover", element_id=1),
-    ],
+    ("webgym", POINTS): [turned("type", AT | {"text": "x"}, "type", submit=True), click("left_click")],
+    ("webgym", MARKS): [turned("type", ONE | {"text": "x"}, "type", submit=True), same("hover", **ONE)],
     ("computer_use", POINTS): [
-        ({"action": "left_click", "coordinate": [500, 20]}, {"name": "click", "coordinate": (500, 20)}),
-        ({"action": "left_click"}, {"name": "click", **HERE}),
+        turned("left_click", {"coordinate": [500, 20]}, "click"),
+        turned("left_click", {}, "click", **HERE),
         *(click(f"{button}_click", button=button) for button in ("right", "middle")),
         *(click(f"{word}_click", clicks=clicks) for word, clicks in (("double", 2), ("triple", 3))),
-        ({"action": "mouse_move", "coordinate": [1, 2]}, {"name": "hover", "coordinate": (1, 2)}),
-        ({"action": "left_click_drag", "coordinate": [1, 2]}, {"name": "drag", "to_coordinate": (1, 2), **HERE}),
+        turned("mouse_move", AT, "hover"),
+        ({"action": "left_click_drag", **AT}, {"name": "drag", "to_coordinate": (1, 2), **HERE}),
         same("key", keys=["ctrl", "c"]),
-        ({"action": "type", "text": "a\nb"}, {"name": "type", "text": "a\nb", "append": True, **HERE}),
+        turned("type", {"text": "a\nb"}, "type", append=True, **HERE),
         ({"action": "scroll", "pixels": -300}, {"name": "scroll", "direction": "down", "amount": 300, **HERE}),
-        (
-            {"action": "scroll", "pixels": 300, "coordinate": [1, 2]},
-            {"name": "scroll", "direction": "up", "amount": 300, "coordinate": (1, 2)},
-        ),
+        ({"action": "scroll", "pixels": 300, **AT}, {"name": "scroll", "direction": "up", "amount": 300, **AT}),
         ({"action": "hscroll", "pixels": 50}, {"name": "scroll", "direction": "right", "amount": 50, **HERE}),
         ({"action": "wait", "time": 2}, {"name": "wait", "seconds": 2}),
         ({"action": "terminate", "status": "failure"}, {"name": "terminate"}),
@@ -104,48 +93,34 @@ CALLS = {
     ],
 }
 for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more ")]:
-    given, place = (
-        ({"element_id": 1}, {"element_id": 1}) if mode is MARKS else ({"coordinate": [1, 2]}, {"coordinate": (1, 2)})
-    )
+    place, to = (ONE, {"to_element_id": 1}) if mode is MARKS else (AT, {"to_coordinate": [3, 4]})
     CALLS[name, mode] = [
-        ({"action": "long_press", **given}, {"name": "click", "seconds": 1.0, **place}),
-        ({"action": "wait_for", "text": "Saved"}, {"name": "wait", "text": "Saved", "seconds": 10.0}),
+        turned("long_press", place, "click", seconds=1.0),
+        turned("wait_for", {"text": "Saved"}, "wait", seconds=10.0),
         ({"action": "wait_for", "text": "Saved", "time": 3}, {"name": "wait", "text": "Saved", "seconds": 3.0}),
     ]
+    within = ONE | {"position": [400, 600]}
     if mode is MARKS:
-        within = {"element_id": 1, "position": [400, 600]}
-        stored = within | {"position": (400, 600)}
         CALLS[name, mode] += [
-            ({"action": "click", **within}, {"name": "click", **stored}),
-            ({"action": "hover", **within}, {"name": "hover", **stored}),
-            ({"action": "long_press", **within}, {"name": "click", "seconds": 1.0, **stored}),
-            ({"action": "scroll", "direction": "up", **within}, {"name": "scroll", "direction": "up", **stored}),
+            same("click", **within),
+            same("hover", **within),
+            turned("long_press", within, "click", seconds=1.0),
+            same("scroll", direction="up", **within),
         ]
-WAY = [[0, 1000], [250.5, 3]]
-for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more ") and name != "more computer_use"]:
-    to = {"to_element_id": 1} if mode is MARKS else {"to_coordinate": [3, 4]}
-    place = {"element_id": 1} if mode is MARKS else {"coordinate": [1, 2]}
-    CALLS[name, mode] += [
-        same("drag", **place, **to),
-        same("drag", **place, **to, path=WAY),
-        same("key", keys=["Control", "c"]),
-        same("upload_file", **place, text="a.txt"),
-    ]
-    if mode is MARKS:
-        CALLS[name, mode].append(
-            (
-                {"action": "drag", **within, **to, "to_position": [0, 1000], "path": WAY},
-                {"name": "drag", **stored, **to, "to_position": (0, 1000), "path": WAY},
-            )
-        )
+    if name != "more computer_use":
+        CALLS[name, mode] += [
+            same("drag", **place, **to),
+            same("drag", **place, **to, path=WAY),
+            same("key", keys=["Control", "c"]),
+            same("upload_file", **place, text="a.txt"),
+        ]
+    if name != "more computer_use" and mode is MARKS:
+        CALLS[name, mode].append(same("drag", **within, **to, to_position=[0, 1000], path=WAY))
 CALLS["more computer_use", POINTS] += [
-    same("upload_file", coordinate=[1, 2], text="a.txt"),
-    (
-        {"action": "left_click_drag", "coordinate": [1, 2], "path": WAY},
-        {"name": "drag", "to_coordinate": (1, 2), "path": WAY, **HERE},
-    ),
+    same("upload_file", **AT, text="a.txt"),
+    ({"action": "left_click_drag", **AT, "path": WAY}, {"name": "drag", "to_coordinate": (1, 2), "path": WAY, **HERE}),
 ]
-for mode, place in ((MARKS, {"element_id": 1}), (POINTS, {"coordinate": (1, 2)})):
+for mode, place in ((MARKS, ONE), (POINTS, AT)):
     CALLS["more basic", mode] += [
         same("scroll", direction="down"),
         same("scroll", direction="up", **place),

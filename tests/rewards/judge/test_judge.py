@@ -226,14 +226,28 @@ async def test_a_protocol_that_gives_no_truth_value_or_no_judgement_fails(judge,
     assert fields or "success" in judgement.failure_detail
 
 
-async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(judge, server):
-    error = ScriptedReply(body=b'{"error": {"message": "the provider is overloaded", "code": 502}}')
-    server.script(error, YES, job="blocking")
-    assert (await judge(answered(), retries=1)).failure is FailureKind.SITE_BLOCKED
-    server.script(error, error, job="blocking")
-    judgement = await judge(answered(), retries=1)
-    assert (judgement.failure, judgement.unavailable, judgement.calls) == (FailureKind.JUDGE_FAILED, True, 2)
-    assert "the provider is overloaded" in judgement.failure_detail
+OVERLOADED = ScriptedReply(body=b'{"error": {"message": "the provider is overloaded", "code": 502}}')
+
+
+@pytest.mark.parametrize(
+    ("replies", "failure", "is_unavailable", "detail"),
+    [
+        ((GARBAGE, ScriptedReply(YES, finish_reason="length"), YES), FailureKind.SITE_BLOCKED, False, ""),
+        ((GARBAGE, DOWN, GARBAGE), FailureKind.JUDGE_FAILED, False, ""),  # repeats have an end whatever is wrong
+        ((DOWN, DOWN, NO), None, False, ""),
+        ((DOWN, DOWN), FailureKind.JUDGE_FAILED, True, "500"),
+        ((OVERLOADED, YES), FailureKind.SITE_BLOCKED, False, ""),  # with the status of a success
+        ((OVERLOADED, OVERLOADED), FailureKind.JUDGE_FAILED, True, "the provider is overloaded"),
+    ],
+    ids=range(6),
+)
+async def test_what_can_not_be_read_or_fails_is_asked_again_and_counted(
+    judge, server, replies, failure, is_unavailable, detail
+):
+    server.script(*replies, job="blocking")
+    judgement = await judge(answered(outcome=UNSOLVED), retries=len(replies) - 1)
+    assert (judgement.failure, judgement.unavailable, judgement.calls) == (failure, is_unavailable, len(replies))
+    assert judgement.success is (None if failure else False) and detail in (judgement.failure_detail or "")
 
 
 @pytest.mark.parametrize(
@@ -265,25 +279,6 @@ async def test_no_word_of_the_judge_about_an_encrypted_task_is_stored(judge, ser
 async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, server):
     server.script('{"reason": "a\\ud800b", "verdict": "yes"}', job="fact")
     assert (await judge(answered())).to_line().encode()
-
-
-async def test_what_can_not_be_read_is_asked_again_and_counted(judge, server):
-    for replies, failure in (
-        ((GARBAGE, ScriptedReply(YES, finish_reason="length"), YES), FailureKind.SITE_BLOCKED),
-        ((GARBAGE, DOWN, GARBAGE), FailureKind.JUDGE_FAILED),  # repeats have an end whatever is wrong
-    ):
-        server.script(*replies, job="blocking")
-        judgement = await judge(answered(outcome=UNSOLVED), retries=2)
-        assert (judgement.failure, judgement.calls) == (failure, 3)
-
-
-async def test_a_server_error_is_asked_again_then_unavailable(judge, server):
-    server.script(DOWN, DOWN, job="blocking")
-    assert (await judge(answered(outcome=UNSOLVED), retries=2)).calls == 3
-    server.script(DOWN, DOWN, job="blocking")
-    judgement = await judge(answered(), retries=1)
-    assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, True)
-    assert (judgement.calls, "500" in judgement.failure_detail) == (2, True)
 
 
 @pytest.mark.parametrize(
