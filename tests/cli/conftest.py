@@ -3,8 +3,10 @@ from functools import partial
 import pytest
 
 from tests import forked
+from tests.agent.policy_host import Host
 from tests.environments.webarena.webarena_mail import MailServer
 from tests.executable import needs_chromium
+from tests.rewards.scripted_judge import ScriptedJudgeServer
 
 
 @pytest.fixture
@@ -21,3 +23,18 @@ def chromium():
 async def mail():
     async with MailServer() as server:
         yield server
+
+
+@pytest.fixture
+async def server():
+    async with ScriptedJudgeServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def policy():
+    """A policy that ends each episode in its first turn: `host.content` is its answer."""
+    host = Host(content='exit(message="done")')
+    await host.start()
+    yield host
+    await host.stop()

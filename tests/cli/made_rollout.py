@@ -16,17 +16,10 @@ STAGES = []
 
 def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://www.a.com/b"):
     """Return the monitor of a rollout at work."""
-    episodes = tuple(
-        Episode(
-            id=f"train-0000-{number:05d}",
-            split=Split.TRAIN,
-            iteration=0,
-            task=Task(id=f"{task}-{number}", environment="web", start_url=f"https://s{number % 7}.com/"),
-            seed=number,
-            max_steps=20,
-        )
-        for number in range(total)
-    )
+    stays = {"split": Split.TRAIN, "iteration": 0, "max_steps": 20}
+    urls = [f"https://s{number % 7}.com/" for number in range(total)]
+    tasks = [Task(id=f"{task}-{number}", environment="web", start_url=of) for number, of in enumerate(urls)]
+    episodes = tuple(Episode(id=f"train-0000-{at:05d}", task=of, seed=at, **stays) for at, of in enumerate(tasks))
     owed = tuple(PendingEpisode(episode, 0) for episode in episodes)
     monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", episodes, owed, 0), 64)
     for name in EpisodeStage:
@@ -36,9 +29,8 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
         kind = list(FailureKind)[number % len(FailureKind)]
         monitor.record_stored(trajectory(number, task=episodes[number].task, outcome=Outcome(failure=kind)))
     for number in range(10):
-        monitor.record_stored(
-            trajectory(number, task=episodes[number].task, outcome=UNSOLVED if number % 4 else SOLVED)
-        )
+        outcome = UNSOLVED if number % 4 else SOLVED
+        monitor.record_stored(trajectory(number, task=episodes[number].task, outcome=outcome))
     for one in owed[:running]:
         monitor.stages.begin(one)
         monitor.stages.record_step(one.episode.id, 3, 20, url)

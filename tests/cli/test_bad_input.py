@@ -37,10 +37,7 @@ def run(tmp_path):
         (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
         ('{"task_nam": "Find it.", "website": "https://a.example"}', "did you mean 'task_name' by 'task_nam'?"),
         ('{"id": "t", "start_ur": "click-test.html"}', "did you mean 'start_url' by 'start_ur'?"),
-        (
-            GOOD + '{"id": "t2", "start_url": "no-such-page.html"}\n',
-            "tasks.jsonl:2: MiniWoB has no page 'no-such-page.html'",
-        ),
+        (GOOD + '{"id": "t2", "start_url": "nowhere.html"}\n', "tasks.jsonl:2: MiniWoB has no page 'nowhere.html'"),
     ],
 )
 def test_a_task_file(tmp_path, run, lines, reply):
@@ -210,16 +207,14 @@ def test_what_is_no_file_in_the_place_of_trajectories(tmp_path, command, kind):
     run = filled(tmp_path)
     part = run.part(Split.TRAIN, 0)
     part.unlink()
-    if kind == "pipe":
-        os.mkfifo(part)
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as opened:
-            opened.bind(str(tmp_path / "s"))
-        (tmp_path / "s").rename(part)
-    elif kind == "folder":
-        part.mkdir()
-    else:
-        part.symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as opened:
+        make = {
+            "pipe": lambda: os.mkfifo(part),
+            "socket": lambda: (opened.bind(str(tmp_path / "s")), (tmp_path / "s").rename(part)),
+            "folder": part.mkdir,
+            "device": lambda: part.symlink_to("/dev/zero"),
+        }
+        make[kind]()
     message, hint = refused(command, run.root, cwd=tmp_path, code=1)
     assert str(part) in message and hint.startswith("move it away: mv ")
 
@@ -244,10 +239,9 @@ def test_a_limit_of_the_shell_is_named(error, hint):
     assert not main._find_limit(StoreError("run: can't be read"))
 
 
-def test_without_docstrings_there_is_help(tmp_path):
-    result = subprocess.run(
-        [*WEBGYM, "--help"], env=os.environ | {"PYTHONOPTIMIZE": "2"}, capture_output=True, text=True
-    )
+def test_without_docstrings_there_is_help():
+    environment = os.environ | {"PYTHONOPTIMIZE": "2"}
+    result = subprocess.run([*WEBGYM, "--help"], env=environment, capture_output=True, text=True)
     assert result.returncode == 0 and "Run the pending episodes" in result.stdout
 
 

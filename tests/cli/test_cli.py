@@ -4,11 +4,11 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.runs import WEBGYM
 from tests.executable import Command
 from tests.prepare.buffer import fill
 from tests.records.builders import CRASHED, trajectory
@@ -16,7 +16,6 @@ from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import read_running_command
 
-WEBGYM = [sys.executable, "-m", "webgym_cli"]
 TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'
 
 

@@ -47,23 +47,15 @@ def complete_in_shell(shell, *words):
     return [line for line in result.stdout.splitlines() if line]
 
 
-def test_settings_files_are_offered(place):
-    assert {"demo", "webgym"} <= set(complete.settings_files())
-
-
 NEEDED = ('tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", "agent.greedy_chain=true")
 """What values of other settings want to have beside them."""
 
 
-def test_settings_are_offered_and_their_values(place):
+def test_settings_are_offered_and_their_values_and_files(place):
+    assert {"demo", "webgym"} <= set(complete.settings_files())
     assert complete.settings("") == [f"{key}=" for key in known_keys()]
-    assert complete.settings("venvs.dev") == [
-        "venvs.device=",
-        "venvs.device=auto",
-        "venvs.device=cpu",
-        "venvs.device=cuda",
-    ]
-    assert complete.settings("venvs.device=c") == complete.settings("venvs.dev")
+    offered = [f"venvs.device={value}" for value in ("", "auto", "cpu", "cuda")]
+    assert complete.settings("venvs.dev") == complete.settings("venvs.device=c") == offered
     assert complete.settings("tasks.no_rep") == ["tasks.no_repeats=", "tasks.no_repeats=true", "tasks.no_repeats=false"]
     assert complete.settings("seed=") == ["seed=", "seed=0"]
     assert complete.settings("nosuch") == []
@@ -117,9 +109,8 @@ def typed(keys, *shell):
 
 @needs_bash
 def test_an_installed_completion_works_in_an_interactive_bash(place):
-    installed = subprocess.run(
-        ["bash", "-c", "webgym --install-completion; exit $?"], capture_output=True, text=True, timeout=60
-    )
+    command = ["bash", "-c", "webgym --install-completion; exit $?"]
+    installed = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (installed.returncode, "completion installed" in installed.stdout) == (0, True), installed.stderr
     assert "source" in (place / "home" / ".bashrc").read_text()
     shown = typed(KEYS.replace("cp\t", "cpu"), "bash", "--noprofile", "-i")  # bash splits words at `=`
@@ -135,9 +126,9 @@ def test_it_works_in_an_interactive_zsh(place):
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish")
 def test_it_works_in_fish(place):
-    script = "source (_WEBGYM_COMPLETE=source_fish webgym | psub)\n" + "\n".join(
-        f'complete -C "webgym {words}"' for words in ("comp", "rollout gamma -s venvs.device=", "rollout x --split ")
-    )
+    asked = ("comp", "rollout gamma -s venvs.device=", "rollout x --split ")
+    lines = [f'complete -C "webgym {words}"' for words in asked]
+    script = "\n".join(["source (_WEBGYM_COMPLETE=source_fish webgym | psub)", *lines])
     result = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     offered = [line.partition("\t")[0] for line in result.stdout.splitlines()]
     values = [f"venvs.device={value}" for value in ("", "auto", "cpu", "cuda")]

@@ -52,18 +52,13 @@ def place(tmp_path):
 
 def able():
     """Return the commands that have a dry run."""
-    commands = typer.main.get_command(app).commands
-    return sorted(
-        name for name, command in commands.items() if any(given.name == "dry_run" for given in command.params)
-    )
+    commands = typer.main.get_command(app).commands.items()
+    return sorted(name for name, command in commands if any(given.name == "dry_run" for given in command.params))
 
 
-def test_what_writes_or_runs_something_has_a_dry_run():
+def test_what_writes_or_runs_something_has_a_dry_run_and_the_page_names_them():
     pipeline = {"rollout", "judge", "score", "prepare", "train", "loop", "resume", "serve"}
     assert pipeline | {"import", "export-sharegpt", "gc", "setup", "init-model", "report"} <= set(able())
-
-
-def test_the_page_names_them():
     part = (ROOT / "docs/shell.md").read_text().split("## Dry runs")[1].split("The")[0]
     assert sorted(re.findall(r"`([a-z][a-z-]*)`", part)) == able()
 
@@ -75,32 +70,23 @@ def test_a_dry_run_prints_a_plan_and_writes_nothing(place, name):
     before = tree(place)
     result = webgym(*words, "--dry-run", cwd=place, WEBGYM_HOME=str(place / "home"))
     assert tree(place) == before
+    plans = result.stdout.splitlines()
     if name == "report" or stage is None or "--json" in words:
-        plans = [json.loads(line) for line in result.stdout.splitlines()]
-        assert plans
-    else:
-        plans = result.stdout.splitlines()
-    if stage:
-        assert stage in str(plans[0])
-
-
-def test_a_dry_training_writes_nothing(place):
-    """Its plan reads what `prepare` wrote."""
-    webgym("prepare", "run", cwd=place)
-    before = tree(place)
-    result = webgym("train", "run", "-s", f"venvs.train={place / 'python'}", "--dry-run", cwd=place)
-    assert tree(place) == before
-    (plan,) = map(json.loads, result.stdout.splitlines())
-    assert (plan["event"], plan["stage"], plan["iteration"]) == ("plan", "train", 0)
+        assert [json.loads(line) for line in plans]
+    assert not stage or stage in plans[0]
 
 
 @pytest.mark.parametrize(
     ("changed", "noted"),
     [("algorithm_config.positive_samples_to_train=1", True), ("algorithm_config.learning_rate=0.5", False)],
 )
-def test_a_training_says_if_only_prepare_reads_what_is_changed(place, changed, noted):
+def test_a_dry_training_writes_nothing_and_says_if_only_prepare_reads_what_is_changed(place, changed, noted):
     webgym("prepare", "run", cwd=place)
+    before = tree(place)
     result = webgym("train", "run", "-s", f"venvs.train={place / 'python'}", "-s", changed, "--dry-run", cwd=place)
+    assert tree(place) == before
+    (plan,) = map(json.loads, result.stdout.splitlines())
+    assert (plan["event"], plan["stage"], plan["iteration"]) == ("plan", "train", 0)
     assert (f"webgym prepare {place / 'run'}" in result.stderr) is noted
 
 

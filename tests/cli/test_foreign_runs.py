@@ -42,16 +42,18 @@ def stranger(own_run, tmp_path) -> RunDir:
 @pytest.fixture
 def code(tmp_path) -> Path:
     """A file that leaves a trace where it is imported or run."""
-    file = tmp_path / "code.py"
-    file.write_text(
-        f"#!/bin/sh\n''':'\ntouch {trace(tmp_path)}\nexit\n'''\nopen({str(trace(tmp_path))!r}, 'w')\nitem = 1\n"
-    )
+    file, left = tmp_path / "code.py", trace(tmp_path)
+    file.write_text(f"#!/bin/sh\n''':'\ntouch {left}\nexit\n'''\nopen({str(left)!r}, 'w')\nitem = 1\n")
     file.chmod(0o755)
     return file
 
 
 def trace(folder: Path) -> Path:
     return folder / "executed"
+
+
+def on(run: RunDir, words: tuple[str, ...]) -> list[str]:
+    return [str(run.root) if word == "RUN" else word for word in words]
 
 
 def change(run: RunDir, **values: object) -> None:
@@ -82,8 +84,7 @@ def test_reading_executes_nothing_and_shows_unknown_names(stranger, code, tmp_pa
     for name in ("pynvml", "no_such_module"):
         shutil.copy(code, stranger.root / f"{name}.py")
     for words in READERS:
-        given = [str(stranger.root) if word == "RUN" else word for word in words]
-        done = webgym(*given, cwd=stranger.root)
+        done = webgym(*on(stranger, words), cwd=stranger.root)
         assert not trace(tmp_path).exists(), words
     assert "/nowhere/colleague.py" in done.stdout
 
@@ -160,8 +161,7 @@ def test_a_copy_without_such_settings_needs_no_trust(stranger):
 
 @pytest.mark.parametrize("command", ["rollout", "gateway"])
 def test_a_note_of_an_interrupted_command_sends_no_key_elsewhere(stranger, command):
-    options = {"split": "train", "policy": "https://elsewhere.example/v1"}
-    begin(stranger, command, options)
+    begin(stranger, command, {"split": "train", "policy": "https://elsewhere.example/v1"})
     done = webgym("resume", stranger.root, "--dry-run", cwd=stranger.root.parent, code=2)
     assert ("rollout.policy" in done.stderr, "--trust" in done.stderr) == (True, True)
 
@@ -211,16 +211,8 @@ def test_a_strangers_training_configuration_is_written_anew_or_refused(stranger,
     fake.mkdir(parents=True)
     for name in ("python", "llamafactory-cli"):
         shutil.copy(code, fake / name)
-    done = webgym(
-        "train",
-        stranger.root,
-        "-s",
-        f"venvs.train={fake.parent}",
-        "-s",
-        "train.check_disk_space=false",
-        cwd=tmp_path,
-        code=2,
-    )
+    words = ("-s", f"venvs.train={fake.parent}", "-s", "train.check_disk_space=false")
+    done = webgym("train", stranger.root, *words, cwd=tmp_path, code=2)
     assert "edited there" in done.stderr
     assert not trace(tmp_path).exists()
 
@@ -238,11 +230,9 @@ def test_what_a_copied_folder_links_to_is_left_alone(stranger, tmp_path, place, 
     else:
         shutil.rmtree(stranger.root / place, ignore_errors=True)
         (stranger.root / place).symlink_to(mine)
-    webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path, code=None)
-    assert {file.name: file.read_text() for file in mine.iterdir() if file.is_file()} == {
-        "part-0.jsonl": "{}\n",
-        "notes.txt": "mine",
-    }
+    webgym(*on(stranger, words), cwd=tmp_path, code=None)
+    left = {file.name: file.read_text() for file in mine.iterdir() if file.is_file()}
+    assert left == {"part-0.jsonl": "{}\n", "notes.txt": "mine"}
 
 
 def test_lines_that_link_to_another_file_are_damage_without_its_text(stranger, tmp_path):
@@ -253,7 +243,7 @@ def test_lines_that_link_to_another_file_are_damage_without_its_text(stranger, t
         part.symlink_to(secret)
     shutil.rmtree(stranger.index, ignore_errors=True)
     for words in (("inspect-buffer", "RUN", "--verify"), ("show", "RUN", FIRST), ("export-sharegpt", "RUN")):
-        done = webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path, code=None)
+        done = webgym(*on(stranger, words), cwd=tmp_path, code=None)
         assert "root:secret" not in done.stdout + done.stderr, words
     assert secret.read_text() == "root:secret\n"
 

@@ -1,5 +1,7 @@
 """`webgym doctor --gpu` on machines that are made up; the real round is in tests/stack/test_gpu_round.py."""
 
+import math
+
 import pytest
 from typer.testing import CliRunner
 
@@ -67,12 +69,9 @@ def test_a_good_machine_has_a_figure_for_each_part(machine):
     assert "training 12.0 s" in parts["serve, train, swap"].version
 
 
-def test_one_gpu_needs_no_nccl(machine):
+def test_one_gpu_needs_no_nccl_and_a_torch_that_sees_none_is_named(machine):
     machine()
     assert "one GPU" in checked()["nccl"].version
-
-
-def test_a_torch_that_sees_no_gpu_is_named(machine):
     machine(gpus=())
     part = checked()["train torch"]
     assert (part.status, "driver" in part.fix) == ("missing", True)
@@ -108,27 +107,21 @@ def test_a_round_needs_both_environments(machine, monkeypatch):
 
 
 def test_memory_by_hand():
-    model = "policy_config.base_model=Qwen/Qwen2.5-0.5B-Instruct"
-    count = sum(
-        shape[0] * (shape[1] if len(shape) > 1 else 1) for _, _, shape in published_tensors(model.split("=")[1])
-    )
-    plain = [model, "algorithm_config.deepspeed_config_filename=null", "rl.trainer.deepspeed=null"]
-    # fp32 weights, gradients and two moments
-    sixteen = f"training {16 * count / GB:.1f} GB"
-    for kind in ("sft", "grpo"):
-        assert sixteen in check_memory(load(overrides=[*plain, f"train.algorithm={kind}"]), 0, 1).version
-    with_critic = f"training {32 * count / GB:.1f} GB"
-    assert with_critic in check_memory(load(overrides=[*plain, "train.algorithm=gae"]), 0, 1).version
+    model = "Qwen/Qwen2.5-0.5B-Instruct"
+    count = sum(math.prod(shape) for _, _, shape in published_tensors(model))
+    plain = [f"policy_config.base_model={model}", "algorithm_config.deepspeed_config_filename=null"]
+    # bytes of a weight: fp32, gradients and two moments; gae has a critic of the same size
+    for kind, size in (("sft", 16), ("grpo", 16), ("gae", 32)):
+        settings = load(overrides=[*plain, "rl.trainer.deepspeed=null", f"train.algorithm={kind}"])
+        assert f"training {size * count / GB:.1f} GB" in check_memory(settings, 0, 1).version
 
 
 def test_a_model_that_does_not_fit_names_the_setting():
-    settings = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])
-    training = check_memory(settings, 80 * GB, 1)
+    model = "policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"
+    training = check_memory(load(overrides=[model]), 80 * GB, 1)
     assert training.status == "missing"
     assert "algorithm_config.deepspeed_config_filename" in training.fix
-    adapted = load(
-        overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct", "algorithm_config.finetuning_type=lora"]
-    )
+    adapted = load(overrides=[model, "algorithm_config.finetuning_type=lora"])
     assert check_memory(adapted, 80 * GB, 1).status == "ok"
     assert "serve.tensor_parallel_size" in check_memory(adapted, 18 * GB, 1).fix
     assert check_memory(load(overrides=["policy_config.base_model=owner/unheard-of"]), 80 * GB, 1).status == "warn"
@@ -141,9 +134,9 @@ def test_what_a_round_took_is_read_off_its_events():
         {"event": "sleep_failed", "reason": "it holds 12 GiB"},
         {"event": "wake", "seconds": 2.0, "how": "restart"},
     ]
-    assert summarize(events, {"rollout_corr/kl": 0.5, "seconds": 9.0}) == RoundResult(
-        {"training": 9.0, "serve": 30.0, "wake": 2.0}, "restart", "it holds 12 GiB", 0.5
-    )
+    figures = {"training": 9.0, "serve": 30.0, "wake": 2.0}
+    result = RoundResult(figures, "restart", "it holds 12 GiB", 0.5)
+    assert summarize(events, {"rollout_corr/kl": 0.5, "seconds": 9.0}) == result
 
 
 def test_an_interpreter_without_torch_is_told_by_its_last_words(tmp_path):

@@ -31,7 +31,8 @@ def test_the_board_fits_the_terminal(width, height, failed):
 
 
 def test_what_the_board_tells_at_80_columns():
-    lines = plain(drawn(LiveView(rollout().snapshot())))
+    monitor = rollout()
+    lines = plain(drawn(LiveView(monitor.snapshot())))
     text = "\n".join(lines)
     assert re.match(r"train 0  vllm  running  10/100  ━", lines[0])
     assert lines[1].startswith("success 30.0% (10.8-60.3%) of 10  ") and "ETA " in lines[1]
@@ -39,10 +40,6 @@ def test_what_the_board_tells_at_80_columns():
     assert re.match(r"[a-z_]+ \d+  [a-z_]+ \d+  ", lines[3])
     assert re.search(r"^policy +\d+ ms +\d+ ms +30 +1 *$", text, re.MULTILINE)
     assert re.search(r"^train-0000-00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
-
-
-def test_policy_servers_that_are_left_alone_are_told():
-    monitor = rollout()
     monitor.stages.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
     assert "judge 3  1 of 2 policy servers left alone" in plain(drawn(LiveView(monitor.snapshot())))[2]
 
@@ -50,12 +47,8 @@ def test_policy_servers_that_are_left_alone_are_told():
 def test_fewer_lines_leave_room_for_the_bars():
     board = LiveView(rollout(running=100).snapshot())
     assert len(drawn(board)) - len(drawn(replace(board, below=3))) == 3
-
-
-def test_a_board_of_what_has_not_begun():
     lines = plain(drawn(LiveView({**rollout(running=0, failed=0, total=10).snapshot(), "state": "finished"})))
-    assert "finished" in lines[0]
-    assert "episode" not in "".join(lines)
+    assert "finished" in lines[0] and "episode" not in "".join(lines)
 
 
 @pytest.mark.parametrize("markup", [True, False])

@@ -121,10 +121,7 @@ REFUSED = {
         (("--tasks-per-phase", "0"), "--tasks-per-phase"),
         (("-s", "curriculum.score=nobody"), "curriculum.score"),
         (("-s", "curriculum.score=orm"), "orm.base_url and orm.model are empty"),
-        (
-            ("-s", "curriculum.score=orm", "-s", "orm.model=m"),
-            "judge.base_url names a judge, whose verdicts would count",
-        ),
+        (("-s", "curriculum.score=orm", "-s", "orm.model=m"), "judge.base_url names a judge, whose verdicts"),
         (("-s", "curriculum.score=environment"), "no environment can tell whether a new task was done"),
         (("-s", "generate.base_url="), "generate.base_url is empty"),
         (("-s", "judge.base_url="), "there is no judge to ask"),

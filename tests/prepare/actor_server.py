@@ -53,8 +53,6 @@ class ActorServer(LocalServer):
         return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._prompt_logprobs(body)}]})
 
     def _prompt_logprobs(self, body: dict[str, Any]) -> list[Any]:
-        entries = [
-            {str(token): {"logprob": logprob, "rank": 1, "decoded_token": ""}}
-            for token, logprob in zip(body["prompt"], self.of(body["prompt"]), strict=True)
-        ]
+        pairs = zip(body["prompt"], self.of(body["prompt"]), strict=True)
+        entries = [{str(token): {"logprob": of, "rank": 1, "decoded_token": ""}} for token, of in pairs]
         return [None, *entries[1:]] if body.get("prompt_logprobs") == 0 else []

@@ -27,10 +27,8 @@ def exported(
 ) -> tuple[ExportStats, list[dict[str, Any]]]:
     """Return an export's tally, and the records that it gave as lines; JSON Lines unless told otherwise."""
     lines: list[str] = []
-    chosen = ExportOptions(**{"format": "jsonl", **options})
-    export = Export(
-        run, settings(*overrides), chosen, None if ids is None else tuple(ids), query or TrajectoryQuery(), out
-    )
+    chosen, named = ExportOptions(**{"format": "jsonl", **options}), None if ids is None else tuple(ids)
+    export = Export(run, settings(*overrides), chosen, named, query or TrajectoryQuery(), out)
     return export.execute(lines.append, lambda event: None), [json.loads(line) for line in lines]
 
 
@@ -41,11 +39,8 @@ def ids(records: list[dict[str, Any]]) -> list[str]:
 
 def digest(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file below a folder."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def webp(shade: int) -> bytes:
@@ -57,12 +52,8 @@ def webp(shade: int) -> bytes:
 
 def recode(store: ScreenshotStore, sha256: str, content: bytes) -> None:
     """Replace a stored PNG by a WebP, as earlier versions of `webgym gc` did."""
+    names = {"sha256": sha256, "recoded_sha256": hashlib.sha256(content).hexdigest()}
+    sizes = {"bytes_before": store.png(sha256).stat().st_size, "bytes_after": len(content)}
     store.webp(sha256).write_bytes(content)
-    line = Recoded(
-        sha256=sha256,
-        recoded_sha256=hashlib.sha256(content).hexdigest(),
-        bytes_before=store.png(sha256).stat().st_size,
-        bytes_after=len(content),
-    )
-    store.note_recoded(sha256[:2], [line])
+    store.note_recoded(sha256[:2], [Recoded(**names, **sizes)])
     store.png(sha256).unlink()

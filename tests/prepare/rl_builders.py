@@ -88,21 +88,15 @@ def talk(number: int = 0, *responses: str, pictures: Sequence[int | None] = (), 
         seen = Observation(url="", results=(ToolResult(name="calculator", text=f"{42 + index}", image=image),))
     task = Task(id=f"q{number}", instruction=f"How much is 6 times 7, question {number}?", environment="tools")
     values = {"task": task, "instruction": task.instruction, "prompt": TOOLS, "policy": "base", **changes}
-    return trajectory(number, steps=0, **values).model_copy(update={"steps": tuple(steps)})
+    return trajectory(number, steps=tuple(steps), **values)
 
 
 def episode(number: int, task: str = "", *, iteration: int = 0, position: int | None = None, **changes: Any) -> Episode:
     """Return a planned episode, whose stored trajectory is that of `talk(number)`."""
-    name = task or f"q{number}"
-    return Episode(
-        id=f"train-{iteration:04d}-{number:05d}",
-        split=Split.TRAIN,
-        iteration=iteration,
-        task=Task(id=name, environment="tools"),
-        max_steps=3,
-        position=number if position is None else position,
-        **{"seed": 0, **changes},
-    )
+    name = f"train-{iteration:04d}-{number:05d}"
+    place = {"position": number if position is None else position, "seed": 0, **changes}
+    of = Task(id=task or f"q{number}", environment="tools")
+    return Episode(id=name, split=Split.TRAIN, iteration=iteration, task=of, max_steps=3, **place)
 
 
 def write_plan(run: RunDir, *episodes: Episode) -> None:
@@ -120,6 +114,17 @@ def store(run: RunDir, *trajectories: Trajectory, rank: int = 0) -> None:
                 size = picture.width, picture.height
                 images.put(next(png(shade, *size) for shade in range(256) if shot(shade, *size) == picture))
         append(run, attempt, rank)
+
+
+def changed(value: Trajectory, index: int, **changes: Any) -> Trajectory:
+    """Return a trajectory one step of which is another."""
+    steps = list(value.steps)
+    steps[index] = steps[index].model_copy(update=changes)
+    return value.model_copy(update={"steps": tuple(steps)})
+
+
+def changed_generation(value: Trajectory, index: int, **changes: Any) -> Trajectory:
+    return changed(value, index, generation=value.steps[index].generation.model_copy(update=changes))
 
 
 def settings(model: Path | str = "model", *overrides: str) -> Settings:

@@ -79,10 +79,8 @@ async def prepared(run: RunDir, with_: Settings, scorer: Scorer) -> RlData:
         plan = plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl")
         assert plan.replay is not None
         tokens = ModelTokens(str(policy_path(run, with_)))
-        limit = with_.rl.data.max_row_tokens
-        weights = await LogprobScoring(
-            plan.replay, run, tokens, _unheard, limit=limit, make_client=scorer.reach
-        ).execute()
+        how = {"limit": with_.rl.data.max_row_tokens, "make_client": scorer.reach}
+        weights = await LogprobScoring(plan.replay, run, tokens, _unheard, **how).execute()
         return stage.execute(plan, run, with_, _unheard, weights)
 
 

@@ -56,34 +56,33 @@ class World:
         write_plan(self.run, plan)
         return plan
 
-    async def roll(
-        self,
-        episodes=4,
-        *,
-        agent=None,
-        pool=None,
-        watch=None,
-        sink=None,
-        judge=None,
-        unjudged=(),
-        gate=None,
-        plan=None,
-        **script,
-    ):
-        self.pool = pool or ScriptedPool(Script(**script))
-        rollout = RolloutEngine(
-            plan or self.plan(episodes),
-            self.run,
-            self.settings,
-            LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool, gate or PolicyGate()),
-            sink or self.events.append,
-            judge,
-        )
-        return await rollout.execute(watch, unjudged)
+    async def roll(self, episodes=4, *, agent=None, pool=None, plan=None, gate=None, sink=None, **more):
+        given = {name: more.pop(name) for name in ("watch", "judge", "unjudged") if name in more}
+        self.pool = pool or ScriptedPool(Script(**more))
+        plan = plan or self.plan(episodes)
+        runner = LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool, gate or PolicyGate())
+        rollout = RolloutEngine(plan, self.run, self.settings, runner, sink or self.events.append, given.get("judge"))
+        return await rollout.execute(given.get("watch"), given.get("unjudged", ()))
 
     @property
     def stored(self):
         return list(scan(self.run, Split.TRAIN, 0))
+
+    def of(self, task):
+        """Return the stored attempts at a task."""
+        return [trajectory for trajectory in self.stored if trajectory.task.id == task]
+
+    @property
+    def outcomes(self):
+        """The failure and the reward of what is stored, without repeats."""
+        return {(one.outcome.failure, one.outcome.reward) for one in self.stored}
+
+    @property
+    def failures(self):
+        return [trajectory.outcome.failure for trajectory in self.stored]
+
+    def events_named(self, name):
+        return [event for event in self.events if event["event"] == name]
 
 
 @pytest.fixture(scope="session")

@@ -25,12 +25,11 @@ async def test_a_site_that_blocks_is_met_once_and_then_skipped(world, clock):
     world.load("rollout.concurrency=1")
     summary = await world.roll(12, on_reset=shuts_out("site1.com"))
     assert world.pool.started.count("t1") == 1
-    failures = [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == "t1"]
-    assert failures == [FailureKind.SITE_BLOCKED]
+    assert [one.outcome.failure for one in world.of("t1")] == [FailureKind.SITE_BLOCKED]
     assert (summary["episodes"], summary["failures"], summary["skipped"]) == (9, {"site_blocked": 1}, 2)
     assert summary["skip_reasons"] == {"site1.com is on the blocklist": 2}
     assert (summary["owed"], summary["given_up"]) == (2, 1)
-    (event,) = [event for event in world.events if event["event"] == "blocked"]
+    (event,) = world.events_named("blocked")
     assert (event["site"], event["reason"]) == ("site1.com", "https://site1.com/ answers with status 403")
 
 
@@ -58,21 +57,16 @@ async def test_subdomains_are_the_same_site(world, clock):
     world.file.write_text(world.file.read_text().replace("//site3.com", "//shop.site1.com"))
     world.load("rollout.concurrency=1")
     summary = await world.roll(12, on_reset=shuts_out("//site1.com"))
-    assert summary["skip_reasons"] == {"site1.com is on the blocklist": summary["skipped"]}
-    assert summary["skipped"] > 2
+    assert summary["skip_reasons"] == {"site1.com is on the blocklist": summary["skipped"]} and summary["skipped"] > 2
 
 
-async def test_the_setting_switches_it_off(world):
+async def test_the_setting_switches_it_off_and_a_block_is_no_sign_of_something_being_down(world):
     world.load("rollout.concurrency=1", "rollout.blocklist_hours=0")
     await world.roll(8, on_reset=shuts_out("site1.com"))
     assert world.pool.started.count("t1") == 2
     assert not world.run.blocklist.exists()
-
-
-async def test_a_block_is_no_sign_of_something_being_down(world):
-    world.load("rollout.concurrency=1", "rollout.blocklist_hours=0")
     with pytest.raises(Exception, match=r"30 .*site_blocked"):
-        await world.roll(30, on_reset=shuts_out("site"))
+        await world.roll(60, on_reset=shuts_out("site"))
 
 
 async def test_what_the_judge_calls_blocked_is_blocked(world, clock):
@@ -85,7 +79,7 @@ async def test_what_the_judge_calls_blocked_is_blocked(world, clock):
     summary = await world.roll(4, agent=ScriptedAgent((ANSWER,)), judge=judge)
     assert (summary["successes"], summary["episodes"]) == (3, 3)
     assert summary["failures"] == {"site_blocked": 1}
-    (event,) = [event for event in world.events if event["event"] == "blocked"]
+    (event,) = world.events_named("blocked")
     assert (event["site"], event["reason"]) == ("a", "a captcha"), "of the last page, not of the start page"
     assert Blocklist(world.run, 12).sites() == {"a"}
     assert world.plan(4).given_up == 1

@@ -12,42 +12,34 @@ from webgym_cli.store.metrics import Blocklist
 CUT = ("rollout.completion_threshold=0.75", "rollout.completion_grace=0")
 
 
-@pytest.fixture
-def stuck():
-    """Hold the episodes of t3 at their third step; every other one waits until they got there."""
+class Stuck:
+    """Holds the episodes of t3 at their third step; every other one waits until they got there."""
 
-    class Stuck:
-        def __init__(self):
-            self.waiting = 0
-            self.all_there = asyncio.Event()
-            self.let_go = asyncio.Event()
+    def __init__(self):
+        self.waiting, self.all_there, self.let_go = 0, asyncio.Event(), asyncio.Event()
 
-        def hold(self, count):
-            async def at_step(environment):
-                if environment.task.id == "t3" and len(environment.actions) == 2:
-                    self.waiting += 1
-                    if self.waiting == count:
-                        self.all_there.set()
-                    await self.let_go.wait()
-                if environment.task.id != "t3":
-                    await self.all_there.wait()
+    def hold(self, count):
+        async def at_step(environment):
+            if environment.task.id == "t3" and len(environment.actions) == 2:
+                self.waiting += 1
+                if self.waiting == count:
+                    self.all_there.set()
+                await self.let_go.wait()
+            if environment.task.id != "t3":
+                await self.all_there.wait()
 
-            return at_step
-
-    return Stuck()
+        return at_step
 
 
 def cancelled(world):
     return [trajectory for trajectory in world.stored if trajectory.outcome.failure is FailureKind.CANCELLED]
 
 
-async def test_what_is_cut_is_stored_and_run_by_the_next_command(world, stuck):
+async def test_what_is_cut_is_stored_and_run_by_the_next_command(world):
     world.load(*CUT, "rollout.concurrency=8")
-    summary = await world.roll(8, on_step=stuck.hold(2), steps=4)
-    assert len(cancelled(world)) == 2
-    assert {
-        (trajectory.task.id, len(trajectory.steps), trajectory.outcome.reward) for trajectory in cancelled(world)
-    } == {("t3", 3, None)}  # the third action was cut off
+    summary = await world.roll(8, on_step=Stuck().hold(2), steps=4)
+    cut = [(trajectory.task.id, len(trajectory.steps), trajectory.outcome.reward) for trajectory in cancelled(world)]
+    assert cut == [("t3", 3, None)] * 2  # the third action was cut off
     assert (summary["episodes"], summary["cut"], summary["owed"]) == (6, 2, 2)
     assert summary["failures"] == {"cancelled": 2}
     assert all(environment.closed == 1 for environment in world.pool.environments)
@@ -71,12 +63,12 @@ async def test_by_default_and_within_the_grace_nobody_is_cut(world, values):
     assert (summary["episodes"], summary["cut"]) == (8, 0)
 
 
-async def test_what_is_skipped_does_not_hold_the_round(world, stuck):
+async def test_what_is_skipped_does_not_hold_the_round(world):
     """Episodes on blocked sites are as done as they will be."""
     world.load(*CUT, "rollout.concurrency=8")
     plan = world.plan(8)
     Blocklist(world.run, 12).add("https://site0.com/", "t", "")
-    summary = await asyncio.wait_for(world.roll(plan=plan, on_step=stuck.hold(2), steps=4), 30)
+    summary = await asyncio.wait_for(world.roll(plan=plan, on_step=Stuck().hold(2), steps=4), 30)
     assert (summary["episodes"], summary["skipped"], summary["cut"]) == (4, 2, 2)
 
 
@@ -100,7 +92,7 @@ async def test_an_episode_whose_browser_is_just_closing_is_not_cut(world, monkey
     world.load("rollout.completion_threshold=0.25", "rollout.completion_grace=0", "rollout.concurrency=8")
     summary = await asyncio.wait_for(world.roll(8, on_step=after_t3), 30)
     assert summary["episodes"] + summary["cut"] == 8
-    assert [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == "t3"] == [None, None]
+    assert [one.outcome.failure for one in world.of("t3")] == [None, None]
     assert summary["owed"] == summary["cut"] == len(cancelled(world))
 
 

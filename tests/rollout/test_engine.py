@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 import threading
 from collections import Counter
 
@@ -23,9 +24,8 @@ from webgym_cli.tools.toolbox import CallResult
 
 async def test_every_owed_episode_is_stored_with_its_images(world):
     summary = await world.roll(5)
-    assert sorted(trajectory.episode for trajectory in world.stored) == [
-        f"train-0000-0000{number}" for number in range(5)
-    ]
+    names = sorted(trajectory.episode for trajectory in world.stored)
+    assert names == [f"train-0000-0000{number}" for number in range(5)]
     for trajectory in world.stored:
         assert (trajectory.outcome.reward, trajectory.outcome.stop, len(trajectory.steps)) == (1.0, Stop.TERMINATED, 2)
         assert [step.page_changed for step in trajectory.steps] == [True, None]
@@ -33,20 +33,16 @@ async def test_every_owed_episode_is_stored_with_its_images(world):
             assert ScreenshotStore(world.run.screenshots).get(step.observation.screenshot.sha256) == png(number)
     assert (summary["episodes"], summary["successes"], summary["owed"], summary["collected"]) == (5, 5, 0, 5)
     assert summary["interval"] == [0.5655, 1.0]  # Wilson: 5 / (5 + 1.959964^2) = 0.5655
-
-
-async def test_a_second_rollout_has_nothing_to_do(world):
-    await world.roll(3)
-    summary = await world.roll(3)
+    summary = await world.roll(5)  # nothing is left to do
     assert world.pool.environments == []
-    assert (summary["episodes"], summary["collected"], len(world.stored)) == (3, 0, 3)
-    await world.roll(5)
+    assert (summary["episodes"], summary["collected"], len(world.stored)) == (5, 0, 5)
+    await world.roll(7)
     assert len(world.pool.environments) == 2
 
 
 async def test_prompts_can_be_made_again_where_the_environment_has_no_instruction(world):
-    world.file.write_text(
-        '{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}\n'
+    world.write_tasks(
+        [{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}]
     )
     await world.roll(1, instruction="")
     (stored,) = world.stored
@@ -65,7 +61,7 @@ async def test_a_slow_episode_holds_up_no_other(world):
 
     def count(event):
         world.events.append(event)
-        if [event["event"] for event in world.events].count("trajectory") == 11:
+        if len(world.events_named("trajectory")) == 11:
             others_done.set()
 
     await world.roll(12, on_step=slow, sink=count)
@@ -74,12 +70,9 @@ async def test_a_slow_episode_holds_up_no_other(world):
 
 async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     summary = await world.roll(4, on_step=failing(times=2, tasks="t1"))
-    attempts = [attempt for attempt in world.stored if attempt.task.id == "t1"]
-    assert [(attempt.attempt, attempt.outcome.failure, attempt.outcome.reward) for attempt in attempts] == [
-        (0, FailureKind.BROWSER_CRASHED, None),
-        (1, FailureKind.BROWSER_CRASHED, None),
-        (2, None, 1.0),
-    ]
+    attempts = world.of("t1")
+    shown = [(attempt.attempt, attempt.outcome.failure, attempt.outcome.reward) for attempt in attempts]
+    assert shown == [(0, "browser_crashed", None), (1, "browser_crashed", None), (2, None, 1.0)]
     episode = attempts[0].episode
     assert [attempt.id for attempt in attempts] == [episode, f"{episode}.1", f"{episode}.2"]
     assert attempts[0].outcome.failure_detail == "t1 failed"
@@ -102,24 +95,19 @@ def raising(error, *, times=10**6, tasks=""):
     return hook
 
 
-UNEXPECTED = [
-    KeyError("no such key"),
-    RecursionError("too deep"),
-    OSError(36, "File name too long"),
-    TimeoutError("late"),
-]
+UNEXPECTED = [KeyError("no such key"), RecursionError("too deep"), OSError(36, "Name too long"), TimeoutError("late")]
 
 
 @pytest.mark.parametrize("error", UNEXPECTED, ids=repr)
 @pytest.mark.parametrize("place", ["on_reset", "on_step", "on_close"])
 async def test_an_unexpected_exception_fails_only_its_episode(world, place, error):
     summary = await world.roll(4, **{place: raising(error, times=1, tasks="t1")})
-    failed, again = (trajectory for trajectory in world.stored if trajectory.task.id == "t1")
+    failed, again = world.of("t1")
     assert (failed.outcome.failure, failed.outcome.reward) == (FailureKind.INTERNAL_ERROR, None)
     assert type(error).__name__ in failed.outcome.failure_detail and ".py:" in failed.outcome.failure_detail
     assert again.outcome.reward == 1.0
     assert (summary["episodes"], summary["owed"], summary["failures"]) == (4, 0, {"internal_error": 1})
-    assert [event for event in world.events if event["event"] == "note" and failed.id in event["message"]]
+    assert [event for event in world.events_named("note") if failed.id in event["message"]]
 
 
 async def test_exceptions_of_all_episodes_end_the_command_with_their_reason(world):
@@ -145,17 +133,11 @@ async def test_texts_that_no_file_can_hold_are_stored_with_question_marks(world)
     detail = Score(source="environment", value=1.0, detail=bad)
 
     async def spoil(environment):
-        view = RawObservation(
-            url=f"http://a/{bad}",
-            title=bad,
-            png=png(0),
-            elements=(Element(id=0, role=bad, name=bad, value=bad, box=(0, 0, 1, 1)),),
-            notices=(bad,),
-            results=(CallResult(bad, bad),),
-            html=bad * 100_000,
-            tabs=(Tab(url=bad, title=bad),),
+        text = Element(id=0, role=bad, name=bad, value=bad, box=(0, 0, 1, 1))
+        more = {"notices": (bad,), "results": (CallResult(bad, bad),), "tabs": (Tab(url=bad, title=bad),)}
+        environment.view = lambda: RawObservation(
+            url=f"http://a/{bad}", title=bad, png=png(0), elements=(text,), html=bad * 100_000, **more
         )
-        environment.view = lambda: view
 
     await world.roll(2, on_reset=spoil, instruction=bad, score=detail)
     assert len(world.stored) == 2
@@ -163,9 +145,8 @@ async def test_texts_that_no_file_can_hold_are_stored_with_question_marks(world)
         seen = trajectory.steps[1].observation
         assert (seen.title, seen.elements[0].name, seen.results[0].text) == ("a?\x00?",) * 3
         assert (len(seen.html), trajectory.outcome.scores[0].detail) == (100_000, "a?\x00?")
-        assert [render_step(trajectory, step.index).digest for step in trajectory.steps] == [
-            step.prompt_digest for step in trajectory.steps
-        ]
+        digests = [render_step(trajectory, step.index).digest for step in trajectory.steps]
+        assert digests == [step.prompt_digest for step in trajectory.steps]
 
 
 async def test_an_episode_is_given_up_after_its_attempts(world):
@@ -194,7 +175,7 @@ async def test_an_outage_of_the_network_is_no_attempt(world, kind):
         await world.roll(2, on_reset=failing(FailureKind(kind)), outage="a.test: Network is unreachable")
     assert "network is back" in caught.value.hint
     assert (len(world.plan(2).owed), world.plan(2).given_up) == (2, 0)
-    assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.NETWORK_UNAVAILABLE}
+    assert set(world.failures) == {FailureKind.NETWORK_UNAVAILABLE}
     assert (await world.roll(2))["episodes"] == 2
 
 
@@ -217,9 +198,7 @@ async def test_what_a_setting_refuses_is_pending_once_the_setting_is_mended(worl
 
 async def test_the_environments_own_error_after_its_start_is_an_attempt(world):
     await world.roll(4, on_step=failing(FailureKind.ENVIRONMENT_ERROR, tasks="t1"))
-    assert [trajectory.outcome.failure for trajectory in world.stored if trajectory.task.id == "t1"] == [
-        "environment_error"
-    ] * 3
+    assert [one.outcome.failure for one in world.of("t1")] == ["environment_error"] * 3
     assert world.plan(4).given_up == 1
 
 
@@ -240,19 +219,17 @@ async def test_an_episode_that_takes_too_long_has_failed(world):
             await asyncio.sleep(30)
 
     await world.roll(4, on_step=hangs)
-    (slow,) = [trajectory for trajectory in world.stored if trajectory.task.id == "t1"]
+    (slow,) = world.of("t1")
     assert (slow.outcome.failure, slow.outcome.failure_detail) == (FailureKind.EPISODE_TIMEOUT, "longer than 0.1 s")
 
 
-async def test_failures_in_a_row_end_the_rollout(world):
+async def test_failures_in_a_row_end_the_rollout_and_scattered_ones_do_not(world):
     with pytest.raises(WebGymError, match=f"^{MAX_CONSECUTIVE_FAILURES} .*browser_crashed") as caught:
         await world.roll(50, on_reset=failing())
     assert "webgym doctor" in caught.value.hint
-    counted = [trajectory for trajectory in world.stored if trajectory.outcome.failure is not FailureKind.CANCELLED]
+    counted = [failure for failure in world.failures if failure is not FailureKind.CANCELLED]
     assert MAX_CONSECUTIVE_FAILURES <= len(counted) < MAX_CONSECUTIVE_FAILURES + 2  # two ran at once
-
-
-async def test_scattered_failures_do_not(world):
+    shutil.rmtree(world.run.root)
     world.load("rollout.concurrency=1")
     summary = await world.roll(40, on_reset=failing(tasks="t1"))
     assert (summary["episodes"], summary["failures"]) == (30, {"browser_crashed": 30})
@@ -268,7 +245,7 @@ async def test_what_all_episodes_need_may_die(world):
 
     with pytest.raises(JobError, match="vLLM died"):
         await world.roll(4, on_step=hangs, watch=dies())
-    assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.CANCELLED}
+    assert set(world.failures) == {FailureKind.CANCELLED}
 
 
 async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
@@ -284,10 +261,9 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert {trajectory.outcome.failure for trajectory in world.stored} == {FailureKind.CANCELLED}
+    assert world.outcomes == {(FailureKind.CANCELLED, None)}
     assert len(world.stored) == 2  # as many as ran at once
     assert max(len(trajectory.steps) for trajectory in world.stored) == 2  # the last one was cut off
-    assert all(trajectory.outcome.reward is None for trajectory in world.stored)
     assert all(environment.closed == 1 for environment in world.pool.environments)
     plan = world.plan(3)
     assert (len(plan.owed), plan.done, sum(owed.failures for owed in plan.owed)) == (3, 0, 0)
@@ -322,33 +298,20 @@ async def test_training_episodes_of_others_are_data_but_no_result_of_the_policy(
     await world.roll(plan=teacher, agent=ScriptedAgent(name=teacher.policy_name))
     plan = world.plan(4)
     assert (len(plan.owed), plan.done) == (2, 2)
-    summary = await world.roll(
-        plan=plan, agent=ScriptedAgent(name=plan.policy_name), score=Score(source="environment", value=0.0)
-    )
+    unsolved = Score(source="environment", value=0.0)
+    summary = await world.roll(plan=plan, agent=ScriptedAgent(name=plan.policy_name), score=unsolved)
     assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (2, 0.0, 0)
     (beside,) = list(scan(world.run, Split.TRAIN, 0))[:1]  # recorded by a person, in no plan
     append(world.run, beside.model_copy(update={"id": "train-0000-r1", "episode": "train-0000-r1"}))
     assert (await world.roll(plan=world.plan(4)))["owed"] == 0
 
 
-@pytest.mark.parametrize(
-    ("policy", "name"),
-    [
-        ("http://b:2/v1,http://A:1/v1", "policy at http://a:1/v1, http://b:2/v1"),
-        ("https://h/v1", "policy at https://h:443/v1"),
-    ],
-)
-def test_servers_have_one_name_in_any_order(world, policy, name):
-    assert world.plan(1, policy=policy).policy_name == name
-
-
-async def test_the_step_limit_is_a_reward_of_0(world):
-    world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
-    world.load("rollout.train_max_steps.easy=3")
-    await world.roll(1, steps=9)
-    (stored,) = world.stored
-    assert (stored.outcome.reward, stored.outcome.stop, len(stored.steps)) == (0.0, Stop.STEP_LIMIT, 3)
-    assert stored.outcome.success is False
+def test_servers_have_one_name_in_any_order(world):
+    for policy, name in {
+        "http://b:2/v1,http://A:1/v1": "policy at http://a:1/v1, http://b:2/v1",
+        "https://h/v1": "policy at https://h:443/v1",
+    }.items():
+        assert world.plan(1, policy=policy).policy_name == name
 
 
 @pytest.mark.parametrize(
@@ -356,7 +319,7 @@ async def test_the_step_limit_is_a_reward_of_0(world):
     [
         ("rollout.max_parse_errors=2", ("no call", CALL, "no call", "none either", CALL), 4),
         ("rollout.max_repeated_actions=3", (CALL, "no call", CALL, CALL, CALL), 5),
-        ("rollout.max_parse_errors=3", ("no call", "none", CALL, "no call", "none", CALL), 9),
+        ("rollout.max_parse_errors=3", ("no call", "none", CALL, "no call", "none", CALL), 9),  # the step limit
     ],
 )
 async def test_a_policy_that_is_stuck_ends_its_episode_with_a_reward_of_0(world, limit, replies, steps):
@@ -366,6 +329,7 @@ async def test_a_policy_that_is_stuck_ends_its_episode_with_a_reward_of_0(world,
     (stored,) = world.stored
     stop = Stop.STUCK if steps < 9 else Stop.STEP_LIMIT
     assert (stored.outcome.reward, stored.outcome.stop, len(stored.steps)) == (0.0, stop, steps)
+    assert stored.outcome.success is False
 
 
 async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(world):
@@ -378,12 +342,8 @@ async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(wo
 async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world):
     await world.roll(1, agent=ScriptedAgent(("no call", "<tool_call>{</tool_call>", CALL)))
     (stored,) = world.stored
-    assert [step.parse_error for step in stored.steps] == [
-        ParseErrorKind.NO_TOOL_CALL,
-        ParseErrorKind.INVALID_JSON,
-        None,
-        None,
-    ]
+    errors = [step.parse_error for step in stored.steps]
+    assert errors == [ParseErrorKind.NO_TOOL_CALL, ParseErrorKind.INVALID_JSON, None, None]
     assert [step.page_changed for step in stored.steps] == [False, False, True, None]
     assert len(world.pool.environments[0].actions) == 2
 
@@ -412,9 +372,7 @@ async def test_the_reward_is_the_score_and_the_score_is_kept(world, raw):
 async def test_a_score_that_is_not_finite_is_a_failure_and_no_success(world, raw):
     with pytest.raises(WebGymError, match="can't be stored: reward"):
         await world.roll(1, score=Score.model_construct(source="environment", value=raw, extras={}))
-    assert {(one.outcome.failure, one.outcome.reward) for one in world.stored} == {
-        (FailureKind.ENVIRONMENT_ERROR, None)
-    }
+    assert world.outcomes == {(FailureKind.ENVIRONMENT_ERROR, None)}
 
 
 async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(world):
@@ -429,7 +387,7 @@ async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(
     await asyncio.sleep(0)
     await world.roll(2, gate=gate)
     await changing
-    assert [trajectory.outcome.failure for trajectory in world.stored] == [None, None]
+    assert world.failures == [None, None]
 
 
 async def test_a_prompt_that_takes_long_to_render_holds_up_no_other_episode(world, monkeypatch):

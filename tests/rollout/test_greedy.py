@@ -29,6 +29,10 @@ def groups(plan, size=3):
     return [list(result) for _, result in groupby(plan.episodes, key=lambda episode: episode.position // size)]
 
 
+def drawn(plan, *, greedy=True):
+    return [(episode.task, episode.seed) for episode in plan.episodes if greedy or not episode.greedy]
+
+
 def test_a_group_ends_with_a_greedy_episode_on_the_seed_of_its_first(world):
     world.load(CHAINS, GREEDY)
     plan = world.plan(9)
@@ -39,12 +43,14 @@ def test_a_group_ends_with_a_greedy_episode_on_the_seed_of_its_first(world):
     assert plan.notes == ()
 
 
-def test_the_other_episodes_are_those_of_a_run_without(world):
+def test_the_other_episodes_are_those_of_a_run_without_and_a_plan_with_them_does_not_follow_from_such_a_run(world):
     world.load(CHAINS, GREEDY)
-    sampled = [(episode.task, episode.seed) for episode in world.plan(9).episodes if not episode.greedy]
-    world.run.plan(Split.TRAIN, 0).unlink()
+    sampled = drawn(world.plan(9), greedy=False)
     world.load(CHAINS)
-    assert sampled == [(episode.task, episode.seed) for episode in world.plan(6).episodes]
+    with pytest.raises(StoreError, match="don't follow"):
+        world.plan(10)
+    world.run.plan(Split.TRAIN, 0).unlink()
+    assert sampled == drawn(world.plan(6))
 
 
 def test_a_group_that_is_cut_off_is_noted_until_the_plan_grows(world):
@@ -72,14 +78,6 @@ def test_a_plan_of_before_goes_on_as_it_was(world):
     write_lines(world.run.plan(Split.TRAIN, 0), lines)
     assert world.plan(6).episodes[:3] == before
     assert not any(episode.greedy for episode in read_plan(world.run, Split.TRAIN, 0))
-
-
-def test_a_plan_with_greedy_episodes_does_not_follow_from_settings_without(world):
-    world.load(CHAINS, GREEDY)
-    world.plan(3)
-    world.load(CHAINS)
-    with pytest.raises(StoreError, match="don't follow"):
-        world.plan(4)
 
 
 def test_evaluations_have_no_greedy_episodes(world):
@@ -155,29 +153,20 @@ async def test_each_response_has_a_seed_that_another_run_of_the_same_seed_gives_
     assert len(one) == len(one | again) == 4 and not one & other
 
 
-def test_the_seed_of_a_response_depends_on_run_attempt_and_step():
+def test_a_seed_depends_on_run_attempt_and_step_and_an_attempt_that_was_cut_off_is_sampled_again_as_it_was():
     # sha256("7/train-0000-00001/0")[:6], by hand
     assert derive_sampling_seed(7, "train-0000-00001", 0) == 0x9307BBEA1EBA
     others = {derive_sampling_seed(*key) for key in ((8, "t-1", 0), (7, "t-1", 0), (7, "t-1.1", 0), (7, "t-1", 1))}
     assert len(others) == 4
-
-
-def test_an_attempt_that_was_cut_off_is_sampled_again_as_it_was():
-    def names(attempt, failures):
-        owed = PendingEpisode(SimpleNamespace(id="train-0000-00001"), attempt, failures)
-        return owed.trajectory_id, owed.sampling_name
-
-    assert names(0, 0) == ("train-0000-00001", "train-0000-00001")
-    assert names(2, 0) == ("train-0000-00001.2", "train-0000-00001")  # two were cancelled
-    assert names(2, 1) == ("train-0000-00001.2", "train-0000-00001.1")
+    for attempt, failures, name in ((0, 0, "t"), (2, 0, "t"), (2, 1, "t.1")):  # what did not fail was cancelled
+        pending = PendingEpisode(SimpleNamespace(id="t"), attempt, failures)
+        assert (pending.trajectory_id, pending.sampling_name) == (f"t.{attempt}" if attempt else "t", name)
 
 
 async def test_test_episodes_are_sampled_as_they_are_told_and_training_episodes_as_ever(tmp_path):
     own = ("rollout.test_sampling.temperature=0", "rollout.test_sampling.top_k=-1")
-    for split, sampling in (
-        (Split.TEST, Sampling(temperature=0.0, top_p=0.9)),
-        (Split.TRAIN, Sampling(temperature=0.7, top_k=5, top_p=0.9)),
-    ):
+    own_sampling, ever = Sampling(temperature=0.0, top_p=0.9), Sampling(temperature=0.7, top_k=5, top_p=0.9)
+    for split, sampling in ((Split.TEST, own_sampling), (Split.TRAIN, ever)):
         stored = await rolled(tmp_path / split, host := Plain(), lambda host: host.url, *LIMITS, *own, split=split)
         assert {result.sampling for _, result in stored.values()} == {sampling}
         rows = {(body["temperature"], body["top_k"], body["top_p"]) for body in host.requests}
@@ -207,9 +196,8 @@ async def test_several_servers_are_asked_alike(world):
     hosts = Plain(), Plain()
     for host in hosts:
         await host.start()
-    acting = PolicyEndpoint(
-        base_urls=tuple(host.url for host in hosts), served=ServedPolicy(name="model"), logprobs="processed"
-    )
+    urls = tuple(host.url for host in hosts)
+    acting = PolicyEndpoint(base_urls=urls, served=ServedPolicy(name="model"), logprobs="processed")
     async with open_agent(world.run, world.load(*LIMITS), acting) as agent:
         assert agent.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="processed")
         assert agent.sampling(greedy=False).top_k == 5
@@ -230,10 +218,8 @@ async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
     run, *_, stored = await roll_stage(tmp_path, "oracle", 3, *given, files=("demo",))
     order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
     stored.sort(key=lambda trajectory: order.index(trajectory.id))
-    first, second, greedy = [
-        (trajectory.instruction, trajectory.steps[0].observation.screenshot) for trajectory in stored
-    ]
-    assert first == greedy != second
+    pages = [(trajectory.instruction, trajectory.steps[0].observation.screenshot) for trajectory in stored]
+    assert pages[0] == pages[2] != pages[1]
 
 
 async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world):
@@ -242,8 +228,6 @@ async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world)
     await world.roll(2, agent=agent, on_reset=failing(times=2))
     spoilt = world.stored[0]
     assert (spoilt.outcome.failure, spoilt.steps) == ("browser_crashed", ())
-    assert Counter((trajectory.id.partition(".")[0], trajectory.sampling.greedy) for trajectory in world.stored) == {
-        ("train-0000-00000", False): 2,
-        ("train-0000-00001", True): 2,
-    }
+    greedy = Counter((trajectory.id.partition(".")[0], trajectory.sampling.greedy) for trajectory in world.stored)
+    assert greedy == {("train-0000-00000", False): 2, ("train-0000-00001", True): 2}
     assert [prompt.greedy for prompt in agent.prompts] == [False, False, True, True]

@@ -17,8 +17,8 @@ def quick(monkeypatch):
 
 
 def state(world):
-    (status,) = read_status(world.run)
-    return status.state
+    statuses = read_status(world.run)
+    return statuses[0].state if statuses else None
 
 
 async def test_a_rollout_says_how_far_it_is_and_how_it_ended(world):
@@ -26,7 +26,7 @@ async def test_a_rollout_says_how_far_it_is_and_how_it_ended(world):
         await asyncio.sleep(0.1)
 
     await world.roll(4, on_step=takes_time)
-    events = [event for event in world.events if event["event"] == "status"]
+    events = world.events_named("status")
     assert len(events) >= 2 and all(event["transient"] for event in events), "none of them is kept"
     json.dumps(events)
     (status,) = read_status(world.run)
@@ -47,17 +47,12 @@ async def test_an_interrupted_rollout_says_so(world):
     task = asyncio.ensure_future(world.roll(4, on_step=hangs))
     await reached.wait()
     # The file tells nobody when it is written.
-    while state_or_none(world) is not RolloutState.RUNNING:  # noqa: ASYNC110
+    while state(world) is not RolloutState.RUNNING:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert state(world) is RolloutState.INTERRUPTED
-
-
-def state_or_none(world):
-    rank_status = read_status(world.run)
-    return rank_status[0].state if rank_status else None
 
 
 async def test_a_status_file_that_can_not_be_written_ends_nothing(world, monkeypatch):

@@ -44,14 +44,10 @@ async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(wor
 
     summary = await world.roll(8, agent=AGENT, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (8, 6, 8)
-    assert {trajectory.task.id: trajectory.outcome.reward for trajectory in world.stored} == {
-        "t0": 0.0,
-        "t1": 1.0,
-        "t2": 1.0,
-        "t3": 1.0,
-    }
+    rewards = {trajectory.task.id: trajectory.outcome.reward for trajectory in world.stored}
+    assert rewards == {"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0}
     assert {trajectory.outcome.reward for trajectory in scan_stored(world.run, Split.TRAIN, 0)} == {None}
-    assert len([event for event in world.events if event["event"] == "judged"]) == 8
+    assert len(world.events_named("judged")) == 8
     assert world.plan(8).owed == () and world.plan(8).unjudged == ()
 
 
@@ -119,9 +115,7 @@ async def test_an_unreadable_judge_is_never_a_success(world):
             await world.roll(4, agent=AGENT, judge=judge.judge)
         await judge.close()
     assert "webgym judge" in caught.value.hint
-    assert {(trajectory.outcome.reward, trajectory.outcome.failure) for trajectory in world.stored} == {
-        (None, "judge_failed")
-    }
+    assert world.outcomes == {("judge_failed", None)}
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 20])
@@ -148,11 +142,8 @@ async def test_a_judge_that_answers_now_and_then_is_not_down(world):
 
     async def judge(trajectory):
         seen.append(trajectory.id)
-        return (
-            failed(trajectory, unavailable=True)
-            if len(seen) % MAX_CONSECUTIVE_FAILURES
-            else verdict(trajectory, success=True)
-        )
+        down = len(seen) % MAX_CONSECUTIVE_FAILURES
+        return failed(trajectory, unavailable=True) if down else verdict(trajectory, success=True)
 
     world.load("judge.concurrency=1")
     summary = await world.roll(3 * MAX_CONSECUTIVE_FAILURES, agent=AGENT, judge=judge)

@@ -10,11 +10,7 @@ from tests.executable import Command, content, failures, finished, stored, traje
 from tests.forked import webgym
 
 pytestmark = pytest.mark.browser
-
-
 EPISODES = 20
-
-
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
 
 
@@ -58,9 +54,8 @@ def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path
         for step in trajectory["steps"]:
             name = step["observation"]["screenshot"]["sha256"]
             assert (run / "screenshots" / name[:2] / f"{name}.png").stat().st_size
-    assert (run / "tasks/train.iteration_0000.jsonl").read_bytes() == (
-        uninterrupted / "tasks/train.iteration_0000.jsonl"
-    ).read_bytes()
+    plans = [one / "tasks/train.iteration_0000.jsonl" for one in (run, uninterrupted)]
+    assert plans[0].read_bytes() == plans[1].read_bytes()
     nothing_owed(run)
     assert "nothing was interrupted" in webgym("resume", run, cwd=run.parent).stderr
 

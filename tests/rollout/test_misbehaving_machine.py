@@ -11,11 +11,7 @@ from tests.executable import Command, failures, file_system, fill, finished, sto
 from tests.forked import begin, read_refusal, refused, webgym
 
 pytestmark = pytest.mark.browser
-
-
 DEMO = ("-c", "demo", "-s", "rollout.concurrency=4")
-
-
 ORACLE = (*DEMO, "--policy", "oracle", "--episodes")
 
 

@@ -14,14 +14,7 @@ from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
-from webgym_cli.rollout.stage_timer import (
-    RUNNING,
-    EpisodeStage,
-    Histogram,
-    StageTimer,
-    idle_timings,
-    merge_timings,
-)
+from webgym_cli.rollout.stage_timer import RUNNING, EpisodeStage, Histogram, StageTimer, idle_timings, merge_timings
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="captcha")
@@ -94,12 +87,9 @@ def test_two_histograms_together_are_the_histogram_of_both(first, second):
     assert parts[0].counts == whole.counts
 
 
-def test_no_durations_have_no_quantile():
-    assert Histogram().to_json() == {"now": 0, "count": 0, "p50": None, "p95": None, "total": 0.0}
-
-
 def test_a_histogram_stays_small_whatever_comes():
     histogram = Histogram()
+    assert histogram.to_json() == {"now": 0, "count": 0, "p50": None, "p95": None, "total": 0.0}
     for number in range(100_000):
         histogram.add(number * 0.01)
     assert len(histogram.counts) < 400
@@ -138,7 +128,7 @@ def test_a_stage_within_another_ends_in_it(monitor, clock):
     assert monitor.snapshot()["episodes"][0]["stage"] == ""
 
 
-async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
+async def test_a_stage_is_timed_when_it_is_cancelled_or_fails_or_its_episode_has_no_slot(monitor, clock):
     async def work():
         with monitor.stages.time("train-0000-00001", EpisodeStage.RESET):
             entered.set()
@@ -154,16 +144,12 @@ async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
         await task
     with pytest.raises(ZeroDivisionError), monitor.stages.time("train-0000-00001", EpisodeStage.RESET):
         raise ZeroDivisionError
-    reset = monitor.snapshot()["stages"]["reset"]
-    assert (reset["count"], reset["now"], reset["total"]) == (2, 0, 5.0)
-
-
-def test_an_episode_without_a_slot_is_timed_all_the_same(monitor, clock):
-    with monitor.stages.time("train-0000-00009", EpisodeStage.JUDGE):
+    with monitor.stages.time("train-0000-00009", EpisodeStage.RESET):  # it has no slot
         clock.seconds += 1
     monitor.stages.record_step("train-0000-00009", 1, 10, "https://a.com")
-    assert monitor.snapshot()["stages"]["judge"]["count"] == 1
-    assert monitor.snapshot()["episodes"] == []
+    reset = monitor.snapshot()["stages"]["reset"]
+    assert (reset["count"], reset["now"], reset["total"]) == (3, 0, 6.0)
+    assert [episode["id"] for episode in monitor.snapshot()["episodes"]] == ["train-0000-00001"]
 
 
 def test_the_oldest_episodes_are_told_first_and_not_all(clock):
@@ -253,20 +239,16 @@ def test_skipped_episodes_are_not_waited_for(monitor, clock):
     assert (summary["skipped"], summary["skip_reasons"]) == (1, {"b.com is on the blocklist": 1})
 
 
-def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
-    monitor = Monitor(planned_rollout(2, range(2), given_up=0), 1, stages=StageTimer(clock))
+def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start_and_what_is_cut_is_counted(clock):
+    monitor = Monitor(planned_rollout(3, range(3), given_up=1), 1, stages=StageTimer(clock))
     assert monitor.snapshot()["eta"] is None
-    monitor.record_stored(planned_episode(0))
-    monitor.record_stored(planned_episode(1))
-    assert monitor.snapshot()["eta"] == 0.0
-
-
-def test_what_is_cut_is_counted(monitor):
     monitor.record_stored(planned_episode(0))
     monitor.record_stored(planned_episode(1, CANCELLED))
     summary = monitor.summary()
     assert (summary["collected"], summary["cut"], summary["failures"]) == (1, 1, {"cancelled": 1})
     assert monitor.snapshot()["cut"] == 1
+    monitor.record_stored(planned_episode(1))
+    assert monitor.snapshot()["eta"] == 0.0
 
 
 # --- snapshots

@@ -1,7 +1,5 @@
 """An iteration with tasks that were made for it draws these alone, and no other iteration draws them."""
 
-import json
-
 import pytest
 
 from tests.rollout.conftest import task_fields
@@ -9,6 +7,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.buffer import read_plan
+from webgym_cli.util.files import write_lines
 
 RATIO = ("tasks.sampler=ratio", 'tasks.difficulty_ratio={"easy": 1}')
 
@@ -17,10 +16,7 @@ RATIO = ("tasks.sampler=ratio", 'tasks.difficulty_ratio={"easy": 1}')
 def new(world):
     """Write the new tasks n0 to n4 of iteration 1, all of them hard."""
     path = world.run.new_tasks(1)
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        "".join(f"{json.dumps({'id': f'n{at}', 'difficulty': 7, **task_fields(at + 50)})}\n" for at in range(5))
-    )
+    write_lines(path, ({"id": f"n{at}", "difficulty": 7, **task_fields(at + 50)} for at in range(5)))
     return path
 
 
@@ -38,18 +34,15 @@ def test_each_of_them_once_whatever_the_sampler_does_with_the_others(world, new,
     assert not any(name.startswith("n") for name in [*before, *names(world, settings, 2, 4)])
 
 
-def test_where_nobody_says_how_many_each_is_tried_once(world, new):
+def test_where_nobody_says_how_many_each_is_tried_once_in_its_group_of_chains(world, new):
     assert len(names(world, world.load("rollout.episodes=9", "rollout.test_episodes=2"), 1)) == 5
     tests = names(world, world.settings, 1, split=Split.TEST)
     assert len(tests) == 2 and not any(name.startswith("n") for name in tests)
     assert len(names(world, world.settings, 2)) == 9
-
-
-def test_each_comes_in_its_group_of_chains(world, new):
+    world.run.plan(Split.TRAIN, 1).unlink()
     drawn = names(world, world.load("agent.num_chains=2", "agent.greedy_chain=true"), 1)
-    assert len(drawn) == 15
-    assert [drawn[at : at + 3] for at in range(0, 15, 3)] == [[name] * 3 for name in drawn[::3]]
-    assert len(set(drawn)) == 5
+    assert drawn == [name for name in drawn[::3] for _ in range(3)]
+    assert len(drawn) == 15 and len(set(drawn)) == 5
 
 
 def test_what_was_tried_of_them_is_not_taken_for_tries_of_the_others(world, new):

@@ -43,11 +43,8 @@ def stored(folder) -> list[dict]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def test_the_user_s_file_has_few_lines():
+def test_a_site_of_one_s_own_is_set_up_done_and_checked_in_few_lines(folder):
     assert len(read_blocks()["python"].splitlines()) < 60
-
-
-def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
     rollout = ("rollout", "run", "-c", "site.yaml", "--policy", "oracle", "-s", "rollout.max_attempts=1")
     lines = (folder / "tasks.jsonl").read_text()
     (folder / "bad.jsonl").write_text(lines.replace('"check": "ticket"', '"check": "tickets"'))

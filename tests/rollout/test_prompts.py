@@ -42,11 +42,8 @@ def replies(mode, thinking):
         call(mode, ActionName.WAIT, seconds=0) * 2,
         call(mode, ActionName.SCROLL, direction="down"),
     )
-    return (
-        tuple(f"I could {call(mode, ActionName.GO_BACK)}\n</think>\n\n{text}" for text in result)
-        if thinking
-        else result
-    )
+    beside_ = f"I could {call(mode, ActionName.GO_BACK)}\n</think>\n\n" if thinking else ""
+    return tuple(beside_ + text for text in result)
 
 
 @pytest.fixture(scope="module", params=InteractionMode)
@@ -69,14 +66,9 @@ async def play(world, pages, version, thinking, window, limit):
         "rollout.train_max_steps.easy=6",
     )
     agent = ScriptedAgent(replies(pages.mode, thinking))
-    return await roll(world, agent, pages), agent.prompts
-
-
-async def roll(world, agent, pool):
-    """Run one episode and return it as it is stored."""
-    await world.roll(1, agent=agent, pool=pool)
+    await world.roll(1, agent=agent, pool=pages)
     (stored,) = world.stored
-    return stored
+    return stored, agent.prompts
 
 
 VANILLA, COMPLETE = PromptVersion.VANILLA, PromptVersion.COMPLETE
@@ -93,16 +85,12 @@ async def test_an_episode_goes_as_its_replies_say_and_what_was_sent_can_be_made_
 ):
     """Neither the thoughts' calls nor what was typed into the page did anything."""
     stored, sent = await play(world, pages, version, thinking, window, limit)
-    assert stored.prompt == PromptSpec(
-        version=version, interaction_mode=pages.mode, history_window=window, max_images=limit, thinking=thinking
-    )
+    options = {"history_window": window, "max_images": limit, "thinking": thinking}
+    assert stored.prompt == PromptSpec(version=version, interaction_mode=pages.mode, **options)
     assert len(stored.steps) == len(sent) == 6
     typed, unread, beside, navigated, twice, scrolled = stored.steps
     assert typed.action.text == HOSTILE
-    assert [step.parse_error for step in (unread, twice)] == [
-        ParseErrorKind.NO_TOOL_CALL,
-        ParseErrorKind.SEVERAL_TOOL_CALLS,
-    ]
+    assert unread.parse_error is ParseErrorKind.NO_TOOL_CALL and twice.parse_error is ParseErrorKind.SEVERAL_TOOL_CALLS
     names = [step.action.name for step in (beside, navigated, scrolled)]
     assert names == [ActionName.CLICK, ActionName.NAVIGATE, ActionName.SCROLL]
     assert navigated.action_error.startswith("this page is the whole world")

@@ -1,7 +1,6 @@
 """Episodes on a site that takes one at a time: none is begun before its turn, and no slot waits for it."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -16,8 +15,7 @@ def on(world):
     """Give the tasks t0, t1, ... their sites."""
 
     def write(*sites):
-        lines = [{"id": f"t{at}", **task_fields(at), "sites": list(mine)} for at, mine in enumerate(sites)]
-        world.file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        world.write_tasks({"id": f"t{at}", **task_fields(at), "sites": list(mine)} for at, mine in enumerate(sites))
 
     return write
 

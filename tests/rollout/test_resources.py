@@ -85,7 +85,7 @@ async def test_servers_share_a_rollout_and_stand_in_its_summary(world, hosts, co
     async with open_agent(world.run, world.settings, acting) as agent:
         summary = await world.roll(8, agent=agent)
     assert shared(summary, hosts) == summary["steps"] == 16
-    events = [event for event in world.events if event["event"] == "status"]
+    events = world.events_named("status")
     assert set(events[-1]["servers"]) == set(summary["servers"])
     assert {trajectory.policy for trajectory in world.stored} == {"model"}
 
@@ -96,7 +96,7 @@ async def test_a_server_that_names_another_model_is_noted_once(world, hosts):
     async with open_agent(world.run, world.settings, acting) as agent:
         await world.roll(3, agent=agent)
     assert {step.generation.other_model for trajectory in world.stored for step in trajectory.steps} == {"base"}
-    notes = [event["message"] for event in world.events if event["event"] == "note"]
+    notes = [event["message"] for event in world.events_named("note")]
     assert len(notes) == 1 and "'base'" in notes[0]
 
 
@@ -107,9 +107,8 @@ async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, 
             yield LocalRunner(run, settings, agent, ScriptedPool(Script()))
 
     monkeypatch.setattr(ray_worker, "open_runner", opener)
-    endpoint = PolicyEndpoint(
-        base_urls=tuple(host.url for host in hosts), served=ServedPolicy(name="model"), logprobs="processed"
-    )
+    urls, served = tuple(host.url for host in hosts), ServedPolicy(name="model")
+    endpoint = PolicyEndpoint(base_urls=urls, served=served, logprobs="processed")
     cluster, sink = InProcessCluster(2), world.events.append
     plan = world.plan(8)
     async with RayRunner(world.run, world.settings, cluster, endpoint, endpoint, "tools", sink) as runner:

@@ -66,13 +66,9 @@ class Solver(Host):
         self.requests.append(body)
         text = self.turn(body["messages"])
         ids = list(text.encode())
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": text},
-            "finish_reason": "stop",
-            "token_ids": ids,
-            "logprobs": {"content": [{"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": []} for _ in ids]},
-        }
+        token = {"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": []}
+        facts = {"token_ids": ids, "logprobs": {"content": [token] * len(ids)}, "finish_reason": "stop"}
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, **facts}
         answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
         return web.json_response({**answer, "prompt_token_ids": [1, 2, 3]})
 
@@ -150,9 +146,8 @@ async def test_rewards_are_real_numbers_with_a_threshold_and_their_means(roll, t
     series = f"test of {summary['policy']}"
     means = {**means, "tool_calls/calculator": 0.5}
     assert (seen["means"], seen["successes"], seen["scored"]) == ({f"{series} 0": means}, 1, 4)
-    assert {(row["key"], row["name"]): row["mean"] for row in facts["means"]} == {
-        (series, name): mean for name, mean in means.items()
-    }
+    rows = {(row["key"], row["name"]): row["mean"] for row in facts["means"]}
+    assert rows == {(series, name): mean for name, mean in means.items()}
     (section,) = (section for section in build_sections(facts) if section.id == "rewards")
     assert [figure.title for figure in section.figures] == sorted(set(means) - {"mean_steps"})
     named = extract_metrics({**summary, "event": "evaluation", "policy": "model"})
@@ -164,12 +159,9 @@ async def test_a_reply_that_cannot_be_read_is_told_once_and_results_are_not_repe
     replies = iter([call("calculator", expression="2*7"), "<tool_call>{", "14"])
     host = Solver(lambda messages: next(replies))
     await roll(host, 1, "agent.max_turns=3")
-    assert [message["content"] for message in host.requests[-1]["messages"][2:]] == [
-        call("calculator", expression="2*7"),
-        "<tool_response>\n14\n</tool_response>",
-        "<tool_call>{",
-        "The last reply could not be read: no_tool_call. Nothing was called.",
-    ]
+    sent = [message["content"] for message in host.requests[-1]["messages"][2:]]
+    assert sent[:3] == [call("calculator", expression="2*7"), "<tool_response>\n14\n</tool_response>", "<tool_call>{"]
+    assert sent[3:] == ["The last reply could not be read: no_tool_call. Nothing was called."]
 
 
 async def test_the_last_request_holds_the_images_of_results(roll, tmp_path):

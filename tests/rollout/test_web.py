@@ -62,9 +62,9 @@ class Engine(World):
         self.web = web
 
     async def roll(self, tasks: dict[str, str], player: Player, judge=None) -> dict:
+        common = {"environment": "web"}
         self.write_tasks(
-            {"id": name, "instruction": f"Look at {name}.", "start_url": url, "environment": "web"}
-            for name, url in tasks.items()
+            {"id": name, "instruction": f"Look at {name}.", "start_url": url, **common} for name, url in tasks.items()
         )
         limits = ("rollout.concurrency=3", "rollout.max_attempts=1", "rollout.blocklist_hours=0")
         self.load(*HASTY, f"context_config.interaction_mode={MODE}", *limits)

@@ -23,6 +23,7 @@ from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.records.webrl import WebRLActionName
 from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.plan import plan_rollout
+from webgym_cli.util.files import write_lines
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 TASKS = "fixture-cart,fixture-tabs,fixture-generated"
@@ -75,16 +76,10 @@ async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine
 
 
 def fuzzy(folder, **answers):
-    record = {
-        "id": "fuzzy",
-        "instruction": "What colour is it?",
-        "start_url": "http://shop.test",
-        "environment": "webarena",
-        "eval": {"eval_types": ["string_match"], "reference_answers": answers, "string_note": "It has none."},
-    }
-    file = folder / "fuzzy.jsonl"
-    file.write_text(json.dumps(record) + "\n")
-    return file
+    scoring = {"eval_types": ["string_match"], "reference_answers": answers, "string_note": "It has none."}
+    task = {"id": "fuzzy", "instruction": "What colour is it?", "start_url": "http://shop.test"}
+    write_lines(folder / "fuzzy.jsonl", [{**task, "environment": "webarena", "eval": scoring}])
+    return folder / "fuzzy.jsonl"
 
 
 @asynccontextmanager
@@ -110,19 +105,15 @@ async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward, 
     assert ("can't be done" in question) == (expected == "N/A")
 
 
-@pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly"}'])
-async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
+@pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly"}', None])
+async def test_a_verdict_that_can_not_be_read_and_a_judge_that_is_down_are_no_reward(engine, tmp_path, reply):
     async with judge_that_says(reply) as (judge, settings):
+        if reply is None:
+            await judge.stop()
         with pytest.raises(WebGymError, match="no episode could be collected"):
-            await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *settings)
-    assert (engine.stored["fuzzy"].outcome.failure, judge.received) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
-
-
-async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):
-    down = ("judge.base_url=http://127.0.0.1:9/v1", "judge.retries=0", "judge.timeout=2")
-    with pytest.raises(WebGymError, match="no episode could be collected"):
-        await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *down)
+            await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), says(), *settings, "judge.timeout=2")
     assert engine.stored["fuzzy"].outcome.failure is FailureKind.ENVIRONMENT_UNAVAILABLE
+    assert judge.received == (0 if reply is None else 2)
 
 
 @asynccontextmanager
@@ -130,20 +121,12 @@ async def two_sites(folder, app):
     """Serve a shop; a forum beside it, on another port of the same host, is down. Yield tasks, settings and server."""
     async with TestServer(app) as shop:
         urls = {"shopping": str(shop.make_url("")).rstrip("/"), "reddit": "http://127.0.0.1:9"}
-        lines = [
-            {
-                "id": site,
-                "instruction": "Say it.",
-                "start_url": url,
-                "environment": "webarena",
-                "sites": [site],
-                "eval": {"eval_types": ["string_match"], "reference_answers": {"exact_match": "wrong"}},
-            }
-            for site, url in urls.items()
-        ]
-        file = folder / "tasks.jsonl"
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        yield file, [f"webarena.{site}.url={url}" for site, url in urls.items()], shop
+        scoring = {"eval_types": ["string_match"], "reference_answers": {"exact_match": "wrong"}}
+        facts = {"instruction": "Say it.", "environment": "webarena", "eval": scoring}
+        lines = [{"id": site, "start_url": url, "sites": [site], **facts} for site, url in urls.items()]
+        write_lines(folder / "tasks.jsonl", lines)
+        settings = [f"webarena.{site}.url={url}" for site, url in urls.items()]
+        yield folder / "tasks.jsonl", settings, shop
 
 
 def a_shop(page="<title>shop</title><a href='/next'>next</a>", status=200):

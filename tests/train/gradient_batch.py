@@ -22,25 +22,17 @@ def write_batch(run: RunDir, model: Path, name: str) -> None:
         row = {"number": number, "step": 0, "steps": [0], "trajectory": f"t{number}", "group": number % 2}
         rows.append(row | {"input_ids": ids, "mask": mask, "logprobs": [-6.0] * sum(mask), "images": [], "sizes": []})
     text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    facts = {"task": "x", "policy": "tiny", "greedy": False}
     result = [
-        {"id": f"t{number}", "number": number, "group": number % 2, "reward": float(number // 2 % 2), "task": "x"}
-        | {"policy": "tiny", "greedy": False}
+        {"id": f"t{number}", "number": number, "group": number % 2, "reward": float(number // 2 % 2), **facts}
         for number in range(COUNT)
     ]
     run.rl_data.mkdir()
     (run.rl_data / ROWS).write_text(text)
     (run.rl_data / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in result))
-    data = RlData(
-        iteration=0,
-        model_name=name,
-        policy="tiny",
-        model=str(model),
-        sampling=Sampling(temperature=1.0),
-        trained=COUNT,
-        rows=COUNT,
-        tokens=sum(len(row["input_ids"]) for row in rows),
-        trained_tokens=sum(sum(row["mask"]) for row in rows),
-        plan_digest="p",
-        digest=hashlib.sha256(text.encode()).hexdigest(),
-    )
+    counts = {"trained": COUNT, "rows": COUNT, "tokens": sum(len(row["input_ids"]) for row in rows)}
+    digests = {"plan_digest": "p", "digest": hashlib.sha256(text.encode()).hexdigest()}
+    names = {"iteration": 0, "model_name": name, "policy": "tiny", "model": str(model)}
+    trained = sum(sum(row["mask"]) for row in rows)
+    data = RlData(sampling=Sampling(temperature=1.0), trained_tokens=trained, **names, **counts, **digests)
     write_json(run.rl_data / SUMMARY, data.facts())

@@ -82,16 +82,13 @@ def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin
     assert NAME in webgym("status", run.root, "--json").stdout
 
 
-def test_an_unknown_algorithm_names_the_nearest(tmp_path):
+@pytest.mark.parametrize("name", ["grpo", "webrl"])
+def test_an_algorithm_that_is_unknown_or_does_not_fit_the_settings_is_refused(name):
     with pytest.raises(SettingsError, match="no training backend or advantage estimator 'gropo'") as caught:
         find_backend("gropo")
     assert "did you mean grpo?" in caught.value.hint
     with pytest.raises(SettingsError, match=r"needs agent\.greedy_chain=true"):
         check_algorithm(settings_for(train={"algorithm": "remax"}))
-
-
-@pytest.mark.parametrize("name", ["grpo", "webrl"])
-def test_filters_that_no_iteration_reads_are_refused(name):
     given = [f"train.algorithm={name}", 'filters.difficulties=["easy"]']
     with pytest.raises(SettingsError, match=r"filters\.difficulties") as caught:
         check_algorithm(load(overrides=given))
@@ -147,9 +144,8 @@ class Answers(PreparedData):
         return Plan(checkpoints.version(run), (0,), [row["id"] for row in rows])
 
     def list_members(self, plan, run, settings, index, selection):
-        return [
-            {"group_id": name, "id": name, "episode": name, "reward": 1.0, "reason": None} for name in plan.answers
-        ]
+        names = {"group_id", "id", "episode"}
+        return [{**dict.fromkeys(names, name), "reward": 1.0, "reason": None} for name in plan.answers]
 
     def write(self, plan, run, settings, sink, scores):  # always given
         record = Record(checkpoints.new_name(run), plan.digest(), plan.iteration)

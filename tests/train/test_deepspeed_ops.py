@@ -43,7 +43,4 @@ def test_the_lock_of_a_build_at_work_stays(tmp_path, build):
     finally:
         os.close(descriptor)
     assert held.exists() and not stale.exists()
-
-
-def test_without_builds_there_is_nothing_to_do(tmp_path):
     assert remove_stale_locks({"TORCH_EXTENSIONS_DIR": str(tmp_path / "missing")}) == []

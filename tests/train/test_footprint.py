@@ -70,10 +70,8 @@ def test_the_peak_of_a_training_of_50_steps(config, carried, wanted):
 
 
 def test_an_adapter_is_merged_beside_its_checkpoint():
-    assert (
-        footprint.peak_bytes(footprint.CheckpointSizes(10, 100, 1000), {"save_steps": 99}, 50, carried=False)
-        == 110 + 10 + 1000
-    )
+    sizes = footprint.CheckpointSizes(10, 100, 1000)
+    assert footprint.peak_bytes(sizes, {"save_steps": 99}, 50, carried=False) == 110 + 10 + 1000
 
 
 def model_of(folder, tensors):
@@ -90,9 +88,8 @@ def test_measures_the_model_that_is_trained(tmp_path):
     config = FULL | {"model_name_or_path": str(model), "save_steps": 99, "save_total_limit": 1}
 
     def needed(config):
-        return footprint.needed_for_sft(
-            footprint.model_tensors(config["model_name_or_path"]), config, 1, 50, carried=False
-        )
+        tensors = footprint.model_tensors(config["model_name_or_path"])
+        return footprint.needed_for_sft(tensors, config, 1, 50, carried=False)
 
     assert needed(config) == 1920 + (1920 + 860 * 12) + 1920
     assert needed(config | {"model_name_or_path": str(tmp_path / "none")}) is None
@@ -135,14 +132,8 @@ def test_refuses_with_what_it_needs_and_what_to_set(tmp_path, monkeypatch):
     footprint.require_space(tmp_path / "not/there/yet", 80_000_000_000)
     with pytest.raises(StoreError, match=r"needs about 131\.2 GB of disk, 80 GB are free") as caught:
         footprint.require_space(tmp_path / "not/there/yet", 131_200_000_000)
-    for setting in (
-        "train.keep_checkpoints",
-        "train.keep_weights",
-        "save_only_model",
-        "rl.trainer.save_freq=0",
-        "train.check_disk_space=false",
-    ):
-        assert setting in caught.value.hint
+    settings = ("train.keep_checkpoints", "train.keep_weights", "save_only_model", "rl.trainer.save_freq=0")
+    assert all(name in caught.value.hint for name in (*settings, "train.check_disk_space=false"))
 
 
 def test_the_size_of_a_folder(tmp_path):

@@ -46,9 +46,7 @@ def test_frozen_parameters_have_weights_only():
 
 
 def test_a_reference_is_another_copy_of_the_weights():
-    alone, compared = (
-        network_memory(BILLION, BILLION, zero("h100_zero3"), 4, reference=more) for more in (False, True)
-    )
+    alone, compared = (network_memory(BILLION, BILLION, zero("h100_zero3"), 4, reference=of) for of in (False, True))
     assert compared.weights == 2 * alone.weights
     assert compared.gradients + compared.optimizer == alone.gradients + alone.optimizer
 
@@ -72,11 +70,8 @@ def test_lora_trains_the_adapter_alone():
 @pytest.mark.parametrize(("kl", "copies", "learning"), [(False, 1, 1), (True, 2, 1), (True, 3, 2)])
 def test_policy_gradients_hold_a_reference_and_a_critic_where_they_need_them(kl, copies, learning):
     model = published_tensors("Qwen/Qwen2.5-0.5B-Instruct")
-    config = {
-        "model": {"lora_rank": 0, "target_modules": "all-linear"},
-        "actor": {"use_kl_loss": kl},
-        "algorithm": {"use_kl_in_reward": False},
-    }
+    losses = {"actor": {"use_kl_loss": kl}, "algorithm": {"use_kl_in_reward": False}}
+    config = {"model": {"lora_rank": 0, "target_modules": "all-linear"}, **losses}
     memory = rl_memory(model, config, zero("h100_zero1"), 1, critic=learning == 2)
     parameters = sum(math.prod(shape) for _, _, shape in model)
     assert memory == TrainingMemory(2 * parameters * copies, 2 * parameters * learning, 12 * parameters * learning, 0)

@@ -19,45 +19,29 @@ def test_follows_a_log_with_a_torn_line(tmp_path):
     whole, second = line(1, loss=2.0, lr=1e-5), line(2, loss=1.0, lr=1e-5)
     path.write_text(whole + second[:9])
     (event,) = follower.new_events()
-    assert event == {
-        "event": "train",
-        "done": 1,
-        "total": 4,
-        "loss": 2.0,
-        "learning_rate": 1e-5,
-        "facts": "loss 2  lr 1e-05",
-    }
+    facts = {"loss": 2.0, "learning_rate": 1e-5, "facts": "loss 2  lr 1e-05"}
+    assert event == {"event": "train", "done": 1, "total": 4, **facts}
     assert follower.new_events() == []
     path.write_text(whole + second)
     (event,) = follower.new_events()
     assert (event["done"], event["eta"], event["facts"]) == (2, 20.0, "loss 1  lr 1e-05  ETA 0:00:20")
 
 
-def test_a_damaged_line_is_passed_over(tmp_path):
+def test_a_damaged_line_is_passed_over_and_nan_never_reaches_an_event(tmp_path):
     path = tmp_path / "log"
     path.write_text("{\n\n[]\nnull\n" + line(1, loss="x") + line(2, loss=1.5))
     assert [(one["current_steps"], one.get("loss")) for one in read_log(path)] == [(1, None), (2, 1.5)]
     assert [event["done"] for event in TrainerLogTail(path).new_events()] == [1, 2]
-
-
-def test_the_closing_line_adds_nothing_where_its_step_is_known(tmp_path):
-    path = tmp_path / "log"
-    path.write_text(line(4, loss=1.0) + line(4))
-    assert len(TrainerLogTail(path).new_events()) == 1
-    path.write_text(line(4))
-    assert len(TrainerLogTail(path).new_events()) == 1
-
-
-def test_nan_never_reaches_an_event(tmp_path):
-    path = tmp_path / "log"
     path.write_text('{"current_steps": 1, "total_steps": 2, "loss": NaN, "lr": Infinity}\n')
     (event,) = TrainerLogTail(path).new_events()
-    assert "NaN" not in json.dumps(event)
-    assert "loss" not in event
+    assert "NaN" not in json.dumps(event) and "loss" not in event
 
 
-def test_evaluation_lines_are_told_apart(tmp_path):
+def test_the_closing_line_adds_nothing_where_its_step_is_known_and_evaluations_are_told_apart(tmp_path):
     path = tmp_path / "log"
+    for text in (line(4, loss=1.0) + line(4), line(4)):
+        path.write_text(text)
+        assert len(TrainerLogTail(path).new_events()) == 1
     path.write_text(line(1, loss=1.0) + line(1, eval_loss=3.0))
     assert TrainerLogTail(path).new_events()[1]["eval_loss"] == 3.0
     assert [one.get("loss") for one in read_log(path)] == [1.0, None]
@@ -71,19 +55,14 @@ def test_trim_keeps_what_was_before_the_checkpoint(tmp_path):
     trim_log(tmp_path / "none", 1)
 
 
-def test_the_newest_line_of_a_step_counts(tmp_path):
-    path = tmp_path / "log"
-    path.write_text(line(1, loss=3.0) + line(2, loss=9.0) + line(2, loss=2.0))
-    assert [one["loss"] for one in read_log(path)] == [3.0, 2.0]
-
-
-def test_the_metrics_of_the_last_whole_line(tmp_path):
+def test_the_newest_whole_line_of_a_step_counts(tmp_path):
     log = tmp_path / "trainer_log.jsonl"
-    lines = [{"actor/loss": 9.0}, {"lr": 0.1, "actor/loss": 0.5, "critic/score/mean": 1, "actor/bad": None}]
-    text = "".join(json.dumps({"current_steps": 1, "total_steps": 1} | line) + "\n" for line in lines)
+    log.write_text(line(1, loss=3.0) + line(2, loss=9.0) + line(2, loss=2.0))
+    assert [one["loss"] for one in read_log(log)] == [3.0, 2.0]
+    metrics = {"lr": 0.1, "actor/loss": 0.5, "critic/score/mean": 1}
+    text = line(1, 1, **{"actor/loss": 9.0}) + line(1, 1, **metrics, **{"actor/bad": None})
     log.write_text(f'{text}{{"current_steps": 2, "torn')
-    (newest,) = read_log(log)
-    assert newest == {"current_steps": 1, "total_steps": 1, "lr": 0.1, "actor/loss": 0.5, "critic/score/mean": 1}
+    assert read_log(log) == [{"current_steps": 1, "total_steps": 1} | metrics]
     log.write_text("")
     assert read_log(log) == []
 

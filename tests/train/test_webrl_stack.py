@@ -21,14 +21,8 @@ from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.execute import execute
 
 pytestmark = pytest.mark.stack
-SMALL = (
-    "rl.actor.ppo_mini_batch_size=4",
-    "rl.actor.optim.lr=0.001",
-    "rl.critic.optim.lr=0.001",
-    "rl.model.enable_gradient_checkpointing=false",
-    "rl.webrl.objective=released",
-    "venvs.device=cpu",
-)
+RATES = ("rl.actor.optim.lr=0.001", "rl.critic.optim.lr=0.001", "rl.actor.ppo_mini_batch_size=4")
+SMALL = (*RATES, "rl.model.enable_gradient_checkpointing=false", "rl.webrl.objective=released", "venvs.device=cpu")
 
 
 @pytest.fixture(scope="module")
@@ -72,31 +66,21 @@ def second(first) -> Trained:
 def trainers() -> list[psutil.Process]:
     """Return the trainer's processes, of those that this test started."""
     mine = psutil.Process().children(recursive=True)
-    return [
-        child for child in mine if child.cmdline()[-1:] == ["launch.json"] and "guard.py" not in str(child.cmdline())
-    ]
+    named = [child for child in mine if child.cmdline()[-1:] == ["launch.json"]]
+    return [child for child in named if "guard.py" not in str(child.cmdline())]
 
 
 def test_a_phase_tells_what_it_learned_by(first):
     checkpoint = first.checkpoint
-    assert (checkpoint.algorithm, checkpoint.parent, checkpoint.version, checkpoint.resumable) == (
-        "webrl",
-        POLICY,
-        2,
-        True,
-    )
+    facts = (checkpoint.algorithm, checkpoint.parent, checkpoint.version, checkpoint.resumable)
+    assert facts == ("webrl", POLICY, 2, True)
     assert checkpoint.objective == first.settings.rl.webrl.model_dump()
     rows = [json.loads(line) for line in (first.run.rl_data / "rows.jsonl").read_text().splitlines()]
     assert checkpoint.steps == 2 * -(-len(rows) // 4)
     assert checkpoint.metrics["data/replayed"] == sum(row["replayed"] for row in rows) / len(rows) > 0
     assert checkpoint.loss == checkpoint.metrics["actor/loss"] != checkpoint.metrics["critic/loss"]
-    assert {
-        "critic/loss",
-        "critic/accuracy",
-        "critic/auc",
-        "actor/loss",
-        "actor/log_ratio",
-    } <= checkpoint.metrics.keys()
+    wanted = {"critic/loss", "critic/accuracy", "critic/auc", "actor/loss", "actor/log_ratio"}
+    assert wanted <= checkpoint.metrics.keys()
 
 
 def test_a_phase_leaves_a_policy_that_is_served_and_a_critic(first, tiny_model_dir):

@@ -17,26 +17,15 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
 
 CPU = {"bf16": False, "report_to": "none", "deepspeed_config_filename": None}
-SMALL = CPU | {
-    "cutoff_len": 512,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "num_train_epochs": 2,
-    "learning_rate": 1e-3,
-    "warmup_steps": 2,
-}
+SMALL = CPU | {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_train_epochs": 2}
+SMALL |= {"cutoff_len": 512, "learning_rate": 1e-3, "warmup_steps": 2}
 
 
 def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Settings:
-    return Settings.model_validate(
-        {
-            "seed": seed,
-            "policy_config": {"base_model": str(model), "template": "qwen3_vl_nothink"},
-            "algorithm_config": SMALL | algorithm,
-            "train": {"check_template": False, "extra": {"save_total_limit": 3}} | (train or {}),
-            "venvs": {"train": str(role), "device": "cpu"},
-        }
-    )
+    given = {"seed": seed, "policy_config": {"base_model": str(model), "template": "qwen3_vl_nothink"}}
+    given |= {"algorithm_config": SMALL | algorithm, "venvs": {"train": str(role), "device": "cpu"}}
+    given["train"] = {"check_template": False, "extra": {"save_total_limit": 3}} | (train or {})
+    return Settings.model_validate(given)
 
 
 def rows(folder: Path, count: int, start: int = 0) -> list[dict]:
@@ -71,27 +60,17 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
     deepspeed = run.dataset / "deepspeed.json" if shipped else None
     if deepspeed:
         shutil.copyfile(find_deepspeed_file(shipped), deepspeed)
-    config = build_train_config(
-        settings,
-        dataset_dir=run.dataset,
-        output_dir=run.checkpoints / name,
-        model=str(checkpoints.policy_path(run, settings)),
-        deepspeed=deepspeed,
-        validation=False,
-        device="cpu",
-        samples=len(samples),
-    )
+    model = str(checkpoints.policy_path(run, settings))
+    how = {"deepspeed": deepspeed, "validation": False, "device": "cpu", "samples": len(samples)}
+    places = {"dataset_dir": run.dataset, "output_dir": run.checkpoints / name, "model": model}
+    config = build_train_config(settings, **places, **how)
     config = start_with_adapter(config, run, settings)
     (run.dataset / "train_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     (run.dataset / "wandb_env.sh").write_text(build_wandb_env(settings, run_id=run_id(run, settings)))
     newest = checkpoints.current(run)
-    prepared = {
-        "iteration": newest.version if newest else 0,
-        "data_digest": hashlib.sha256(content.encode()).hexdigest(),
-        "model_name": name,
-        "train_samples": len(samples),
-        "val_samples": 0,
-        "parent": newest.name if newest else settings.policy_config.base_model,
-        "created_at": "2026-01-01T00:00:00+00:00",
-    }
-    (run.dataset / "prepared.json").write_text(json.dumps(prepared))
+    of_policy = {"iteration": 0, "parent": settings.policy_config.base_model}
+    if newest:
+        of_policy = {"iteration": newest.version, "parent": newest.name}
+    counts = {"train_samples": len(samples), "val_samples": 0, "created_at": "2026-01-01T00:00:00+00:00"}
+    names = {"model_name": name, "data_digest": hashlib.sha256(content.encode()).hexdigest()}
+    (run.dataset / "prepared.json").write_text(json.dumps(of_policy | counts | names))

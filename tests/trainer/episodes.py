@@ -39,9 +39,8 @@ def phase(place, rows=None):
 
 def webrl(**sections):
     """Return settings of a training of WebRL."""
-    return {"webrl": {}, "actor": PLAIN, "critic": PLAIN} | {
-        name: ({**PLAIN, **given} if name in ("actor", "critic") else given) for name, given in sections.items()
-    }
+    usual = {name: {**PLAIN, **sections.get(name, {})} for name in ("actor", "critic")}
+    return {"webrl": {}, **sections, **usual}
 
 
 def learned_rows():

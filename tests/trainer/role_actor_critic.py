@@ -91,9 +91,8 @@ def compare(objective):
     with scratch() as place:
         model, _ = phase(place)
         first = train(place, **webrl(trainer={"output_dir": str(place / "first")}))
-        given = webrl(
-            webrl=fields | {"critic_epochs": 2}, actor={"ppo_epochs": 2}, critic={"path": str(first / "critic")}
-        )
+        fields["critic_epochs"] = 2
+        given = webrl(webrl=fields, actor={"ppo_epochs": 2}, critic={"path": str(first / "critic")})
         actual = train(place, **given)
 
         body, heads = plain_critic(first / "critic")
@@ -111,15 +110,12 @@ def compare(objective):
             loss.backward()
             learner.step()
         trained, trained_heads = plain_critic(actual / "critic")
-        for mine, theirs in zip(
-            [*trained.parameters(), *trained_heads.parameters()], learner.param_groups[0]["params"], strict=True
-        ):
+        own = [*trained.parameters(), *trained_heads.parameters()]
+        for mine, theirs in zip(own, learner.param_groups[0]["params"], strict=True):
             torch.testing.assert_close(mine, theirs, **CLOSE)
 
-        critic = (body, heads)
-        value, after = (
-            plain_values(critic, item) for item in ([prompt(row) for row in rows], [row["next_prompt"] for row in rows])
-        )
+        ends = ([prompt(row) for row in rows], [row["next_prompt"] for row in rows])
+        value, after = (plain_values((body, heads), states) for states in ends)
         advantages = by_hand(objective, value, after, [3, 2, 1, 2, 1, 1, 1])
         lessons = targets_of(place / "out")
         torch.testing.assert_close(lessons["advantages"], advantages, atol=1e-4, rtol=1e-3)
@@ -284,11 +280,8 @@ def test_what_is_told_of_a_phase():
         assert 0.5 < last["critic/auc"] <= 1 and 0 < last["critic/advantages/positive"] < 1
         assert last["critic/advantages/std"] > 0 and last["actor/reference_log_prob"] < 0
         assert {"timing_s/update_critic", "timing_s/update_actor", "timing_s/ref", "timing_s/values"} <= last.keys()
-        assert sorted(path.name for path in (trained / "critic").iterdir()) == [
-            "config.json",
-            "model.safetensors",
-            "outcome_heads.safetensors",
-        ]
+        files = sorted(path.name for path in (trained / "critic").iterdir())
+        assert files == ["config.json", "model.safetensors", "outcome_heads.safetensors"]
         with check.assertRaisesRegex(TrainingError, "outcome_heads.safetensors: is of another kind of critic"):
             train(place, **webrl(critic={"path": str(trained / "critic")}))
 

@@ -28,29 +28,20 @@ def by_outcome(estimator, rewards, groups, **options):
     return estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=estimator, **options))[0]
 
 
-def test_grpo_by_hand():
+def test_grpo_and_rloo_by_hand():
     # mean 0.5, unbiased variance 4 · 0.25 / 3 = 1/3, std 0.5773503
     high = 0.5 / (math.sqrt(1 / 3) + 1e-6)
     close(by_outcome("grpo", [1.0, 0.0, 0.0, 1.0], [5, 5, 5, 5]), [high, -high, -high, high])
-
-
-def test_grpo_without_the_standard_deviation():
     close(by_outcome("grpo", [1.0, 0.0, 0.5], [0, 0, 0], norm_adv_by_std_in_grpo=False), [0.5, -0.5, 0.0])
+    # each less the mean of the other two
+    close(by_outcome("rloo", [1.0, 0.0, 0.5], [0, 0, 0]), [0.75, -0.75, 0.0])
 
 
-def test_groups_are_apart_and_a_group_of_one_keeps_its_reward():
+def test_groups_are_apart_a_group_of_one_keeps_its_reward_and_one_of_equal_rewards_teaches_nothing():
     outcome = by_outcome("grpo", [3.0, 0.25, 1.0], [4, 9, 4])
     close(outcome, [1 / (math.sqrt(2) + 1e-6), 0.25, -1 / (math.sqrt(2) + 1e-6)])
     close(by_outcome("rloo", [3.0, 0.25, 1.0], [4, 9, 4]), [2.0, 0.25, -2.0])
-
-
-def test_a_group_of_equal_rewards_teaches_nothing():
     close(by_outcome("grpo", [0.1] * 3, [0] * 3), [0.0] * 3, tolerance=1e-9)
-
-
-def test_rloo_by_hand():
-    # each less the mean of the other two
-    close(by_outcome("rloo", [1.0, 0.0, 0.5], [0, 0, 0]), [0.75, -0.75, 0.0])
 
 
 def test_a_failed_episode_is_no_zero():
@@ -58,8 +49,7 @@ def test_a_failed_episode_is_no_zero():
     for name, wanted in (("grpo", 0.25 / (math.sqrt(0.125) + 1e-6)), ("rloo", 0.5)):
         result = estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))[0]
         close(result, [wanted, -wanted])
-    alone = by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0])
-    close(alone, [0.75])
+    close(by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0]), [0.75])
 
 
 def test_rewards_of_a_trajectory_are_added_up_over_its_tokens():
@@ -94,15 +84,11 @@ def test_reinforce_plus_plus_is_whitened_over_all_tokens():
     close(result, [(value - mean) / deviation for value in returns])
 
 
-def test_remax_by_hand():
+def test_remax_by_hand_and_a_greedy_rollout_that_failed_is_refused():
     tokens = tokens_of(torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
     greedy = torch.tensor([0.25, 0.25])
     close(adv.remax(tokens, adv.outcome(tokens), greedy), [0.75, 0.75, -0.25])
     close(adv.remax(tokens, adv.outcome(tokens) - 0.1, greedy), [0.55, 0.65, -0.35])
-
-
-def test_remax_refuses_a_greedy_rollout_that_failed():
-    tokens = one_token_each([1.0, 0.0], [0, 1])
     with check.assertRaisesRegex(ValueError, "trajectory 1 has no greedy rollout"):
         adv.remax(tokens, adv.outcome(tokens), torch.tensor([0.0, NAN]))
     left_out = one_token_each([1.0, NAN], [0, 1])
@@ -165,7 +151,8 @@ def test_random_batches_equal_the_padded_loops():
 
 def test_an_estimator_says_what_it_lacks():
     tokens = one_token_each([1.0], [0])
-    for name, text in (("gae", "adv_estimator=gae needs the critic"), ("remax", "adv_estimator=remax needs")):
+    needs = {"gae": "adv_estimator=gae needs the critic", "remax": "adv_estimator=remax needs"}
+    for name, text in (needs | {"gigpo": "needs the steps' observations"}).items():
         with check.assertRaisesRegex(ValueError, text):
             estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))
 
@@ -201,9 +188,3 @@ def test_gigpo_compares_steps_of_a_group_only_and_counts_each_token_of_a_step():
     tokens = tokens_of(mask, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0, 0, 1]), **order)
     result = adv.gigpo(tokens, adv.outcome(tokens), torch.zeros(4).long(), norm_adv_by_std_in_grpo=False)
     close(result, [1.0, 1.0, -1.0, 0.0])
-
-
-def test_gigpo_needs_the_observations():
-    tokens, _ = two_episodes([0] * 5)
-    with check.assertRaisesRegex(ValueError, "needs the steps' observations"):
-        estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator="gigpo"))

@@ -14,16 +14,9 @@ check = unittest.TestCase()
 
 def tiny(attention):
     """Return a Qwen3 of two layers with random weights."""
-    config = Qwen3Config(
-        vocab_size=90,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        tie_word_embeddings=False,
-    )
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": False}
+    sizes = {"vocab_size": 90, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    config = Qwen3Config(**sizes, **heads)
     torch.manual_seed(1)
     return AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32).eval()
 
@@ -54,5 +47,4 @@ def test_a_sequence_beyond_a_layer_s_window_is_refused():
         attend_in_blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=4)
     result, _ = attend_in_blocks(nn.Module(), states, states, states, None, cu_seq_lens_q=starts, sliding_window=5)
     assert result.shape == (1, 8, 2, 4)
-    first = result[0, 3]
-    torch.testing.assert_close(first, states[0, :, 3])  # the first token of a sequence sees itself alone
+    torch.testing.assert_close(result[0, 3], states[0, :, 3])  # a sequence's first token sees itself alone

@@ -74,10 +74,11 @@ def test_what_contradicts_itself_is_refused_with_its_line():
                 read_batch(folder)
 
 
-def test_first_tokens_and_numbers_that_are_none():
+def test_first_tokens_numbers_that_are_none_and_other_data_than_was_named_are_refused():
     with scratch() as place:
         folder = batch(place)
-        value = json.loads((folder / "rows.jsonl").read_text().splitlines()[0])
+        text = (folder / "rows.jsonl").read_text()
+        value = json.loads(text.splitlines()[0])
         for change, wanted in (
             ({"mask": [1, 0, 0, 0, *value["mask"][4:]], "logprobs": value["logprobs"]}, "first token|log-probs"),
             ({"logprobs": [math.nan] * len(value["logprobs"])}, "a log-prob is not finite"),
@@ -85,12 +86,6 @@ def test_first_tokens_and_numbers_that_are_none():
             (folder / "rows.jsonl").write_text(json.dumps(value | change) + "\n")
             with check.assertRaisesRegex(TrainingError, wanted):
                 read_batch(folder)
-
-
-def test_other_data_than_was_named_is_refused():
-    with scratch() as place:
-        folder = batch(place)
-        text = (folder / "rows.jsonl").read_text()
         (folder / "rows.jsonl").write_text(text.replace("t0", "t9"))
         with check.assertRaisesRegex(TrainingError, "SHA-256 differs"):
             read_batch(folder)
@@ -109,9 +104,6 @@ def test_episodes_that_do_not_fit_together():
             (folder / "trajectories.jsonl").write_text("\n".join(text) + "\n")
             with check.assertRaisesRegex(TrainingError, wanted):
                 read_batch(folder)
-
-
-def test_nothing_to_learn_from():
     with scratch() as place, check.assertRaisesRegex(TrainingError, "nothing to learn from"):
         read_batch(batch(place, rewards=[None] * 4))
 

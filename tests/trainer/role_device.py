@@ -39,14 +39,8 @@ from webgym_cli.trainer.model.logprobs import token_log_probs
 
 check = unittest.TestCase()
 GPU = DEVICE.type == "cuda"
-LARGER = {
-    "vocab_size": 32_000,
-    "hidden_size": 512,
-    "intermediate_size": 1408,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "initializer_range": 0.05,
-}
+LARGER = {"vocab_size": 32_000, "hidden_size": 512, "intermediate_size": 1408}
+LARGER |= {"num_hidden_layers": 8, "num_attention_heads": 8, "initializer_range": 0.05}
 SIZES, LONGEST, BUDGET = (LARGER, 400, 1600) if GPU else ({}, 14, 40)
 PLANS = {
     "packed": {},
@@ -156,9 +150,8 @@ def test_pictures_give_the_cpu_s_log_probs_and_gradients():
         torch.testing.assert_close(scores(place, model, **given), wanted, atol=1e-4, rtol=1e-4)
         half = scores(place, model, **given, trainer={"bf16": True})
         check.assertLess(float((half - wanted).abs().mean()), 0.05)
-        (gradient, updated), (result, outcome) = (
-            first_gradient(place, world, name, **given) for world, name in ((CPU, "cpu"), (ALONE, "device"))
-        )
+        gradient, updated = first_gradient(place, CPU, "cpu", **given)
+        result, outcome = first_gradient(place, ALONE, "device", **given)
         assert_near(result, gradient)
         assert_same(outcome, updated, atol=1e-4, rtol=1e-3)
 
@@ -168,10 +161,8 @@ def test_webrl_s_critic_and_actor_equal_the_cpu_s():
         raise unittest.SkipTest("on the CPU they would be compared with themselves")
     with scratch() as place:
         phase(place)
-        models = [
-            train(place, world, **webrl(trainer={"output_dir": str(place / name)}))
-            for world, name in ((CPU, "cpu"), (ALONE, "device"))
-        ]
+        names = ((CPU, "cpu"), (ALONE, "device"))
+        models = [train(place, world, **webrl(trainer={"output_dir": str(place / name)})) for world, name in names]
         for part in ("", "critic"):
             assert_same(*(model / part for model in models), atol=1e-4, rtol=1e-3)
         for one, other in zip(log_of(place, "cpu"), log_of(place, "device"), strict=True):

@@ -17,37 +17,22 @@ def weights(**options):
     return [round(value, 5) for value in result.tolist()], round(capped, 5)
 
 
-def test_token_ratios_are_truncated_at_the_cap():
+def test_ratios_are_truncated_at_the_cap_left_out_beyond_it_or_those_of_the_row():
     assert weights(rollout_is="token", rollout_is_threshold=2.0) == ([2.0, 1.0, 0.25], 0.33333)
-
-
-def test_token_ratios_outside_of_the_cap_can_be_left_out():
     result = weights(rollout_is="token", rollout_is_mode="mask", rollout_is_threshold=2.0)
     assert result == ([0.0, 1.0, 0.0], 0.66667)
-
-
-def test_a_row_has_the_product_of_its_tokens_ratios():
     assert weights(rollout_is="sequence", rollout_is_threshold=10.0) == ([3.0, 3.0, 0.25], 0.0)
     assert weights(rollout_is="sequence", rollout_is_threshold=2.0) == ([2.0, 2.0, 0.25], 0.66667)
-
-
-def test_no_correction():
     assert weights(rollout_is="none") == ([1.0, 1.0, 1.0], 0.0)
 
 
 def test_the_mismatch_is_told_for_each_staleness():
     capped, _ = importance_weights(OLD, ROLLOUT, ROW, RolloutCorrectionSettings(rollout_is="token"))
     mismatch = mismatch_by_staleness(OLD, ROLLOUT, capped, torch.tensor([0, 0, 1]))
-    assert {name: round(value, 5) for name, value in mismatch.items()} == {
-        # ratios 3 and 1: (3 - ln 3 - 1 + 0) / 2; weights 2 and 1: 3^2 / (2 * 5)
-        "rollout_corr/staleness_0/kl": 0.45069,
-        "rollout_corr/staleness_0/ess": 0.9,
-        "rollout_corr/staleness_0/tokens": 2.0,
-        # ratio 0.25: 0.25 + ln 4 - 1
-        "rollout_corr/staleness_1/kl": 0.63629,
-        "rollout_corr/staleness_1/ess": 1.0,
-        "rollout_corr/staleness_1/tokens": 1.0,
-    }
+    # ratios 3 and 1: (3 - ln 3 - 1 + 0) / 2; weights 2 and 1: 3^2 / (2 * 5). Ratio 0.25: 0.25 + ln 4 - 1
+    wanted = {0: {"kl": 0.45069, "ess": 0.9, "tokens": 2.0}, 1: {"kl": 0.63629, "ess": 1.0, "tokens": 1.0}}
+    named = {f"rollout_corr/staleness_{at}/{name}": value for at, of in wanted.items() for name, value in of.items()}
+    assert {name: round(value, 5) for name, value in mismatch.items()} == named
 
 
 def test_weighted_samples_of_another_policy_have_the_right_expectation():

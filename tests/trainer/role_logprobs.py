@@ -66,9 +66,8 @@ def test_what_can_be_sampled_has_probability_1_together():
 
 def test_a_label_outside_is_kept_beside_the_others():
     logits = torch.tensor([3.0, 2.0, 1.0])
-    result, _ = token_log_probs(
-        torch.ones(1, 1), logits[:, None], torch.tensor([2]), sampling=Sampling(temperature=1, top_k=1)
-    )
+    limits = Sampling(temperature=1, top_k=1)
+    result, _ = token_log_probs(torch.ones(1, 1), logits[:, None], torch.tensor([2]), sampling=limits)
     torch.testing.assert_close(result, torch.tensor([1.0 - torch.logsumexp(torch.tensor([3.0, 1.0]), 0)]))
 
 

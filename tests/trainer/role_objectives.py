@@ -34,10 +34,8 @@ def test_both_sides_of_the_clip_can_differ():
     options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.4)
     log_probs = torch.log(torch.tensor([1.5, 0.5]))
     advantages = torch.tensor([1.0, -1.0])
-    close(
-        policy_loss(log_probs, torch.zeros(2), advantages, torch.zeros(2).long(), BatchNormalizer(2, 1), options).loss,
-        -0.25,
-    )
+    row, totals = torch.zeros(2).long(), BatchNormalizer(2, 1)
+    close(policy_loss(log_probs, torch.zeros(2), advantages, row, totals, options).loss, -0.25)
 
 
 def test_a_first_update_is_the_plain_policy_gradient():
@@ -56,12 +54,8 @@ def test_extreme_ratios_stay_finite():
 
 def test_each_aggregation_by_hand():
     values, row = torch.tensor([1.0, 2.0, 3.0, 6.0]), torch.tensor([0, 0, 0, 4])
-    wanted = {
-        "token-mean": 12 / 4,
-        "seq-mean-token-mean": (2 + 6) / 2,
-        "seq-mean-token-sum": (6 + 6) / 2,
-        "seq-mean-token-sum-norm": (6 + 6) / 2 / 3,
-    }
+    means = {"token-mean": 12 / 4, "seq-mean-token-mean": (2 + 6) / 2, "seq-mean-token-sum": (6 + 6) / 2}
+    wanted = means | {"seq-mean-token-sum-norm": (6 + 6) / 2 / 3}
     for mode in MODES:
         close(aggregate(values, row, mode, BatchNormalizer(4, 2), 3), wanted[mode])
 
@@ -77,10 +71,9 @@ def test_micro_batches_add_up_to_the_whole():
     result, row = example()
     totals = BatchNormalizer(20, 7)
     parts = [row < 2, (row >= 2) & (row < 3), row >= 3]
+    terms = {"loss_scale_factor": 5, "entropy_coeff": 0.1, "use_kl_loss": True, "kl_loss_coef": 0.2}
     for mode in MODES:
-        options = ActorSettings(
-            loss_agg_mode=mode, loss_scale_factor=5, entropy_coeff=0.1, use_kl_loss=True, kl_loss_coef=0.2
-        )
+        options = ActorSettings(loss_agg_mode=mode, **terms)
 
         def share(chosen, options=options):
             kept = {name: value[chosen] for name, value in result.items()}
@@ -116,16 +109,13 @@ def test_weights_correct_the_policy_gradient_only():
     close(loss_term.loss, (-0.5 + 2.0) / 2 - 0.1 * 2.0)
 
 
-def test_a_term_without_its_input_is_refused():
+def test_a_term_without_its_input_and_an_aggregation_without_its_scale_are_refused():
     result, row = example()
     first = (result["log_probs"], result["old"], result["advantages"], row, BatchNormalizer(20, 7))
     with check.assertRaisesRegex(ValueError, "entropy_coeff needs the policy's entropy"):
         policy_loss(*first, ActorSettings(entropy_coeff=0.1))
     with check.assertRaisesRegex(ValueError, "use_kl_loss needs the reference"):
         policy_loss(*first, ActorSettings(use_kl_loss=True))
-
-
-def test_an_aggregation_without_its_scale_is_refused():
     with check.assertRaisesRegex(ValueError, "seq-mean-token-sum-norm needs a scale"):
         aggregate(torch.ones(1), torch.zeros(1).long(), "seq-mean-token-sum-norm", BatchNormalizer(1, 1))
 
@@ -133,10 +123,8 @@ def test_an_aggregation_without_its_scale_is_refused():
 def test_the_critic_by_hand():
     # v 1, was 0.2, return 0: clipped to 0.7, the worse counts: 1. v 0.1, was 1: clipped to 0.5, which is worse: 0.25
     values = torch.tensor([1.0, 0.1], requires_grad=True)
-    row = torch.tensor([0, 1])
-    loss_term = value_loss(
-        values, torch.tensor([0.2, 1.0]), torch.zeros(2), row, BatchNormalizer(2, 2), cliprange_value=0.5
-    )
+    row, was = torch.tensor([0, 1]), torch.tensor([0.2, 1.0])
+    loss_term = value_loss(values, was, torch.zeros(2), row, BatchNormalizer(2, 2), cliprange_value=0.5)
     close(loss_term.loss, 0.5 * (1.0 + 0.25) / 2)
     close(loss_term.metrics["critic/vf_clipfrac"], 0.5)
     close(loss_term.metrics["critic/vpred_mean"], 0.55)
@@ -161,15 +149,8 @@ def test_gspo_by_hand():
     close(loss_term.metrics["actor/pg_clipfrac"], 0.5)
     loss_term.loss.backward()
     close(log_probs.grad, [-3.0 / 4, -3.0 / 4, 0.0, 0.0])  # the ratio's derivative, through the mean of its row
-
-
-def test_gspo_has_no_dual_clip():
-    options = ActorSettings(loss_mode="gspo")
-    ratio = torch.log(torch.tensor([5.0]))
-    loss_term = policy_loss(
-        ratio, torch.zeros(1), -torch.ones(1), torch.zeros(1).long(), BatchNormalizer(1, 1), options
-    )
-    close(loss_term.loss, 5.0)
+    one = (torch.log(torch.tensor([5.0])), torch.zeros(1), -torch.ones(1), torch.zeros(1).long())
+    close(policy_loss(*one, BatchNormalizer(1, 1), ActorSettings(loss_mode="gspo")).loss, 5.0)  # it has no dual clip
 
 
 def test_cispo_by_hand():

@@ -43,33 +43,21 @@ def grpo_trainer():
 
 def trl_loss(completion_mask, log_probs, old, advantages, entropy, reference, kind, beta):
     """TRL's GRPO loss on our numbers: the trainer's own method, with the model's outputs given."""
+    given = {"top_entropy_quantile": 1.0, "beta": beta, "importance_sampling_level": "token", "use_vllm": False}
+    clips = {"epsilon_low": 0.2, "epsilon_high": 0.3, "args": SimpleNamespace(delta=3.0), "loss_type": kind}
     trainer = SimpleNamespace(
         _get_per_token_logps_and_entropies=lambda *_, **__: (log_probs, entropy),
-        top_entropy_quantile=1.0,
-        beta=beta,
-        importance_sampling_level="token",
-        epsilon_low=0.2,
-        epsilon_high=0.3,
-        args=SimpleNamespace(delta=3.0),
-        use_vllm=False,
-        loss_type=kind,
         current_gradient_accumulation_steps=1,
         max_completion_length=25,
         model=SimpleNamespace(training=True),
         accelerator=SimpleNamespace(gather=lambda value: value, num_processes=1),
         _metrics=defaultdict(lambda: defaultdict(list)),
+        **given,
+        **clips,
     )
-    ids = torch.zeros_like(completion_mask)
-    inputs = {
-        "prompt_ids": ids,
-        "prompt_mask": ids,
-        "completion_ids": ids,
-        "completion_mask": completion_mask,
-        "ref_per_token_logps": reference,
-        "old_per_token_logps": old,
-        "advantages": advantages,
-        "num_items_in_batch": completion_mask.sum(),
-    }
+    inputs = dict.fromkeys(("prompt_ids", "prompt_mask", "completion_ids"), torch.zeros_like(completion_mask))
+    inputs |= {"completion_mask": completion_mask, "num_items_in_batch": completion_mask.sum()}
+    inputs |= {"ref_per_token_logps": reference, "old_per_token_logps": old, "advantages": advantages}
     return grpo_trainer()._compute_loss(trainer, None, inputs)
 
 
@@ -81,20 +69,12 @@ def test_the_objective_is_that_of_trl():
     advantages = torch.randn(8)
     totals = BatchNormalizer(len(tokens.row), 8)
     modes = {"bnpo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
+    terms = {"clip_ratio_high": 0.3, "loss_scale_factor": 25, "use_kl_loss": True, "kl_loss_coef": 0.1}
+    flat_ = {name: flat(tokens, padded[name]) for name in ("log_probs", "old", "reference")}
     for kind, mode in modes.items():
-        options = ActorSettings(
-            clip_ratio_high=0.3, loss_agg_mode=mode, loss_scale_factor=25, use_kl_loss=True, kl_loss_coef=0.1
-        )
-        old, log_probs = flat(tokens, padded["old"]), flat(tokens, padded["log_probs"])
-        ours = policy_loss(
-            log_probs,
-            old,
-            advantages[tokens.trajectory],
-            tokens.row,
-            totals,
-            options,
-            reference=flat(tokens, padded["reference"]),
-        )
+        options = ActorSettings(loss_agg_mode=mode, **terms)
+        first = (flat_["log_probs"], flat_["old"], advantages[tokens.trajectory], tokens.row, totals)
+        ours = policy_loss(*first, options, reference=flat_["reference"])
         theirs = trl_loss(mask.int(), **padded, advantages=advantages, kind=kind, beta=0.1)
         torch.testing.assert_close(ours.loss, theirs)
 
@@ -128,11 +108,8 @@ def test_the_group_estimators_are_those_of_verl():
     for scaled in (True, False):
         theirs = core.compute_grpo_outcome_advantage(rewards, mask.float(), index, norm_adv_by_std_in_grpo=scaled)[0]
         same(tokens, adv.grpo(tokens, adv.outcome(tokens), norm_adv_by_std_in_grpo=scaled), theirs)
-    same(
-        tokens,
-        adv.rloo(tokens, adv.outcome(tokens)),
-        core.compute_rloo_outcome_advantage(rewards, mask.float(), index)[0],
-    )
+    theirs = core.compute_rloo_outcome_advantage(rewards, mask.float(), index)[0]
+    same(tokens, adv.rloo(tokens, adv.outcome(tokens)), theirs)
 
 
 def test_the_token_estimators_are_those_of_verl():
@@ -189,9 +166,8 @@ def test_the_objective_is_that_of_verl():
         options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, loss_agg_mode=mode)
         totals = BatchNormalizer(len(tokens.row), 8)
         ours = policy_loss(*given, tokens.row, totals, options, weights=flat(tokens, weights))
-        loss, metrics = core.compute_policy_loss_vanilla(
-            old, log_probs, advantages, mask.float(), mode, config, weights
-        )
+        theirs = (old, log_probs, advantages, mask.float(), mode, config, weights)
+        loss, metrics = core.compute_policy_loss_vanilla(*theirs)
         torch.testing.assert_close(ours.loss, loss)
         for name in ("actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl"):
             torch.testing.assert_close(float(ours.metrics[name]), metrics[name])
@@ -204,16 +180,12 @@ def test_gspo_and_cispo_are_those_of_verl():
     weights = torch.rand(8, 20)
     from verl.workers.config import ActorConfig
 
-    config = ActorConfig(clip_ratio_low=0.02, clip_ratio_high=0.03, rollout_n=1, strategy="fsdp", use_dynamic_bsz=True)
+    clips, agg = {"clip_ratio_low": 0.02, "clip_ratio_high": 0.03}, "seq-mean-token-mean"
+    config = ActorConfig(**clips, rollout_n=1, strategy="fsdp", use_dynamic_bsz=True)
     given = [flat(tokens, part) for part in (log_probs, old, advantages)]
+    totals = BatchNormalizer(len(tokens.row), 8)
     for mode in ("gspo", "cispo"):
-        options = ActorSettings(
-            loss_mode=mode, clip_ratio_low=0.02, clip_ratio_high=0.03, loss_agg_mode="seq-mean-token-mean"
-        )
-        ours = policy_loss(
-            *given, tokens.row, BatchNormalizer(len(tokens.row), 8), options, weights=flat(tokens, weights)
-        )
-        theirs = core.get_policy_loss_fn(mode)(
-            old, log_probs, advantages, mask.float(), "seq-mean-token-mean", config, weights
-        )
+        options = ActorSettings(loss_mode=mode, loss_agg_mode=agg, **clips)
+        ours = policy_loss(*given, tokens.row, totals, options, weights=flat(tokens, weights))
+        theirs = core.get_policy_loss_fn(mode)(old, log_probs, advantages, mask.float(), agg, config, weights)
         torch.testing.assert_close(ours.loss, theirs[0])

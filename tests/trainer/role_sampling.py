@@ -18,15 +18,10 @@ def test_each_limit_by_hand():
     assert left(top_p=0.8) == [1, 1, 0, 1]
     assert left(top_p=0.01) == [0, 1, 0, 0]  # one is always left
     assert left(min_p=0.4) == [1, 1, 0, 0]  # 0.4 · 0.5 = 0.2
-
-
-def test_top_p_counts_what_the_others_left():
     # min-p leaves 0.5, 0.25, 0.15; top-k two of them, 2/3 and 1/3: the first reaches 0.6 alone
     assert left(min_p=0.25, top_k=2, top_p=0.6) == [0, 1, 0, 0]
     assert left(min_p=0.25, top_k=2, top_p=0.7) == [1, 1, 0, 0]
-
-
-def test_ties_with_the_last_stay():
+    # ties with the last stay
     assert sampled_mask(torch.zeros(1, 4), Sampling(temperature=1, top_k=2)).all()
 
 

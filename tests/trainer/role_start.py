@@ -3,9 +3,6 @@ import importlib.util
 import webgym_cli
 
 
-def test_the_package_is_found():
+def test_the_package_is_found_and_what_is_installed_beside_it_is_not():
     assert webgym_cli.__version__
-
-
-def test_what_is_installed_beside_webgym_is_not_found():
     assert importlib.util.find_spec("playwright") is None

@@ -64,10 +64,8 @@ def test_a_kl_in_the_reward_steers_its_coefficient():
         usual(place)
         other = text_model(place / "other", seed=9)
         control = {"type": "adaptive", "kl_coef": 0.1, "target_kl": 0.1, "horizon": 10}
-        given = {
-            "algorithm": {"use_kl_in_reward": True, "kl_penalty": "mse", "kl_ctrl": control},
-            "ref": {"path": str(other)},
-        }
+        algorithm = {"use_kl_in_reward": True, "kl_penalty": "mse", "kl_ctrl": control}
+        given = {"algorithm": algorithm, "ref": {"path": str(other)}}
         trained = train(place, **given)
         last = log_of(place)[-1]
         assert last["actor/reward_kl_penalty"] > 0.1
@@ -134,9 +132,8 @@ def test_a_training_goes_on_with_the_adapter_of_the_one_before():
         given = {**LORA, "model": {**LORA["model"], "path": str(model), "adapter": str(trained / "adapter")}}
         following = {**given, "trainer": {"output_dir": str(place / "next")}}
         train(place, **following)
-        torch.testing.assert_close(
-            learned(place, **following).tensors["old_log_probs"], scores(place, trained), atol=1e-5, rtol=1e-5
-        )
+        result = learned(place, **following).tensors["old_log_probs"]
+        torch.testing.assert_close(result, scores(place, trained), atol=1e-5, rtol=1e-5)
         config = json.loads((place / "next/checkpoint-4/adapter/adapter_config.json").read_text())
         assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8, str(model))
         other = {**given, "model": {**given["model"], "lora_rank": 2}, "trainer": {"output_dir": str(place / "no")}}
@@ -183,10 +180,8 @@ def test_a_warm_up_goes_on_and_changed_optimizer_settings_count():
         optim = {"lr": 0.4, "eps": 1e-3, "weight_decay": 0.0, "lr_warmup_steps": 3}
         trained = train(place, actor={"ppo_mini_batch_size": 4, "optim": optim})
         changed = optim | {"eps": 0.1, "weight_decay": 0.5, "betas": [0.5, 0.6]}
-        given = {
-            "actor": {"ppo_mini_batch_size": 4, "optim": changed},
-            "trainer": {"carry_state": str(trained / "rl_state"), "output_dir": str(place / "next")},
-        }
+        carried = {"carry_state": str(trained / "rl_state"), "output_dir": str(place / "next")}
+        given = {"actor": {"ppo_mini_batch_size": 4, "optim": changed}, "trainer": carried}
         following = PolicyGradientTrainer(options(place, **given), ALONE)
         following.run()
         rates = [line["lr"] for name in ("out", "next") for line in log_of(place, name)[:-1]]

@@ -123,12 +123,8 @@ def test_what_sees_is_frozen_unless_it_is_to_learn():
             assert any("language_model" in name for name in changed)
             assert any("visual" in name for name in changed) != frozen
             assert (trained / "preprocessor_config.json").is_file()
-            torch.testing.assert_close(
-                scores(place, trained, actor={"ppo_max_token_len_per_gpu": 60}),
-                plain(trained, place, rows),
-                atol=1e-5,
-                rtol=1e-5,
-            )
+            result = scores(place, trained, actor={"ppo_max_token_len_per_gpu": 60})
+            torch.testing.assert_close(result, plain(trained, place, rows), atol=1e-5, rtol=1e-5)
 
 
 def test_pictures_that_are_not_what_was_seen_are_refused():
@@ -150,13 +146,8 @@ def test_two_processes_equal_one_whoever_of_them_has_a_picture():
         seen(place)
         steps = {"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 40}
         learning = {"freeze_vision_tower": False, "enable_gradient_checkpointing": True}
-        models = {
-            "plain": {},
-            "padded": {"use_remove_padding": False},
-            "zero1": {},
-            "zero2": learning,
-            "zero3": learning,
-        }
+        models = {"plain": {}, "padded": {"use_remove_padding": False}, "zero1": {}}
+        models |= {"zero2": learning, "zero3": learning}
         kinds = {name: {"actor": steps, "model": model} for name, model in models.items()}
         zeros = {name: {"deepspeed": str(SHIPPED / f"ds_config_cpu_{name}.json")} for name in kinds if "zero" in name}
         several(*(written(place, name, **given, trainer=zeros.get(name, {})) for name, given in kinds.items()))
@@ -173,14 +164,12 @@ def phase_seen(place):
     pictures(place)
     shown, rows = [["small"], ["large"], ["small", "large"], [], ["large"], ["small"]], []
     for at, names in enumerate(shown):
-        rows.append(
-            row(at, names, model) | {"number": at // 2, "step": at % 2, "replayed": False, "last": bool(at % 2)}
-        )
+        fields = {"number": at // 2, "step": at % 2, "replayed": False, "last": bool(at % 2)}
+        rows.append(row(at, names, model) | fields)
     for at, result in enumerate(rows):
         after = rows[at] if result["last"] else rows[at + 1]
         ids = after["input_ids"][: after["mask"].index(1)]
-        given = {"next_prompt": ids, "next_images": after["images"], "next_sizes": after["sizes"]}
-        result |= given
+        result |= {"next_prompt": ids, "next_images": after["images"], "next_sizes": after["sizes"]}
     write_batch(place / "data", rows, rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
     return model, rows
 
@@ -230,9 +219,8 @@ def test_the_same_words_beside_another_picture_are_another_state():
         write_batch(place / "data", [rows[0], twin, rows[0] | {"number": 2}], rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
         states = collect_states(read_batch(place / "data"), ends=False)
         check.assertEqual(states.before.tolist(), [0, 2, 0])
-        check.assertEqual(
-            [train_row.images[0].path.name for train_row in states.rows], ["small.png", "large.png", "other.png"]
-        )
+        names = [train_row.images[0].path.name for train_row in states.rows]
+        check.assertEqual(names, ["small.png", "large.png", "other.png"])
 
 
 def test_two_processes_of_webrl_equal_one_whoever_of_them_has_a_picture():

@@ -23,13 +23,8 @@ def test_the_critic_by_hand():
 
 def test_the_papers_advantage_by_hand():
     # a step within a success: 0.5 · (0 + 0.6 - 0.4) + 0.5 · (1 - 0.4); its last step; a step of a failure
-    result = webrl.paper_advantage(
-        torch.tensor([0.0, 1.0, 0.0]),
-        torch.tensor([0.4, 0.6, 0.4]),
-        torch.tensor([0.6, 0.0, 0.6]),
-        torch.tensor([1.0, 1.0, 0.0]),
-    )
-    close(result, [0.4, 0.4, -0.1])
+    rows = ([0.0, 1.0, 0.0], [0.4, 0.6, 0.4], [0.6, 0.0, 0.6], [1.0, 1.0, 0.0])
+    close(webrl.paper_advantage(*map(torch.tensor, rows)), [0.4, 0.4, -0.1])
 
 
 def test_the_papers_loss_by_hand():
@@ -59,13 +54,8 @@ def test_the_return_of_a_reward_on_each_step_by_hand():
 
 
 def test_the_released_advantage_by_hand():
-    result = webrl.released_advantage(
-        torch.tensor([0.5, 0.9, 0.3]),
-        torch.tensor([0.4, 0.1, 0.4]),
-        torch.tensor([0.0, 1.0, 0.0]),
-        torch.tensor([0.0, 1.0, 0.0]),
-    )
-    close(result, [-0.15, 1.0, 0.05])
+    rows = ([0.5, 0.9, 0.3], [0.4, 0.1, 0.4], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    close(webrl.released_advantage(*map(torch.tensor, rows)), [-0.15, 1.0, 0.05])
 
 
 def test_the_released_loss_by_hand():
@@ -78,10 +68,7 @@ def test_the_released_loss_by_hand():
     loss.mean().backward()
     # -(1 - b · x) for 0 ≤ x < 1 / b, over four tokens and four actions
     close(log_probs.grad, [-0.5 / 16, -0.75 / 16, 0.0, 0.0])
-
-
-def test_the_released_loss_pulls_back_what_fell_behind():
-    log_probs = torch.tensor([-3.0, -2.0], requires_grad=True)
-    reference = torch.tensor([-2.0, -2.0])
+    # what fell behind is pulled back
+    log_probs, reference = torch.tensor([-3.0, -2.0], requires_grad=True), torch.tensor([-2.0, -2.0])
     webrl.released_loss(log_probs, reference, torch.ones(2), torch.ones(2)).mean().backward()
     close(log_probs.grad, [-0.5, -0.5])

@@ -23,11 +23,6 @@ def by_vllm(logits, top_k=None, top_p=None, min_p=None):
 
 def test_what_is_left_is_what_vllm_samples_from():
     logits = 3 * torch.randn(500, 200)
-    for limits in (
-        {"top_k": 7},
-        {"top_p": 0.83},
-        {"min_p": 0.05},
-        {"top_k": 20, "top_p": 0.9},
-        {"top_k": 12, "top_p": 0.6, "min_p": 0.02},
-    ):
+    both = ({"top_k": 20, "top_p": 0.9}, {"top_k": 12, "top_p": 0.6, "min_p": 0.02})
+    for limits in ({"top_k": 7}, {"top_p": 0.83}, {"min_p": 0.05}, *both):
         assert sampled_mask(logits, Sampling(temperature=1, **limits)).equal(by_vllm(logits, **limits)), limits

@@ -118,20 +118,14 @@ def test_on_a_gpu(on_gpu, name):
 
 
 @pytest.mark.stack
-def test_without_a_gpu_a_file_of_tests_says_so_in_a_line():
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [([HERE / "runner.py", ON_GPU], 0, "sees no GPU"), (["-m", "webgym_cli.trainer"], 1, "CONFIG.json")],
+    ids=["a file of tests without a GPU", "the trainer without its argument"],
+)
+def test_what_is_missing_is_told(arguments, code, words):
     python = needs("train")
-    command = [python, HERE / "runner.py", ON_GPU]
     env = variables(python) | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1
-    assert "sees no GPU" in done.stdout
-
-
-@pytest.mark.stack
-def test_the_trainer_names_its_argument():
-    python = needs("train")
-    command = [python, "-m", "webgym_cli.trainer"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables(python))
-    assert done.returncode == 1
-    assert "CONFIG.json" in done.stderr
+    done = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout + done.stderr and done.stdout.count("\n") == (code == 0)

@@ -47,15 +47,8 @@ def text_model(folder, seed=1, dtype=torch.float32, tied=False, **sizes):
     """Write a Qwen2 with random weights, of two layers unless told otherwise."""
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    given = {
-        "vocab_size": V,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "initializer_range": 0.2,
-    }
+    given = {"vocab_size": V, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    given |= {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}
     torch.manual_seed(seed)
     config = Qwen2Config(tie_word_embeddings=tied, **(given | sizes))
     AutoModelForCausalLM.from_config(config, dtype=dtype).save_pretrained(folder)

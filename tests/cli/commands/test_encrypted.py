@@ -7,21 +7,12 @@ from functools import partial
 
 import pytest
 
-from tests.agent.policy_host import Host
 from tests.forked import webgym
 from tests.tasks.test_encryption import CANARY, encrypt
 from webgym_cli.util.files import read_json
 
 QUESTION, ANSWER = "Which painter of Leiden had a mill in 1642?", "Rembrandt Harmenszoon"
 PRIVATE = ("painter of Leiden", ANSWER)
-
-
-@pytest.fixture
-async def policy():
-    host = Host(content='exit(message="rembrandt HARMENSZOON.")')
-    await host.start()
-    yield host
-    await host.stop()
 
 
 @pytest.mark.browser

@@ -29,12 +29,7 @@ def test_openenv_s_own_clients_and_its_validation_are_served():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-c", RUN, OPENENV.packages_folder, "-q", "-p", "no:cacheprovider", TESTS]
     done = subprocess.run(
-        [str(one) for one in command],
-        cwd=TESTS.parents[2],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=500,
+        list(map(str, command)), cwd=TESTS.parents[2], env=environment, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

@@ -16,7 +16,6 @@ from tests.executable import Command
 from tests.forked import webgym
 from tests.records.builders import store_images
 from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
-from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.compare.study import list_differences
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
@@ -95,12 +94,8 @@ async def test_an_evaluation_ends_at_its_limit_of_cost_and_goes_on_with_a_larger
     assert host.received == 4
     await call("resume", "own", "--max-cost", "100")
     record = json.loads(read(tmp_path / "own"))
-    assert (host.received, record["episodes"], record["spent"]["cost"], record["spent"]["cost_per_step"]) == (
-        6,
-        6,
-        6,
-        1,
-    )
+    assert (host.received, record["episodes"]) == (6, 6)
+    assert (record["spent"]["cost"], record["spent"]["cost_per_step"]) == (6, 1)
     assert record["spent"]["cpu_seconds"] > 0
     shown = await call("status", "own", "--cost")
     (line,) = (line.split("\t") for line in shown.stdout.splitlines() if line.startswith("cost\tcost"))
@@ -116,10 +111,14 @@ def test_a_folder_is_of_its_conditions_and_its_record_stays(tmp_path):
     webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", "-s", "seed=1", cwd=tmp_path)
     assert len(list((tmp_path / "evaluations").iterdir())) == 2
     webgym(*QUESTIONS, "--episodes", "2", "-s", "agent.max_turns=9", "-o", folder, cwd=tmp_path, code=2)
+    (folder / "conditions.json").rename(kept := tmp_path / "kept")
+    (folder / "conditions.json").write_text("[1]")
+    damaged = webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", "-o", folder, cwd=tmp_path, code=1)
+    assert "conditions.json" in damaged.stderr
+    kept.replace(folder / "conditions.json")
     assert read(folder) == before
-    refused = webgym(
-        *QUESTIONS, "--episodes", "2", "-s", "policy_config.temperature=0.5", "-o", folder, cwd=tmp_path, code=2
-    )
+    cold = ("-s", "policy_config.temperature=0.5")
+    refused = webgym(*QUESTIONS, "--episodes", "2", *cold, "-o", folder, cwd=tmp_path, code=2)
     assert "decoding.temperature" in refused.stderr
     planned = webgym(*QUESTIONS, "--episodes", "3", "--dry-run", "--json", "-o", "new", cwd=tmp_path)
     plan = json.loads(planned.stdout)
@@ -156,14 +155,6 @@ def test_a_mended_check_leads_to_a_second_record(tmp_path):
     assert [json.loads(before)["successes"], *(read_json(record)["successes"] for record in records)] == [0, 1]
 
 
-@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe1"])
-def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
-    if content is not None:
-        (tmp_path / "ids").write_bytes(content)
-    webgym(*QUESTIONS, "--subset", "ids", "-o", "new", cwd=tmp_path, code=2)
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -172,21 +163,17 @@ def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
         (("oracle", "-b", "missing.jsonl"), "missing.jsonl"),
         (("empty", "-b", "arithmetic:test"), "config.json"),
         (("", "-b", "arithmetic:test"), "''"),
+        *(((*QUESTIONS[1:], "--subset", name), name) for name in ("no-file", "no-byte", "blank", "binary")),
     ],
 )
 def test_what_is_refused_leaves_no_run(tmp_path, arguments, named):
     (tmp_path / "empty").mkdir()
+    for name, content in {"no-byte": b"", "blank": b" \n", "binary": b"\xff\xfe1"}.items():
+        (tmp_path / name).write_bytes(content)
     write_tasks(tmp_path, "right")
     result = webgym("eval", *arguments, "-o", "new", cwd=tmp_path, code=2)
     assert not (tmp_path / "new").exists()
     assert named in result.stderr and "tasks.train" not in result.stderr
-
-
-def test_damaged_conditions_are_named(tmp_path):
-    arguments = (*QUESTIONS, "--episodes", "1", "--repeats", "1", "-o", "own")
-    webgym(*arguments, cwd=tmp_path)
-    (tmp_path / "own" / "conditions.json").write_text("[1]")
-    assert "conditions.json" in webgym(*arguments, cwd=tmp_path, code=1).stderr
 
 
 def write_tasks(folder, *names, **given):
@@ -237,12 +224,6 @@ def chromium(monkeypatch):
 @pytest.fixture
 def world(tmp_path):
     return World(tmp_path)
-
-
-@pytest.fixture
-async def server():
-    async with ScriptedJudgeServer() as running:
-        yield running
 
 
 async def test_episodes_without_a_score_wait_for_a_judge_in_the_same_folder(world, server):
@@ -356,9 +337,8 @@ def conditions(folder, *settings):
 @pytest.mark.parametrize(
     "changed",
     [
-        *("rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]'),
-        *("browser.navigation_timeout=5", "browser.screenshots=false", "agent.tool_timeout=5"),
-        "agent.reward_timeout=5",
+        *("rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]', "agent.tool_timeout=5"),
+        *("browser.navigation_timeout=5", "browser.screenshots=false", "agent.reward_timeout=5"),
         "sites.shop.isolation=tenant",
     ],
 )
@@ -425,8 +405,8 @@ def test_the_time_zone_of_a_local_browser_is_in_the_conditions(tmp_path, monkeyp
 def test_the_seed_in_the_conditions_is_the_one_that_draws_the_episodes(tmp_path):
     benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
     plans = [
-        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=["rollout.policy=oracle", *more]), benchmark)
-        for more in (("seed=5",), ("tasks.test_seed=5",), ("tasks.test_seed=6",))
+        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=["rollout.policy=oracle", more]), benchmark)
+        for more in ("seed=5", "tasks.test_seed=5", "tasks.test_seed=6")
     ]
     assert [plan.conditions["tasks"]["seed"] for plan in plans] == [5, 5, 6]
     seeds = [plan.episodes[0].seed for plan in plans]

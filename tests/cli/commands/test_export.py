@@ -32,6 +32,9 @@ def test_json_is_the_default_and_stdout_has_nothing_else(export):
     result = export()
     assert [len(record["images"]) for record in json.loads(result.stdout)] == [1, 2, 1, 2]
     assert result.stderr == "4 records\n"
+    none = export("--iteration", "9", code=1)
+    assert json.loads(none.stdout) == []
+    assert none.stderr.splitlines()[-1].strip().startswith("next: webgym inspect-buffer ")
 
 
 @pytest.mark.parametrize(
@@ -80,17 +83,10 @@ def test_what_is_damaged_is_told_and_strict_makes_it_a_failure(export, run):
 @pytest.mark.parametrize("form", ["json", "jsonl", "openai"])
 def test_a_file_of_another_origin_is_kept(tmp_path, export, form):
     out = tmp_path / "out.jsonl"
-    for text, more in (('{"my": "data"}\n', ()), ('{"my": "data"}\n', ("--iteration", "7"))):
-        out.write_text(text)
-        result = export("--format", form, "-o", out, *more, code=2)
-        assert "there is another file already" in result.stderr
-        assert out.read_text() == text
+    out.write_text('{"my": "data"}\n')
+    for more in ((), ("--iteration", "7")):
+        assert "there is another file already" in export("--format", form, "-o", out, *more, code=2).stderr
+        assert out.read_text() == '{"my": "data"}\n'
     out.unlink()
     for _ in range(2):
         export("--format", form, "-o", out)
-
-
-def test_an_export_of_nothing_fails_and_names_the_next_command(export):
-    result = export("--iteration", "9", code=1)
-    assert json.loads(result.stdout) == []
-    assert result.stderr.splitlines()[-1].strip().startswith("next: webgym inspect-buffer ")

@@ -91,9 +91,8 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state_and_is_resumed(
         webrl_episode(tmp_path / "results", str(seed), ['do(action="Click", element="3")'])
     reading, writing = os.pipe()
     fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader and the signal
-    child = forked.begin(
-        "import", "webrl", "results", "run", "--json", "--iteration", "3", cwd=tmp_path, streams={1: writing}
-    )
+    words = ("import", "webrl", "results", "run", "--json", "--iteration", "3")
+    child = forked.begin(*words, cwd=tmp_path, streams={1: writing})
     os.close(writing)
     with os.fdopen(reading) as events:
         while json.loads(events.readline())["event"] != "imported":

@@ -39,26 +39,19 @@ def invoke(run):
     return lambda command, *arguments, **options: app.call(command, run.root, *arguments, **options)
 
 
-def test_a_sparkline_has_a_block_a_rate():
+def test_a_sparkline_has_a_block_a_rate_and_cells_are_one_line_and_harmless():
     assert sparkline([0, 0.12, 0.13, 0.5, 0.99, 1, None]) == "▁▁▂▅██·"
+    given, shown = (None, 1.23456789, {"a": [1]}, True, "x\x1b[2J\ny\u202e"), [None, "1.23457", '{"a": [1]}', "true"]
+    assert [cell(value) for value in given] == [*shown, "x·[2J·y·"]
 
 
-def test_cells_are_one_line_and_harmless():
-    assert [cell(value) for value in (None, 1.23456789, {"a": [1]}, True, "x\x1b[2J\ny\u202e")] == [
-        None, "1.23457", '{"a": [1]}', "true", "x·[2J·y·"
-    ]  # fmt: skip
-
-
-def test_the_tables_have_a_trend_and_pass_at_k(invoke):
+def test_the_tables_have_a_trend_and_pass_at_k_and_long_ones_are_cut_and_say_so(invoke):
     out, err = invoke("inspect-buffer")
     lines = [line.split("\t") for line in out.splitlines()]
     assert ["b", "4", "4", "0.250", "0.046-0.699", "2.0", "0", "▁▅"] in lines
     assert ["test 1", "2", "0.750", None] not in lines
     assert ["test 1", "3", "3", "0.667", "0.208-0.939", "2.0", "0"] in lines
     assert err == ""
-
-
-def test_long_tables_are_cut_and_say_so(invoke):
     out, err = invoke("inspect-buffer", "--top", 1)
     assert [line for line in out.splitlines() if line.startswith("a\t")] == []
     assert "by task: 1 more; --top 0 shows all\n" in err
@@ -129,7 +122,7 @@ def test_reindex_builds_the_index_anew_and_says_the_same(invoke, run):
     assert err == ""
 
 
-def test_show_tells_an_episode_and_its_verdicts():
+def test_show_tells_an_episode_and_its_verdicts_and_what_was_written_elsewhere_moves_no_cursor():
     filled = trajectory(3, outcome=ANSWERED, task=WEB, steps=2)
     verdict = Verdict(question="It is red.", passed=False, reason="It is\nblue.", votes=(True, False, False))
     text = episode_text(EpisodeView(filled, (judgement(trajectory=filled.id, facts=(verdict,), success=False),))).plain
@@ -138,12 +131,8 @@ def test_show_tells_an_episode_and_its_verdicts():
     assert "not passed (1 of 3 votes for it)" in lines and "blue." in lines
     assert [line for line in lines if line.startswith("step ")] == ["step 0", "step 1"]
     assert lines.count("action    click (10, 20)") == 2
-
-
-def test_what_was_written_elsewhere_moves_no_cursor():
-    text = episode_text(EpisodeView(trajectory(0, instruction="\x1b[2Jgone\r\u202e", id="a\x1b"))).plain
-    assert not {letter for letter in text if letter < " "} - {"\n"}
-    assert "\u202e" not in text
+    strange = episode_text(EpisodeView(trajectory(0, instruction="\x1b[2Jgone\r\u202e", id="a\x1b"))).plain
+    assert not {letter for letter in strange if letter < " " or letter == "\u202e"} - {"\n"}
 
 
 def test_show_takes_ids_from_stdin_and_writes_json_and_a_page(invoke, run, tmp_path):
@@ -180,17 +169,14 @@ def test_show_refuses_what_it_cannot_show(invoke, arguments, words):
         invoke("show", *arguments)
 
 
-def test_a_page_that_cannot_be_written_is_named(invoke, tmp_path):
+def test_a_page_that_cannot_be_written_is_named_and_a_hostile_id_leads_nowhere_else(invoke, run, tmp_path):
     write_atomic(tmp_path / "file", "")
     with pytest.raises(StoreError, match="can't be written"):
         invoke("show", "test-0000-00000", "--html", tmp_path / "file" / "page.html")
-
-
-def test_a_hostile_id_leads_nowhere_else(run):
     assert run.page("../../x").parent == run.root / "pages"
 
 
-def test_two_versions_are_compared(invoke):
+def test_two_versions_are_compared_and_without_tasks_only_counted(invoke):
     out, _ = invoke("compare", 0, 1, "--tasks")
     lines = [line.split("\t") for line in out.splitlines()]
     assert ["1", "0", "1", "1", "0", "1.0"] in lines  # gained, lost, kept, failed, unscored, p
@@ -199,26 +185,17 @@ def test_two_versions_are_compared(invoke):
     record = json.loads(invoke("compare", 0, 1, "--json")[0])
     assert (record["counts"]["gained"], record["unit"]) == (1, "episode")
     assert json.loads(invoke("compare", "--json")[0]) == record  # the first version and the newest
-
-
-def test_without_tasks_only_the_counts_are_printed(invoke):
     assert "test-0001-00001" not in invoke("compare", 0, 1)[0]
 
 
-def test_versions_of_two_runs_are_compared(invoke, tmp_path):
-    other = fill_run(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
-    record = json.loads(invoke("compare", 1, other.root, 5, "--json")[0])
-    assert (record["pairs"], record["counts"]["lost"], record["first"]["only_here"]) == (1, 1, 2)
-
-
-def test_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path):
+def test_versions_of_two_runs_are_compared_and_the_earlier_name_prints_the_same_and_names_the_new_one(invoke, tmp_path):
     out, err = invoke("diff", 0, 1)
     assert out == invoke("compare", 0, 1, "--tasks")[0]
     assert "webgym compare" in err
     other = fill_run(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
-    for name in ("diff", "compare"):
-        words = (1, 5, "--with", other.root) if name == "diff" else (1, other.root, 5)
-        assert json.loads(invoke(name, *words, "--json")[0])["counts"]["lost"] == 1
+    record = json.loads(invoke("compare", 1, other.root, 5, "--json")[0])
+    assert json.loads(invoke("diff", 1, 5, "--with", other.root, "--json")[0])["counts"] == record["counts"]
+    assert (record["pairs"], record["counts"]["lost"], record["first"]["only_here"]) == (1, 1, 2)
     assert "diff" not in app.invoke("--help").output.split()
 
 

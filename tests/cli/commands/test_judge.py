@@ -11,19 +11,13 @@ from tests import forked
 from tests.executable import Command
 from tests.records.builders import png
 from tests.rewards.cases import GARBAGE, NO, answered
-from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
+from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.screenshots import ScreenshotStore
 
 WRONG = "It was painted by Rembrandt in 1632."
 FIRST, SECOND = "train-0000-00000", "train-0000-00001"
-
-
-@pytest.fixture
-async def server():
-    async with ScriptedJudgeServer() as running:
-        yield running
 
 
 @pytest.fixture
@@ -48,10 +42,8 @@ def webgym(asking, tmp_path):
 
 
 def verdicts(run):
-    return {
-        name: [judgement.success for judgement in judgements]
-        for name, judgements in read_judgements(run, Split.TRAIN, 0).items()
-    }
+    read = read_judgements(run, Split.TRAIN, 0).items()
+    return {name: [judgement.success for judgement in judgements] for name, judgements in read}
 
 
 async def test_it_judges_what_has_no_verdict_once(webgym, run, server):
@@ -75,13 +67,9 @@ async def test_ids_can_be_piped_in_and_only_failed_ones_asked_again(webgym, run,
     ids = json.dumps({"id": FIRST}) + "\n"
     await webgym("judge", run.root, "-", stdin=ids)
     assert verdicts(run) == {FIRST: [None, True], SECOND: [False]}
-    code, events, _ = await webgym("judge", run.root, "--failed")
-    assert (code, events[-1]["judged"]) == (0, 0)
-
-
-async def test_no_ids_on_stdin_judge_nothing(webgym, run):
-    code, events, _ = await webgym("judge", run.root, "-")
-    assert (code, events[-1]["judged"], verdicts(run)) == (0, 0, {})
+    for words in (("--failed",), ("-",)):  # no ids on stdin
+        code, events, _ = await webgym("judge", run.root, *words)
+        assert (code, events[-1]["judged"]) == (0, 0)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cli.runs import model
 from tests.forked import webgym
 from tests.records.builders import published
 from webgym_cli.cli.commands.loop import format_improvements, progress_table
@@ -27,14 +28,11 @@ def loop(tmp_path, *arguments, **options):
     ],
 )
 def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, arguments, expected):
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
-    (model / "model.safetensors").write_bytes(b"")
-    settings = ("-s", "loop.iterations=3", "-s", f"policy_config.base_model={model}")
+    filled_model = model(tmp_path / "model")
+    settings = ("-s", "loop.iterations=3", "-s", f"policy_config.base_model={filled_model}")
     plan = json.loads(loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments).stdout)
     assert {key: plan[key] for key in expected} == expected
-    assert list(tmp_path.iterdir()) == [model]
+    assert list(tmp_path.iterdir()) == [filled_model]
 
 
 def test_an_update_without_episodes_is_3(tmp_path):
@@ -66,6 +64,5 @@ def test_an_evaluation_whose_rewards_are_unknown_is_shown_as_such():
     served = {**known, "policy": "policy at http://host:1/v1"}
     assert progress_table([served])[1][0][0] == served["policy"], "it is no version of the run's policy"
     _, rows = progress_table([known, unknown, {**known, "iteration": 2}])
-    assert [row[2] for row in rows] == ["0.200", "", "0.200"]
-    assert [row[4] for row in rows] == ["", "", ""]
+    assert [(row[2], row[4]) for row in rows] == [("0.200", ""), ("", ""), ("0.200", "")]
     assert format_improvements([known, unknown], 0) == []

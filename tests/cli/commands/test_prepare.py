@@ -28,9 +28,8 @@ def test_a_dry_run_is_one_object_with_every_filter(run):
     plan = json.loads(prepare(run, "--dry-run", "-s", "filters.max_steps_per_task=3").stdout)
     assert (plan["trajectories"], plan["steps"], plan["eligible_steps"]) == (4, 8, 3)
     assert plan["samples_by_iteration"] == {"0": 3}
-    assert plan["dropped_trajectories"] == {
-        "ambiguous_id": 0, "failure": 1, "empty": 0, "too_few_steps": 0, "reward_unknown": 0, "unsuccessful": 1,
-    }  # fmt: skip
+    dropped = {"ambiguous_id": 0, "failure": 1, "empty": 0, "too_few_steps": 0, "reward_unknown": 0, "unsuccessful": 1}
+    assert plan["dropped_trajectories"] == dropped
     assert plan["dropped_steps"] == {"no_action": 0, "same_screenshot": 0, "task_cap": 1}
     assert plan["steps_of_dropped_trajectories"] == 4
     assert not run.dataset.exists()

@@ -35,15 +35,9 @@ def test_it_leads_to_its_training_and_that_leaves_the_policy_alone(run, tmp_path
     assert not run.dataset.exists()
     assert saved_settings(run.orm).algorithm_config.num_train_epochs == 1
     assert saved_settings(run).algorithm_config.num_train_epochs == 2
-    result = webgym("train", "run", "-n", cwd=tmp_path, code=3)
-    assert "webgym prepare" in result.stderr
-
-
-def test_without_a_dataset_its_training_names_the_command(run, tmp_path):
-    webgym("prepare", "run", "--target", "orm", cwd=tmp_path)
     (run.orm.dataset / "prepared.json").unlink()
-    result = webgym("train", "run/orm", "-n", cwd=tmp_path, code=3)
-    assert f"next: webgym prepare {run.root} --target orm" in result.stderr
+    for named, hint in (("run", "webgym prepare"), ("run/orm", f"next: webgym prepare {run.root} --target orm")):
+        assert hint in webgym("train", named, "-n", cwd=tmp_path, code=3).stderr
 
 
 def test_while_it_is_trained_its_data_stay(run, tmp_path):

@@ -36,8 +36,8 @@ async def test_a_dry_run_tells_what_can_be_known_and_writes_nothing(run):
 async def test_what_was_scored_before_a_kill_is_not_asked_again(run):
     async with ActorServer() as server:
         server.usual, server.answers = -0.3, 3
-        prepare = ("prepare", run.root, "--json", "-s", f"rl.replay.base_url={server.base_url}")
-        prepare += ("-s", "rl.replay.concurrency=1")
+        settings = (f"rl.replay.base_url={server.base_url}", "rl.replay.concurrency=1")
+        prepare = ("prepare", run.root, "--json", "-s", settings[0], "-s", settings[1])
         command = await asyncio.to_thread(Command, run.root.parent, *prepare)
         await server.waiting.wait()
         await asyncio.to_thread(command.send, signal.SIGKILL)
@@ -46,10 +46,8 @@ async def test_what_was_scored_before_a_kill_is_not_asked_again(run):
         server.answers = None
         done = await asyncio.to_thread(webgym, *prepare, cwd=run.root.parent)
     assert len({str(tokens) for tokens in server.requests}) == len(server.requests) == 7
-    records = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [
-        (one["policy"], one["current_rows"], one["replayed_rows"]) for one in records if one["event"] == "rl_data"
-    ] == [(POLICY, 4, 7)]
+    (data,) = (one for one in map(json.loads, done.stdout.splitlines()) if one["event"] == "rl_data")
+    assert (data["policy"], data["current_rows"], data["replayed_rows"]) == (POLICY, 4, 7)
 
 
 def test_a_server_that_is_gone_ends_it_with_the_next_command(run):

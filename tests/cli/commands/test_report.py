@@ -26,29 +26,22 @@ def other(tmp_path):
     return fill_run(tmp_path / "b", *(did(n, "shop", solved=True) for n in range(8)))
 
 
-def test_report_writes_a_page_into_the_run_and_says_where_and_how_large(run):
-    out, err = call("report", run.root)
+def test_report_writes_a_page_into_the_run_and_takes_in_what_is_new(run):
     path = run.root / "report.html"
-    assert out == f"{path}\n"
-    assert err == "0.0 MB, 8 episodes: webgym view shows them\n"
+    assert call("report", run.root) == (f"{path}\n", "0.0 MB, 8 episodes: webgym view shows them\n")
     assert path.read_bytes().startswith(b"<!doctype html>")
+    fill_run(run.root, did(20, "shop", solved=True))
+    assert "9 episodes" in call("report", run.root)[1]
 
 
 def test_report_writes_elsewhere_and_gives_the_numbers(run, tmp_path):
     path = tmp_path / "x" / "page.html"
-    arguments = ("--gpus", 8, "--gpu-hour-price", 2.5, "--json")
-    out, err = call("report", run.root, "--html", path, *arguments)
+    out, err = call("report", run.root, "--html", path, "--gpus", 8, "--gpu-hour-price", 2.5, "--json")
     record = json.loads(out)
     assert (record["event"], record["page"], record["bytes"]) == ("report", str(path), path.stat().st_size)
     assert record["cost"]["total"] == {"hours": 1.5, "gpu_hours": 12, "cost": 30}
     assert (record["timing"]["idle_seconds"], record["points"][0]["success_rate"]) == (1800, 0.25)
     assert "8 episodes" in err
-
-
-def test_a_report_can_be_made_again_and_takes_in_what_is_new(run):
-    call("report", run.root)
-    fill_run(run.root, did(20, "shop", solved=True))
-    assert "9 episodes" in call("report", run.root)[1]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -66,10 +59,8 @@ def test_view_serves_runs_and_folders_of_runs(run, other, monkeypatch):
             return [await (await session.get(server.url + path)).text() for path in ("", "report", "1/report")]
 
     answers = []
-    monkeypatch.setattr(
-        "webgym_cli.cli.commands.view.serve_pages",
-        lambda pages, _output, *, open_: answers.extend(asyncio.run(get(pages))),
-    )
+    serve = "webgym_cli.cli.commands.view.serve_pages"
+    monkeypatch.setattr(serve, lambda pages, _, *, open_: answers.extend(asyncio.run(get(pages))))
     call("view", run.root)
     assert "8 of 8 episodes" in answers[0] and "webgym report" in answers[1]
     answers.clear()

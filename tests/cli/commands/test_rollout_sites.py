@@ -5,19 +5,10 @@ import json
 
 import pytest
 
-from tests.agent.policy_host import Host
 from tests.environments.webarena.webarena_mail import PASSWORD, mail_settings
 from tests.forked import webgym
 
 SITE = "gitlab"
-
-
-@pytest.fixture
-async def policy():
-    host = Host(content='exit(message="done")')
-    await host.start()
-    yield host
-    await host.stop()
 
 
 @pytest.fixture
@@ -34,12 +25,8 @@ def rollout(tmp_path, mail, policy):
     (tmp_path / "tasks.jsonl").write_text("\n".join(lines) + "\n")
 
     async def call(*arguments, password=PASSWORD):
-        given = [
-            "tasks.train=tasks.jsonl",
-            "context_config.prompt_version=webrl",
-            f"browser.auth_folder={tmp_path / 'auth'}",
-            *mail_settings(SITE, mail),
-        ]
+        given = ["tasks.train=tasks.jsonl", "context_config.prompt_version=webrl", *mail_settings(SITE, mail)]
+        given += [f"browser.auth_folder={tmp_path / 'auth'}"]
         words = ["rollout", "run", "-c", "webarena", "--json", "--episodes", "2", "--policy", policy.url]
         words += [word for one in (*given, *arguments) for word in ("-s", one)]
         done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, code=None, WEBARENA_GITLAB_PASSWORD=password)
@@ -77,16 +64,11 @@ async def test_a_plan_notes_what_nothing_scores_and_what_cannot_be_reached(tmp_p
     }
     lines = [json.dumps({"id": id_, "environment": "web", "instruction": "Go.", **one}) for id_, one in tasks.items()]
     (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
-    (tmp_path / "done.py").write_text(
-        "from webgym_cli.scoring import check\n\n\n@check('done')\ndef done():\n    return 1\n"
-    )
-    changes = [f"sites.answers.url={mail.url}", "sites.silent.url=http://127.0.0.1:9"]
-    changes += [
-        "sites.started.url=http://127.0.0.1:9",
-        "sites.started.isolation=reset",
-        "sites.started.reset=make -s start",
-    ]
-    changes += ["tasks.train=tasks.jsonl", "plugins=[done.py]", "context_config.prompt_version=complete"]
+    done = "from webgym_cli.scoring import check\n\n\n@check('done')\ndef done():\n    return 1\n"
+    (tmp_path / "done.py").write_text(done)
+    changes = [f"sites.answers.url={mail.url}", "sites.silent.url=http://127.0.0.1:9", "plugins=[done.py]"]
+    changes += ["sites.started.url=http://127.0.0.1:9", "sites.started.isolation=reset", "tasks.train=tasks.jsonl"]
+    changes += ["sites.started.reset=make -s start", "context_config.prompt_version=complete"]
     words = [word for change in changes for word in ("-s", change)]
     command = ("rollout", "run", "--dry-run", "--episodes", "6", "--policy", "http://127.0.0.1:9/v1", *words)
     unscored, refused, silent = await plan(*command)

@@ -44,10 +44,8 @@ def webgym(tmp_path):
 
 
 def probabilities(run):
-    return {
-        name: [round(one.probability, 4) for one in judgements]
-        for name, judgements in read_judgements(run, Split.TRAIN, 0).items()
-    }
+    read = read_judgements(run, Split.TRAIN, 0).items()
+    return {name: [round(one.probability, 4) for one in judgements] for name, judgements in read}
 
 
 async def test_a_server_scores_what_has_no_score_once(webgym, run, server):
@@ -61,9 +59,8 @@ async def test_a_server_scores_what_has_no_score_once(webgym, run, server):
     code, events, _ = await webgym("score", run.root)
     assert (code, events[-1]["scored"], len(server.requests)) == (0, 0, 2)
     code, (shown,), _ = await webgym("show", run.root, FIRST, "--json")
-    assert [(judgement["source"], judgement["probability"]) for judgement in shown["judgements"]] == [
-        ("orm", pytest.approx(0.75))
-    ]
+    (judgement,) = shown["judgements"]
+    assert (judgement["source"], judgement["probability"]) == ("orm", pytest.approx(0.75))
 
 
 async def test_ids_can_be_piped_in_and_what_could_not_be_read_is_next(webgym, run, server):
@@ -85,14 +82,11 @@ async def test_a_model_that_is_down_is_1_and_resume_goes_on(webgym, run, server)
     assert "resuming `webgym score`" in result
 
 
-async def test_a_folder_that_holds_no_model_is_refused(webgym, run, tmp_path):
+async def test_a_folder_is_named_by_its_path_in_the_plan_and_refused_if_it_holds_no_model(webgym, run, tmp_path):
     (tmp_path / "empty").mkdir()
     code, _, result = await webgym("score", run.root, "--orm", "empty", "-s", f"venvs.serve={sys.executable}")
     assert code == 2
     assert str(tmp_path / "empty") in result and "Traceback" not in result
-
-
-async def test_a_folder_is_named_by_its_path_in_the_plan(webgym, run, tmp_path):
     model(tmp_path / "orm")
     code, (plan,), _ = await webgym("score", run.root, "--orm", "orm", "-n")
     assert (code, plan["model"], plan["to_ask"]) == (0, str(tmp_path / "orm"), 2)
@@ -105,9 +99,8 @@ def test_an_episode_is_shown_with_its_probability(tmp_path):
     assert "P(YES) 0.2500 by an-orm" in render_episode_page(episode_view, ScreenshotStore(tmp_path)).decode()
 
 
-VERIFIED = {"webarena_verified_version": "1.2.3"} | dict.fromkeys(
-    ("webarena_verified_evaluator_checksum", "webarena_verified_data_checksum"), "0" * 64
-)
+CHECKSUMS = ("webarena_verified_evaluator_checksum", "webarena_verified_data_checksum")
+VERIFIED = {"webarena_verified_version": "1.2.3"} | dict.fromkeys(CHECKSUMS, "0" * 64)
 SAYS_NO = "AssertionError: no rule"
 # Result of webarena-verified (text: as it is), the reward that is stored, and why there is none.
 RESULTS = [

@@ -2,6 +2,7 @@ import gzip
 import json
 import zipfile
 from functools import partial
+from operator import attrgetter
 
 import pytest
 
@@ -12,14 +13,14 @@ from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tasks.registry import TASK_FORMATS
 from webgym_cli.tasks.source import open_tasks
 
+BENCHMARKS = TASK_FORMATS.names()
 SITES = ["--site", "shopping=http://shop.test:7770"]
 
 
 @pytest.fixture
 def convert(tmp_path):
-    (tmp_path / "raw.json").write_text(
-        json.dumps([record(task_id=1), record(task_id=2, intent="Find another", eval=None)])
-    )
+    raw = [record(task_id=1), record(task_id=2, intent="Find another", eval=None)]
+    (tmp_path / "raw.json").write_text(json.dumps(raw))
     return partial(webgym, "tasks", "convert", cwd=tmp_path)
 
 
@@ -27,18 +28,15 @@ def test_the_tasks_are_a_task_file(convert, tmp_path):
     conversion = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")
     note = "2 tasks, 1 of them generated: only a reward model can score those; digest 95834c7cda932a84\n"
     assert (conversion.stdout, conversion.stderr) == ("", note)
-    tasks = open_tasks(str(tmp_path / "out.jsonl"))
-    assert [(task.id, task.environment, task.start_url) for task in tasks.read(range(len(tasks)))] == [
-        ("1", "webarena", "http://shop.test:7770"),
-        ("2", "webarena", "http://shop.test:7770"),
-    ]
+    tasks = list(open_tasks(str(tmp_path / "out.jsonl")).read([0, 1]))
+    assert [task.id for task in tasks] == ["1", "2"]
+    assert {(task.environment, task.start_url) for task in tasks} == {("webarena", "http://shop.test:7770")}
     assert convert("raw.json", "--format", "webarena", *SITES).stdout == (tmp_path / "out.jsonl").read_text()
 
 
 def test_exact_repeats_are_left_out_and_counted(convert, tmp_path):
-    given = [
-        {"intent": name, "sites": ["shopping"], "start_url": "__SHOPPING__"} for name in ("Buy", "Sell", "Buy", "Buy")
-    ]
+    usual = {"sites": ["shopping"], "start_url": "__SHOPPING__"}
+    given = [{"intent": name, **usual} for name in ("Buy", "Sell", "Buy", "Buy")]
     (tmp_path / "raw.json").write_text(json.dumps([*given, record(task_id=1), record(task_id=1)]))
     conversion = convert("raw.json", "--format", "webarena", *SITES)
     assert len(conversion.stdout.splitlines()) == 3
@@ -82,48 +80,30 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
         raw.write_text(json.dumps(ROWS) if form == "array" else "\n".join(map(json.dumps, ROWS)))
     conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
     assert conversion.stderr == "2 tasks; digest fc9f8b75e06948ea\n"
-    tasks = list((opened := open_tasks(str(tmp_path / "out.jsonl"))).read(range(len(opened))))
-    assert [(task.instruction, task.reference_answer) for task in tasks] == [
-        (ROWS[0]["question"], "72"),
-        (ROWS[1]["question"], "1000"),
-    ]
+    tasks = list(open_tasks(str(tmp_path / "out.jsonl")).read([0, 1]))
+    shown = [(task.instruction, task.reference_answer) for task in tasks]
+    assert shown == [(ROWS[0]["question"], "72"), (ROWS[1]["question"], "1000")]
     assert [calculations(task) for task in tasks] == [("48/2",), ("10*100",)]
+    reward = REWARDS.find("math_reward_string_equal")
     for task in tasks:
-        reward = REWARDS.find("math_reward_string_equal")
         offered = {**reward_fields(task), "trajectory": [{"role": "tool"}]}
-        given = {"final_response": f"It is {task.reference_answer}."}
-        assert reward.function(**reward.bound({**offered, **given})) == 1.0
-
-
-def test_a_row_without_a_final_number_is_bad(convert, tmp_path):
-    (tmp_path / "rows").write_text(json.dumps([*ROWS, {"question": "Q", "answer": "about 3"}]))
-    conversion = convert("rows", "--format", "gsm8k", "-o", "out.jsonl", code=2)
-    assert "rows:3: answer: it does not end with #### and a number" in conversion.stderr
-    assert not (tmp_path / "out.jsonl").exists()
+        assert reward.function(**reward.bound(offered | {"final_response": f"It is {task.reference_answer}."})) == 1.0
 
 
 VOYAGER = {"web_name": "Shop", "id": "Shop--0", "ques": "Find a lamp.", "web": "https://shop.example/"}
 MIND = {"task_id": "a1", "confirmed_task": "Find a lamp.", "website": "https://shop.example/", "reference_length": 5}
 QUESTION = {"id": "x", "task": "Find a lamp."}
 START = ("--site", "start=https://search.example/")
+DETAILS = {"attribute": "red", "filter": float("nan"), "sort": "None"}
+RUBRICS = {"rubrics": "{'R1': {'requirement': 'A lamp.', 'verification': 'It is open.'}, 'R2': None}"}
 
 
 @pytest.mark.parametrize(
     ("name", "value", "more", "facts"),
     [
-        (
-            "deepshop",
-            {**VOYAGER, "attribute": "red", "filter": float("nan"), "sort": "None"},
-            (),
-            {"rubric": ("attribute: red",)},
-        ),
+        ("deepshop", VOYAGER | DETAILS, (), {"rubric": ("attribute: red",)}),
         ("webvoyager", {"": 0, **VOYAGER}, (), {"reference_answer": None}),
-        (
-            "odysseys",
-            {**MIND, "rubrics": "{'R1': {'requirement': 'A lamp.', 'verification': 'It is open.'}, 'R2': None}"},
-            (),
-            {"rubric": ("A lamp. (It is open.)",)},
-        ),
+        ("odysseys", MIND | RUBRICS, (), {"rubric": ("A lamp. (It is open.)",)}),
         ("assistantbench", {**QUESTION, "answer": {"é": [1]}}, START, {"reference_answer": '{"é": [1]}'}),
         ("assistantbench", {**QUESTION, "answer": float("nan")}, START, {"reference_answer": None}),
     ],
@@ -144,18 +124,16 @@ def test_a_conversion_makes_the_same_tasks_as_ever(convert, tmp_path):
     assert (checked["digest"], checked["edition"]) == ("5be1143bfcd9cce9", "")
 
 
-@pytest.mark.parametrize("name", TASK_FORMATS.names())
-def test_the_name_of_a_benchmark_leads_to_its_conversion(tmp_path, name):
-    called = webgym("eval", "oracle", "-b", name.upper(), cwd=tmp_path, code=2)
-    assert called.stderr.startswith(f"webgym: {name.upper()}: ")
-    assert "convert the file of its authors" in called.stderr
-    assert called.stderr.endswith(f"  next: webgym tasks convert FILE --format {name} -o {name}.jsonl\n")
-
-
-@pytest.mark.parametrize("name", ["miniwob", "sites", "arithmetic"])
-def test_the_name_of_an_environment_leads_to_a_set_of_its_tasks(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "next_"),
+    [
+        *((name.upper(), f"webgym tasks convert FILE --format {name} -o {name}.jsonl") for name in BENCHMARKS),
+        *((name, f"{name}:all") for name in ("miniwob", "sites", "arithmetic")),
+    ],
+)
+def test_the_name_of_a_benchmark_or_an_environment_leads_to_its_tasks(tmp_path, name, next_):
     called = webgym("eval", "oracle", "-b", name, cwd=tmp_path, code=2)
-    assert called.stderr == f"webgym: {name}: name a set of its tasks\n  next: {name}:all\n"
+    assert called.stderr.startswith(f"webgym: {name}: ") and called.stderr.endswith(f"\n  next: {next_}\n")
 
 
 @pytest.mark.parametrize(
@@ -207,13 +185,10 @@ def test_records_of_ones_own_with_other_names(convert, tmp_path, form):
         }
         raw.write_text(json.dumps(values.get(form, OWN), indent=None if form == "small.json" else 1))
     convert(form, *(f"--field={name}" for name in NAMES), *START, "-o", "out.jsonl")
-    shown = ("id", "instruction", "start_url", "environment", "difficulty", "reference_answer")
-    assert [
-        tuple(getattr(task, name) for name in shown) for task in open_tasks(str(tmp_path / "out.jsonl")).read([0, 1])
-    ] == [
-        ("1", "Find a lamp.", START[1][6:], "web", 7, "lamp|OR|lantern"),
-        ("2", "Find a chair.", "https://shop.example/", "web", 1, "chair"),
-    ]
+    first, second = open_tasks(str(tmp_path / "out.jsonl")).read([0, 1])
+    shown = attrgetter("id", "instruction", "start_url", "environment", "difficulty", "reference_answer")
+    assert shown(first) == ("1", "Find a lamp.", START[1][6:], "web", 7, "lamp|OR|lantern")
+    assert shown(second) == ("2", "Find a chair.", "https://shop.example/", "web", 1, "chair")
 
 
 def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
@@ -241,6 +216,7 @@ def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
         ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),
         ("browsecomp", {"problem": "x", "answer": "y", "canary": "z"}, ()),
         ("bu-bench", {}, ()),
+        ("gsm8k", {"question": "Q", "answer": "about 3"}, ()),
     ],
 )
 def test_what_is_no_such_record_or_may_not_be_written_is_refused(convert, tmp_path, name, value, more):

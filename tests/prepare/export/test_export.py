@@ -22,22 +22,11 @@ from webgym_cli.store.screenshots import ScreenshotStore
 UNJUDGED = Outcome(stop=Stop.ANSWERED)
 
 
-def with_steps(number, *steps, **changes):
-    return trajectory(number, steps=0, **changes).model_copy(update={"steps": steps})
-
-
 def test_without_ids_it_takes_what_prepare_could_use(run):
     hard = Task(id="hard", start_url="https://shop.example.com/", environment="web", difficulty=7)
-    fill(
-        run,
-        trajectory(0),
-        trajectory(1, outcome=UNSOLVED),
-        trajectory(2, outcome=CRASHED),
-        trajectory(3, outcome=UNJUDGED),
-        trajectory(4, steps=1),
-        trajectory(5, split=Split.TEST),
-        trajectory(6, iteration=1, task=hard),
-    )
+    fill(run, trajectory(0), trajectory(1, outcome=UNSOLVED), trajectory(2, outcome=CRASHED))
+    fill(run, trajectory(3, outcome=UNJUDGED), trajectory(4, steps=1), trajectory(5, split=Split.TEST))
+    fill(run, trajectory(6, iteration=1, task=hard))
     assert ids(exported(run)[1]) == ["00000/0", "00000/1", "00006/0", "00006/1"]
     assert ids(exported(run, query=TrajectoryQuery(iteration=1))[1]) == ["00006/0", "00006/1"]
     assert ids(exported(run, query=TrajectoryQuery(split=Split.TEST))[1]) == ["00005/0", "00005/1"]
@@ -47,7 +36,7 @@ def test_without_ids_it_takes_what_prepare_could_use(run):
     assert len(exported(run, None, "algorithm_config.filter_successful_only=false")[1]) == 6
 
 
-def test_named_trajectories_come_as_they_are_in_stored_order(run):
+def test_named_trajectories_come_as_they_are_in_stored_order_and_an_unknown_id_is_named(run, tmp_path):
     fill(run, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED), trajectory(3, outcome=CRASHED))
     wanted = ["train-0000-00003", "train-0000-00002", "train-0000-00000"]
     tally, records = exported(run, ids=wanted)
@@ -55,47 +44,27 @@ def test_named_trajectories_come_as_they_are_in_stored_order(run):
     assert (tally.records, tally.trajectories) == (6, 3)
     assert exported(run, ids=[])[1] == []
     assert ids(exported(run, ids=wanted, query=TrajectoryQuery(expression="success"))[1]) == ["00000/0", "00000/1"]
-
-
-def test_an_unknown_id_is_named_before_anything_is_written(run, tmp_path):
-    fill(run, trajectory(0))
     with pytest.raises(UsageError, match=r"no trajectory 'x' \(and 1 more\)"):
         exported(run, tmp_path / "out.jsonl", ids=["train-0000-00000", "x", "y"])
     assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_steps_that_are_not_fit_are_counted(run):
-    fill(
-        run,
-        with_steps(
-            0,
-            step(0, response="Hm.", action=None, parse_error=ParseErrorKind.NO_TOOL_CALL),
-            step(1, page_changed=False),
-            step(2, response="Look: <image>"),
-            step(3),
-        ),
-    )
+    bad = step(0, response="Hm.", action=None, parse_error=ParseErrorKind.NO_TOOL_CALL)
+    steps = (bad, step(1, page_changed=False), step(2, response="Look: <image>"), step(3))
+    fill(run, trajectory(0, steps=steps))
     tally, records = exported(run)
     assert ids(records) == ["00000/3"]
-    assert tally.dropped == {
-        DropReason.NO_ACTION: 1,
-        DropReason.SAME_SCREENSHOT: 1,
-        DropReason.RESPONSE_HAS_PLACEHOLDER: 1,
-    }
+    reasons = (DropReason.NO_ACTION, DropReason.SAME_SCREENSHOT, DropReason.RESPONSE_HAS_PLACEHOLDER)
+    assert tally.dropped == dict.fromkeys(reasons, 1)
     assert len(exported(run, None, "algorithm_config.filter_same_screenshot=false")[1]) == 2
 
 
 def test_kto_labels_judged_trajectories(run):
     bad = step(0, response="Hm.", action=None, parse_error=ParseErrorKind.NO_TOOL_CALL)
-    fill(
-        run,
-        trajectory(0),
-        with_steps(1, bad, step(1, response=" "), outcome=UNSOLVED),
-        with_steps(2, bad, step(1), outcome=SOLVED),
-        trajectory(3, outcome=UNJUDGED),
-        trajectory(4, outcome=CRASHED),
-        trajectory(5, steps=1),
-    )
+    fill(run, trajectory(0), trajectory(1, steps=(bad, step(1, response=" ")), outcome=UNSOLVED))
+    fill(run, trajectory(2, steps=(bad, step(1))), trajectory(3, outcome=UNJUDGED))
+    fill(run, trajectory(4, outcome=CRASHED), trajectory(5, steps=1))
     tally, records = exported(run, objective=ExportObjective.KTO)
     rows = [(name, record["kto_tag"]) for name, record in zip(ids(records), records, strict=True)]
     # what is not wanted need not be an action, but it must be something
@@ -105,12 +74,8 @@ def test_kto_labels_judged_trajectories(run):
 
 def test_kto_by_id_leaves_out_what_has_no_label(run):
     fill(run, trajectory(0, outcome=UNJUDGED), trajectory(1, outcome=CRASHED), trajectory(2, outcome=UNSOLVED))
-    tally, records = exported(
-        run,
-        ids=[f"train-0000-0000{number}" for number in range(3)],
-        objective=ExportObjective.KTO,
-        unit=ExportUnit.TRAJECTORY,
-    )
+    named = [f"train-0000-0000{number}" for number in range(3)]
+    tally, records = exported(run, ids=named, objective=ExportObjective.KTO, unit=ExportUnit.TRAJECTORY)
     assert [(record["id"], record["kto_tag"]) for record in records] == [("train-0000-00002/1", False)]
     assert tally.dropped == {DropReason.REWARD_UNKNOWN: 1, DropReason.FAILURE: 1}
 
@@ -186,8 +151,12 @@ def test_copies_beside_are_named_in_full_and_made_good(run, tmp_path):
     assert len(list((tmp_path / "images").iterdir())) == 2
 
 
-def test_nothing_is_overwritten(run, tmp_path):
-    fill(run, trajectory(0))
+def test_nothing_is_overwritten_and_a_folder_of_nothing_is_refused(run, tmp_path):
+    fill(run, trajectory(0, steps=(step(0, response="<image>"), step(1, response=" "))))
+    with pytest.raises(WebGymError, match=r"nothing to export \(1 x response_has_placeholder, 1 x response_too_short"):
+        exported(run, tmp_path / "out", format="hf")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    fill(run, trajectory(1))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "note.txt").write_text("keep")
     with pytest.raises(UsageError, match="there is something already"):
@@ -195,13 +164,6 @@ def test_nothing_is_overwritten(run, tmp_path):
     assert (tmp_path / "mine" / "note.txt").read_text() == "keep"
     (tmp_path / "empty").mkdir()
     assert exported(run, tmp_path / "empty")[0].records == 2
-
-
-def test_a_folder_of_nothing_is_refused_and_leaves_nothing(run, tmp_path):
-    fill(run, trajectory(0, steps=(step(0, response="<image>"), step(1, response=" "))))
-    with pytest.raises(WebGymError, match=r"nothing to export \(1 x response_has_placeholder, 1 x response_too_short"):
-        exported(run, tmp_path / "out", format="hf")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_what_breaks_off_leaves_nothing(run, tmp_path):

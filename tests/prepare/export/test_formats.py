@@ -37,23 +37,16 @@ def test_a_step_is_what_was_served():
 @pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     """Also those that the window had dropped, and with the elements that were there to act on."""
-    spec = PromptSpec(
-        version=version, interaction_mode=InteractionMode.SET_OF_MARKS, history_window=1, max_images=1, thinking=True
-    )
-    steps = tuple(
-        step(
-            index,
-            response=f"Thought {index}.\n</think>\n{CALL}",
-            observation=Observation(
-                url="http://a/",
-                title=f"Page {index}",
-                screenshot=shot(index),
-                elements=(Element(id=0, role="button", name=f"Button {index}", box=(0, 0, 1, 1)),),
-            ),
-        )
-        for index in range(4)
-    )
-    episode = trajectory(0, prompt=spec, steps=steps)
+    options = {"version": version, "history_window": 1, "max_images": 1, "thinking": True}
+    spec = PromptSpec(interaction_mode=InteractionMode.SET_OF_MARKS, **options)
+    buttons = [Element(id=0, role="button", name=f"Button {index}", box=(0, 0, 1, 1)) for index in range(4)]
+    pages = [
+        Observation(url="http://a/", title=f"Page {index}", screenshot=shot(index), elements=(button,))
+        for index, button in enumerate(buttons)
+    ]
+    thoughts = [f"Thought {index}.\n</think>\n{CALL}" for index in range(4)]
+    steps = [step(index, response=thoughts[index], observation=page) for index, page in enumerate(pages)]
+    episode = trajectory(0, prompt=spec, steps=tuple(steps))
     sample = build_trajectory_sample(episode)
     assert [message.role for message in sample.messages] == ["system", *["user", "assistant"] * 4]
     assert sample.messages[0].content == render_system_prompt(InteractionMode.SET_OF_MARKS, version)
@@ -61,8 +54,7 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     assert contents(sample, "assistant") == [f"{OPENING}Thought {index}.\n</think>\n{CALL}" for index in range(4)]
     turns = contents(sample, "user")
     for index, turn in enumerate(turns):
-        assert turn.startswith(IMAGE)
-        assert turn.count(IMAGE) == 1
+        assert turn.startswith(IMAGE) and turn.count(IMAGE) == 1
         assert f'[0] button "Button {index}"' in turn
         assert ("Task: Click the button." in turn) == (index == 0)
     assert turns[0] == render_step(episode, 0).messages[-1].content
@@ -105,20 +97,13 @@ def test_openai_has_images_as_parts_and_only_the_last_reply_weighs():
     sample = build_step_sample(trajectory(0), 1)
     (messages,) = record(ExportOptions("openai")).values()
     assert messages[0] == {"role": "system", "content": sample.messages[0].content}
-    assert messages[1] == {
-        "role": "user",
-        "content": [
-            {"type": "image_url", "image_url": {"url": IMAGES[0]}},
-            {"type": "text", "text": sample.messages[1].content.removeprefix(IMAGE)},
-        ],
-    }
+    image = {"type": "image_url", "image_url": {"url": IMAGES[0]}}
+    text = {"type": "text", "text": sample.messages[1].content.removeprefix(IMAGE)}
+    assert messages[1] == {"role": "user", "content": [image, text]}
     assert messages[2] == {"role": "assistant", "content": sample.messages[2].content, "weight": 0}
     assert messages[3]["content"][0]["image_url"]["url"] == IMAGES[1]
     assert messages[4] == {"role": "assistant", "content": sample.messages[4].content}
-
-
-def test_openai_per_trajectory_learns_every_reply():
-    example = Example(build_trajectory_sample(trajectory(0)))
+    example = Example(build_trajectory_sample(trajectory(0)))  # a whole trajectory learns every reply
     (messages,) = record(ExportOptions("openai", ExportUnit.TRAJECTORY), example).values()
     assert all(set(message) == {"role", "content"} for message in messages)
 
@@ -128,27 +113,21 @@ OF_SAMPLES = [form for form in FORMATS.builtin if FORMATS.find(form).unit is Non
 
 
 @pytest.mark.parametrize("form", OF_SAMPLES)
-def test_a_pair_has_one_prompt_and_two_replies(form):
-    example = Example(build_step_sample(trajectory(0), 1), rejected="No.")
-    facts = record(ExportOptions(form, objective=ExportObjective.DPO), example)
-    reply = example.sample.messages[-1].content
+def test_a_pair_has_one_prompt_and_two_replies_and_placeholders_that_do_not_match_are_refused(form):
+    sample = build_step_sample(trajectory(0), 1)
+    facts = record(ExportOptions(form, objective=ExportObjective.DPO), Example(sample, rejected="No."))
+    replies = [sample.messages[-1].content, "No."]
     if form == "openai":
         assert [turn["role"] for turn in facts["input"]["messages"]] == ["system", "user", "assistant", "user"]
-        assert facts["preferred_output"] == [{"role": "assistant", "content": reply}]
-        assert facts["non_preferred_output"] == [{"role": "assistant", "content": "No."}]
+        pair = [facts["preferred_output"], facts["non_preferred_output"]]
+        assert pair == [[{"role": "assistant", "content": reply}] for reply in replies]
     elif form in ("json", "jsonl"):
         assert [turn["from"] for turn in facts["conversations"]] == ["human", "gpt", "human"]
-        assert facts["chosen"] == {"from": "gpt", "value": reply}
-        assert facts["rejected"] == {"from": "gpt", "value": "No."}
+        assert [facts["chosen"], facts["rejected"]] == [{"from": "gpt", "value": reply} for reply in replies]
     else:
         assert [turn["role"] for turn in facts["messages"]] == ["system", "user", "assistant", "user"]
-        assert facts["chosen"] == {"role": "assistant", "content": reply}
-        assert facts["rejected"] == {"role": "assistant", "content": "No."}
-
-
-@pytest.mark.parametrize("form", OF_SAMPLES)
-def test_placeholders_that_do_not_match_are_refused(form):
-    sample = build_step_sample(trajectory(0), 1)
+        pair = [facts["chosen"], facts["rejected"]]
+        assert pair == [{"role": "assistant", "content": reply} for reply in replies]
     with pytest.raises(ValueError, match="2 placeholders for 1 images"):
         record(ExportOptions(form), Example(sample.model_copy(update={"images": sample.images[:1]})))
 
@@ -156,12 +135,9 @@ def test_placeholders_that_do_not_match_are_refused(form):
 @pytest.mark.parametrize("form", [form for form in OF_SAMPLES if form != "openai"])
 @pytest.mark.parametrize("objective", ExportObjective)
 def test_every_named_column_is_in_the_records(form, objective):
-    options = ExportOptions(form, objective=objective)
-    example = Example(
-        build_step_sample(trajectory(0), 1),
-        rejected="No." if objective is ExportObjective.DPO else None,
-        desirable=True if objective is ExportObjective.KTO else None,
-    )
+    options, sample = ExportOptions(form, objective=objective), build_step_sample(trajectory(0), 1)
+    more = {ExportObjective.DPO: {"rejected": "No."}, ExportObjective.KTO: {"desirable": True}}
+    example = Example(sample, **more.get(objective, {}))
     entry = FORMATS.find(form).build_dataset_info(objective)[TRAIN]
     facts = record(options, example)
     assert set(entry["columns"].values()) == set(facts) - {"id"}

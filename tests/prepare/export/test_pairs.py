@@ -17,23 +17,18 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 def went(number, *replies, **changes):
     """Return a trajectory that gave these replies; `!` begins one that is no action."""
-    steps = tuple(
-        step(index, response=reply, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL)
-        if reply.startswith("!")
-        else step(index, response=reply)
-        for index, reply in enumerate(replies)
-    )
-    return trajectory(number, steps=0, **changes).model_copy(update={"steps": steps})
+    wrong = {"action": None, "parse_error": ParseErrorKind.NO_TOOL_CALL}
+    how = [wrong if reply.startswith("!") else {} for reply in replies]
+    steps = [step(index, response=reply, **how[index]) for index, reply in enumerate(replies)]
+    return trajectory(number, steps=tuple(steps), **changes)
 
 
 def pairs(run, *overrides, **options):
     """Return an export's pairs as (id, chosen, rejected)."""
     _, records = exported(run, None, *overrides, objective=ExportObjective.DPO, **options)
-    calls = []
-    for record in records:
-        name = record["id"].rpartition("-")[2]
-        calls.append((name, record["chosen"]["value"], record["rejected"]["value"]))
-    return sorted(calls)
+    names = [record["id"].rpartition("-")[2] for record in records]
+    replies = [(record["chosen"]["value"], record["rejected"]["value"]) for record in records]
+    return sorted((name, *pair) for name, pair in zip(names, replies, strict=True))
 
 
 def test_replies_to_the_same_prompt_are_paired(run):
@@ -57,15 +52,10 @@ def test_what_had_left_the_window_separates_only_where_the_prompt_tells_of_it(ru
 
 def test_thoughts_leave_the_prompt_so_other_thoughts_separate_nothing(run):
     spec = PromptSpec(thinking=True)
-    fill(
-        run,
-        went(0, "So.</think>a", "Go.</think>b", prompt=spec),
-        went(1, "Oh.</think>a", "No.</think>x", outcome=UNSOLVED, prompt=spec),
-    )
-    assert pairs(run) == [
-        ("00000/0", "<think>\nSo.</think>a", "<think>\nOh.</think>a"),
-        ("00000/1", "<think>\nGo.</think>b", "<think>\nNo.</think>x"),
-    ]
+    fill(run, went(0, "So.</think>a", "Go.</think>b", prompt=spec))
+    fill(run, went(1, "Oh.</think>a", "No.</think>x", outcome=UNSOLVED, prompt=spec))
+    thoughts = [("00000/0", "So.</think>a", "Oh.</think>a"), ("00000/1", "Go.</think>b", "No.</think>x")]
+    assert pairs(run) == [(name, f"<think>\n{one}", f"<think>\n{other}") for name, one, other in thoughts]
 
 
 @pytest.mark.parametrize(

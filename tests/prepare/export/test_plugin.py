@@ -6,7 +6,6 @@ import pytest
 
 from tests.cli.runs import filled
 from tests.forked import webgym
-from tests.tables import each
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.export.registry import FORMATS, export_format
@@ -33,50 +32,33 @@ def write_folder(examples, output):
 '''
 
 
-@pytest.fixture
-def project(tmp_path):
-    filled(tmp_path)
-    (tmp_path / "toy.py").write_text(LINES)
-    return tmp_path
-
-
 def export(project, *arguments, **options):
     return webgym("export-sharegpt", "run", "-s", 'plugins=["toy.py"]', *arguments, cwd=project, **options)
 
 
-def test_a_format_of_a_plugins_file_writes_lines(project):
+def test_the_formats_of_a_plugin_s_file_write_lines_or_a_folder(tmp_path):
+    filled(project := tmp_path)
+    (tmp_path / "toy.py").write_text(LINES)
     result = export(project, "--format", "toy-lines")
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert records and all(set(record) == {"id", "reply", "images"} for record in records)
     plain = webgym("export-sharegpt", "run", "--format", "jsonl", cwd=project).stdout.splitlines()
     assert [record["id"] for record in records] == [json.loads(line)["id"] for line in plain]
-
-
-def test_a_format_that_makes_a_folder_gets_one(project):
+    webgym("export-sharegpt", "run", "--format", "toy.py:write", cwd=project)
     assert "makes a folder" in export(project, "--format", "toy-folder", code=2).stderr
     export(project, "--format", "toy-folder", "-o", "made")
     described = json.loads((project / "made" / "export.json").read_text())
     assert described["records"] == len(list((project / "made").glob("*.txt"))) > 0
-
-
-def test_a_format_is_named_by_its_place_too(project):
-    webgym("export-sharegpt", "run", "--format", "toy.py:write", cwd=project)
-
-
-def test_an_unknown_format_is_refused_with_those_that_there_are(project):
     result = webgym("export-sharegpt", "run", "--format", "csv", cwd=project, code=2)
     assert "there is no export format 'csv'" in result.stderr
     assert all(name in result.stderr for name in FORMATS.builtin)
 
 
-@each("name", FORMATS.builtin)
-def test_every_built_in_format_describes_itself(name):
-    item = FORMATS.find(name)
-    assert (item.name, bool(item.description)) == (name, True)
-    with pytest.raises(UsageError):
-        item.refuse(ExportOptions(name, copy_images="x", embed_images=True))
-
-
-def test_a_misspelt_property_of_a_format_is_refused_by_the_decorator():
+def test_every_built_in_format_describes_itself_and_a_misspelt_property_is_refused_by_the_decorator():
+    for name in FORMATS.builtin:
+        item = FORMATS.find(name)
+        assert (item.name, bool(item.description)) == (name, True)
+        with pytest.raises(UsageError):
+            item.refuse(ExportOptions(name, copy_images="x", embed_images=True))
     with pytest.raises(TypeError, match="export_format"):
         export_format("toy", embed_images=True)

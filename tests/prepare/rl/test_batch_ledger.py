@@ -3,7 +3,16 @@
 import json
 from contextlib import contextmanager
 
-from tests.prepare.rl_builders import CALL, episode, served, settings, store, talk, write_plan
+from tests.prepare.rl_builders import (
+    CALL,
+    changed_generation,
+    episode,
+    served,
+    settings,
+    store,
+    talk,
+    write_plan,
+)
 from tests.records.builders import CRASHED, UNSOLVED
 from webgym_cli.loop.preparation import describe_batch
 from webgym_cli.prepare.rl.data import BATCH
@@ -29,11 +38,9 @@ def planned(run, *overrides, selection=None):
 def of_version(value, number):
     """Return a trajectory whose steps that policy version produced."""
     version = PolicyVersion(number=number, digest=f"weights {number}")
-    steps = (
-        step.model_copy(update={"generation": step.generation.model_copy(update={"policy_version": version})})
-        for step in value.steps
-    )
-    return value.model_copy(update={"steps": tuple(steps)})
+    for index in range(len(value.steps)):
+        value = changed_generation(value, index, policy_version=version)
+    return value
 
 
 def fill(run, tokens):
@@ -46,15 +53,11 @@ def fill(run, tokens):
 def test_it_names_the_groups_what_is_dropped_and_how_far_the_files_were_read(run, tokens):
     fill(run, tokens)
     with planned(run) as (plan, line):
-        assert line.groups == (
-            BatchGroup(id="train-0000-00000", trajectories=("train-0000-00000", "train-0000-00001")),
-            BatchGroup(id="train-0000-00004", trajectories=("train-0000-00005",)),
-        )
-        equal = ("train-0000-00002", "train-0000-00003")
-        assert line.dropped == (
-            DroppedGroup(id="train-0000-00002", reason="no_variance", trajectories=equal, rewards=(1.0, 1.0)),
-            DroppedGroup(id="train-0000-00004", reason="failure", trajectories=("train-0000-00004",), rewards=(None,)),
-        )
+        named = [f"train-0000-0000{number}" for number in range(6)]
+        whole, half = BatchGroup(id=named[0], trajectories=named[:2]), BatchGroup(id=named[4], trajectories=named[5:])
+        equal = DroppedGroup(id=named[2], reason="no_variance", trajectories=named[2:4], rewards=(1.0, 1.0))
+        failed = DroppedGroup(id=named[4], reason="failure", trajectories=named[4:5], rewards=(None,))
+        assert (line.groups, line.dropped) == ((whole, half), (equal, failed))
         assert (line.parent, line.mode, line.iterations, line.episodes) == (0, "sync", (0,), 4)
         assert line.plan_digest == plan.digest()
         part = run.part("train", 0)

@@ -11,6 +11,8 @@ from tests.prepare.rl_builders import (
     CALL,
     GREEDY,
     PLAIN,
+    changed,
+    changed_generation,
     episode,
     line_of,
     sampled,
@@ -37,9 +39,8 @@ CHAINS = "agent.num_chains=2"
 def write(run, model, *overrides, sink=lambda event: None):
     with_ = settings(model, CHAINS, *overrides)
     with open_index(run) as index:
-        return stage.execute(
-            plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl"), run, with_, sink
-        )
+        plan = plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl")
+        return stage.execute(plan, run, with_, sink)
 
 
 def files(run):
@@ -70,44 +71,33 @@ def filled(run, tokens):
 def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
     data = write(filled, model)
     rows, trajectories = lines(filled, "rows.jsonl"), lines(filled, "trajectories.jsonl")
-    assert trajectories == [
-        {"id": f"train-0000-0000{number}", "number": number, "group": number // 2, "reward": reward,
-             "success": None if reward is None else reward == 1,
-         "task": f"q{number}", "policy": "base", "greedy": False,
-         "masked": None if reward is not None else "failure"}
-        for number, reward in enumerate([1.0, 0.0, 1.0, None])
-    ]  # fmt: skip
-    assert [(row["number"], row["group"], row["step"], row["steps"]) for row in rows] == [
-        (0, 0, 0, [0, 1]), (1, 0, 0, [0, 1]), (2, 1, 0, [0, 1]),
-    ]  # fmt: skip
+    for number, reward in enumerate([1.0, 0.0, 1.0, None]):
+        facts = {"id": f"train-0000-0000{number}", "number": number, "group": number // 2, "reward": reward}
+        facts |= {"task": f"q{number}", "policy": "base", "greedy": False}
+        known = {"success": None, "masked": "failure"}
+        if reward is not None:
+            known = {"success": reward == 1, "masked": None}
+        assert trajectories[number] == facts | known
+    places = [(row["number"], row["group"], row["step"], row["steps"]) for row in rows]
+    assert (len(trajectories), places) == (4, [(0, 0, 0, [0, 1]), (1, 0, 0, [0, 1]), (2, 1, 0, [0, 1])])
+    keys = "trajectory number group step steps input_ids mask logprobs images sizes version"
     for row in rows:
-        assert list(row) == [
-            "trajectory", "number", "group", "step", "steps", "input_ids", "mask", "logprobs", "images", "sizes",
-            "version",
-        ]  # fmt: skip
+        assert list(row) == keys.split()
         produced = [token for token, mine in zip(row["input_ids"], row["mask"], strict=True) if mine]
         assert produced == [*sampled(tokens, CALL), *sampled(tokens, ANSWER)]
         first, second = len(sampled(tokens, CALL)), len(sampled(tokens, ANSWER))
-        assert row["logprobs"] == [-1 / 8 - place / 1024 for place in range(first)] + [
-            -2 / 8 - place / 1024 for place in range(second)
-        ]
+        turns = ((1, first), (2, second))
+        assert row["logprobs"] == [-turn / 8 - place / 1024 for turn, count in turns for place in range(count)]
     assert [row["sizes"] for row in rows] == [[], [], [[96, 32]]]
     sha256 = talk(2, CALL, ANSWER, pictures=(96,)).steps[1].observation.pictures[0].sha256
     assert [row["images"] for row in rows] == [[], [], [f"../screenshots/{sha256[:2]}/{sha256}.png"]]
     record = json.loads((filled.root / "rl_data" / "rl.json").read_text())
     assert (record.pop("model_name"), len(record.pop("plan_digest"))) == (data.model_name, 64)
-    assert record == {
-        "schema": 1,
-        "iteration": 0,
-        "policy": str(model),
-        "model": str(model),
-        "sampling": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "logprobs": "processed"},
-        "trained": 3,
-        "rows": 3,
-        "tokens": sum(len(row["input_ids"]) for row in rows),
-        "trained_tokens": 3 * len(produced),
-        "digest": hashlib.sha256((filled.root / "rl_data" / "rows.jsonl").read_bytes()).hexdigest(),
-    }
+    sampling = {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "logprobs": "processed"}
+    counts = {"trained": 3, "rows": 3, "tokens": sum(len(row["input_ids"]) for row in rows)}
+    models = {"schema": 1, "iteration": 0, "policy": str(model), "model": str(model), "sampling": sampling}
+    sha256 = hashlib.sha256((filled.root / "rl_data" / "rows.jsonl").read_bytes()).hexdigest()
+    assert record == {**models, **counts, "trained_tokens": 3 * len(produced), "digest": sha256}
     assert find_batch(filled) == data
 
 
@@ -147,19 +137,12 @@ def test_the_same_trajectories_give_the_same_bytes(filled, model, tmp_path):
     assert files(filled) == first
 
 
-def changed(value, index, **changes):
-    steps = list(value.steps)
-    steps[index] = steps[index].model_copy(update=changes)
-    return value.model_copy(update={"steps": tuple(steps)})
-
-
 def test_what_can_not_be_proved_is_masked_and_counted(run, model, tokens):
     whole = [served(talk(number), tokens) for number in range(4)]
-    other = whole[1].steps[1].generation.model_copy(update={"prompt_token_digest": digest_tokens([1])})
-    few = whole[2].steps[0].generation.model_copy(update={"logprobs": (-0.5,)})
+    other = changed_generation(whole[1], 1, prompt_token_digest=digest_tokens([1]))
+    few = changed_generation(whole[2], 0, logprobs=(-0.5,))
     write_plan(run, *(episode(number) for number in range(4)))
-    store(run, whole[0], changed(whole[1], 1, generation=other), changed(whole[2], 0, generation=few))
-    store(run, changed(whole[3], 1, prompt_digest="1" * 64))
+    store(run, whole[0], other, few, changed(whole[3], 1, prompt_digest="1" * 64))
     events = []
     data = write(run, model, sink=events.append)
     assert [line["reward"] for line in lines(run, "trajectories.jsonl")] == [1.0, None, None, None]
@@ -240,9 +223,8 @@ def test_greedy_episodes_keep_their_reward_and_have_no_rows(run, model, tokens):
     store(run, served(talk(0), tokens), served(talk(1), tokens))
     store(run, served(talk(2, outcome=UNSOLVED, sampling=GREEDY), tokens))
     data = write(run, model, "agent.greedy_chain=true")
-    assert [(line["group"], line["reward"], line["greedy"]) for line in lines(run, "trajectories.jsonl")] == [
-        (0, 1.0, False), (0, 1.0, False), (0, 0.0, True),
-    ]  # fmt: skip
+    shown = [(line["group"], line["reward"], line["greedy"]) for line in lines(run, "trajectories.jsonl")]
+    assert shown == [(0, 1.0, False), (0, 1.0, False), (0, 0.0, True)]
     assert [row["number"] for row in lines(run, "rows.jsonl")] == [0, 1]
     assert dropped(run)["greedy"] == 1
     assert data.sampling == PLAIN

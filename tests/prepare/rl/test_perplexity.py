@@ -40,13 +40,16 @@ def test_nothing_vanishes_in_a_long_action():
     assert find_window_violation(mean_of(*[0.6] * 4000), WEBRL) is None
 
 
-def test_other_windows():
-    everything = ReplaySettings(window=(1, None))
-    assert [find_window_violation(mean, everything) for mean in (0.0, -0.02, -50.0)] == [None] * 3
-    assert find_window_violation(-9999.0, everything) == MaskReason.ABOVE_WINDOW  # no number could hold its perplexity
-    hard = ReplaySettings(window=(2, None))
-    assert find_window_violation(math.log(0.5), hard) is None
-    assert find_window_violation(math.log(0.51), hard) == MaskReason.BELOW_WINDOW
-    easy = ReplaySettings(window=(1, 1 / 0.95))
-    assert find_window_violation(0.0, easy) is None
-    assert find_window_violation(math.log(0.95), easy) == MaskReason.ABOVE_WINDOW
+@each(
+    ("window", "mean", "where"),
+    [
+        *(((1, None), mean, None) for mean in (0.0, -0.02, -50.0)),
+        ((1, None), -9999.0, MaskReason.ABOVE_WINDOW),  # no number could hold its perplexity
+        ((2, None), math.log(0.5), None),
+        ((2, None), math.log(0.51), MaskReason.BELOW_WINDOW),
+        ((1, 1 / 0.95), 0.0, None),
+        ((1, 1 / 0.95), math.log(0.95), MaskReason.ABOVE_WINDOW),
+    ],
+)
+def test_other_windows(window, mean, where):
+    assert find_window_violation(mean, ReplaySettings(window=window)) == where

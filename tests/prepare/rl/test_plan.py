@@ -38,9 +38,8 @@ def test_the_chains_of_a_draw_are_a_group_in_the_order_of_the_plan(run, tokens):
     write_plan(run, *(episode(number, task, position=place, seed=number) for number, task, place in order))
     store(run, *(served(talk(number), tokens) for number in (5, 0, 3)))
     store(run, *(served(talk(number, outcome=UNSOLVED), tokens) for number in (4, 1)), rank=1)
-    assert batch(run, CHAINS) == [
-        ("00000", 0, 1.0), ("00001", 0, 0.0), ("00003", 1, 1.0), ("00004", 2, 0.0), ("00005", 2, 1.0),
-    ]  # fmt: skip
+    wanted = [("00000", 0, 1.0), ("00001", 0, 0.0), ("00003", 1, 1.0), ("00004", 2, 0.0), ("00005", 2, 1.0)]
+    assert batch(run, CHAINS) == wanted
     with planned(run, CHAINS) as plan:
         assert plan.group_by == "chain"
         assert (plan.counts.trained, plan.counts.groups, plan.counts.groups_of_one) == (5, 3, 1)
@@ -92,17 +91,12 @@ def run_at(run, version):
     write_json(run.checkpoints / saved.name / "checkpoint.json", saved.model_dump(mode="json"))
 
 
-def test_an_episode_that_no_plan_has_is_refused(run, tokens):
+def test_an_episode_that_no_plan_has_and_a_plan_of_another_version_are_refused(run, tokens):
     write_plan(run, episode(0))
     store(run, served(talk(0), tokens), served(talk(1), tokens))
     with pytest.raises(StoreError, match=r"train\.iteration_0000\.jsonl: no episode train-0000-00001") as raised:
         batch(run)
     assert raised.value.hint
-
-
-def test_a_plan_of_another_version_is_named(run, tokens):
-    write_plan(run, episode(0))
-    store(run, served(talk(0), tokens))
     next((run.root / "tasks").iterdir()).write_text('{"id": "x"}\n')
     with pytest.raises(StoreError, match="not a plan of this version") as raised:
         batch(run)
@@ -115,19 +109,22 @@ def test_what_failed_or_waits_has_no_reward_and_stays_in_its_group(run, tokens):
     store(run, talk(3, outcome=UNSOLVED).model_copy(update={"steps": ()}))
     assert batch(run) == [("00000", 0, 1.0), ("00001", 0, None), ("00002", 0, None), ("00003", 0, None)]
     with planned(run) as plan:
-        assert [member.masked for member in plan.members()] == [
-            None, MaskReason.FAILURE, MaskReason.REWARD_UNKNOWN, MaskReason.EMPTY,
-        ]  # fmt: skip
+        reasons = [None, MaskReason.FAILURE, MaskReason.REWARD_UNKNOWN, MaskReason.EMPTY]
+        assert [member.masked for member in plan.members()] == reasons
         assert plan.counts.masked == {"empty": 1, "failure": 1, "reward_unknown": 1}
         assert plan.counts.failures == {"browser_crashed": 1}
         assert plan.to_json()["trained"] == plan.counts.groups_of_one == 1
 
 
-def test_an_episode_counts_once_by_its_last_attempt(run, tokens):
+def test_an_episode_counts_once_by_its_last_attempt_and_damaged_lines_are_named(run, tokens):
     write_plan(run, episode(0), episode(1))
     again = served(talk(0), tokens).model_copy(update={"id": "train-0000-00000.1", "attempt": 1})
     store(run, talk(0, outcome=CRASHED), again, served(talk(1), tokens))
     assert batch(run) == [("00000.1", 0, 1.0), ("00001", 1, 1.0)]
+    with run.part("train", 0).open("a") as file:
+        file.write('{"schema": 1}\n')
+    with planned(run) as plan:
+        assert len(plan.damaged) == 1 and "part-0.jsonl: the line at byte" in plan.damaged[0]
 
 
 def test_two_trajectories_of_one_id_are_masked(run, tokens):
@@ -137,15 +134,6 @@ def test_two_trajectories_of_one_id_are_masked(run, tokens):
     assert batch(run) == [("00000", 0, None), ("00001", 1, 1.0)]
     with planned(run) as plan:
         assert plan.counts.masked == {"ambiguous_id": 1}
-
-
-def test_damaged_lines_are_named(run, tokens):
-    write_plan(run, episode(0), episode(1))
-    store(run, served(talk(0), tokens))
-    with run.part("train", 0).open("a") as file:
-        file.write('{"schema": 1}\n')
-    with planned(run) as plan:
-        assert len(plan.damaged) == 1 and "part-0.jsonl: the line at byte" in plan.damaged[0]
 
 
 def test_nothing_to_learn_from_is_told_with_the_next_command(run, tokens):
@@ -180,9 +168,9 @@ def test_greedy_episodes_are_a_baseline_and_nothing_to_train(run, tokens):
     with planned(run, CHAINS, GREEDY_CHAIN) as plan:
         assert plan.group_by == "chain"
         assert (plan.counts.trained, plan.counts.greedy, plan.counts.masked) == (4, 1, {"failure": 1})
-        assert [(member.group, member.greedy, member.reward) for member in plan.members()] == [
-            (0, False, 1.0), (0, False, 1.0), (0, True, 0.0), (1, False, 1.0), (1, False, 1.0), (1, True, None),
-        ]  # fmt: skip
+        rows = [(member.group, member.greedy, member.reward) for member in plan.members()]
+        sampled = [[(group, False, 1.0)] * 2 for group in (0, 1)]
+        assert rows == [*sampled[0], (0, True, 0.0), *sampled[1], (1, True, None)]
 
 
 def test_one_chain_and_its_greedy_episode_are_a_group(run, tokens):

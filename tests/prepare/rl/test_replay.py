@@ -1,7 +1,6 @@
 """What a batch of webrl takes over: candidates, scores that are kept, the window, the cap, the draw, the lines."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -51,8 +50,14 @@ def dropped(run):
     return json.loads((run.root / "rl_data" / "dropped.json").read_text())["replay"]
 
 
-def counted(figures):
-    return {reason: count for reason, count in figures.items() if count}
+def counted(run, what):
+    return {reason: count for reason, count in dropped(run)[f"dropped_{what}"].items() if count}
+
+
+def changed(with_, section="replay", **changes):
+    """Return settings with other values of `rl.replay`, or of another section of `rl`."""
+    of_section = getattr(with_.rl, section).model_copy(update=changes)
+    return with_.model_copy(update={"rl": with_.rl.model_copy(update={section: of_section})})
 
 
 def planned(run, with_):
@@ -63,31 +68,20 @@ def planned(run, with_):
 def test_the_first_success_of_each_task_over_all_runs_is_a_candidate(run, shown, with_):
     """Task 0 was solved by the expert before the policy did; 5, 6 and 7 are of the iteration itself."""
     plan = planned(run, with_)
-    rows = [(one.run.root, one.place.id, one.policy) for one in plan.replay.candidates]
-    assert rows == [
-        (shown.root, "train-0000-00000", "oracle"),
-        (shown.root, "train-0000-00003", "oracle"),
-        (run.root, "train-0000-00004", "base"),
-    ]
-    replay = plan.to_json()["replay"]
-    assert replay == {
+    rows = [(one.run.root, one.place.id[-1], one.policy) for one in plan.replay.candidates]
+    assert rows == [(shown.root, "0", "oracle"), (shown.root, "3", "oracle"), (run.root, "4", "base")]
+    assert plan.to_json()["replay"] == {
         "runs": [str(shown.root), str(run.root)],
-        "trajectories": 6,
         "dropped_trajectories": {"failure": 1, "repeated_task": 1, "unsuccessful": 1},
-        "candidates": 3,
-        "actions_to_score": 7,
-        "at_most": 8,
-        "window": [1 / 0.95, 2.0],
-        "policy": POLICY,
+        **{"trajectories": 6, "candidates": 3, "actions_to_score": 7, "at_most": 8},
+        **{"window": [1 / 0.95, 2.0], "policy": POLICY},
     }
     assert [path.name for path in shown.root.iterdir() if path.name.startswith("index")] == []  # nothing is written
 
 
 def test_other_choices_of_candidates(run, shown, with_):
     def candidates(**changes):
-        replay = with_.rl.replay.model_copy(update=changes)
-        changed = with_.model_copy(update={"rl": with_.rl.model_copy(update={"replay": replay})})
-        return [(one.place.id[-1], one.reward) for one in planned(run, changed).replay.candidates]
+        return [(one.place.id[-1], one.reward) for one in planned(run, changed(with_, **changes)).replay.candidates]
 
     assert candidates(one_per_task=False) == [("0", 1.0), ("3", 1.0), ("0", 1.0), ("4", 1.0)]
     assert candidates(ratio=0.0) == []
@@ -107,9 +101,8 @@ async def test_current_rows_are_a_step_each_with_the_state_after(run, with_, tok
     data = await prepared(run, with_, Scorer())
     rows, trajectories = lines(run, "rows.jsonl"), lines(run, "trajectories.jsonl")
     current = [row for row in rows if not row["replayed"]]
-    assert [(row["number"], row["steps"], row["last"]) for row in current] == [
-        (0, [0], False), (0, [1], True), (1, [0], False), (1, [1], True),
-    ]  # fmt: skip
+    places = [(row["number"], row["steps"], row["last"]) for row in current]
+    assert places == [(0, [0], False), (0, [1], True), (1, [0], False), (1, [1], True)]
     stored = tokenize_actions(at(served(talk(5), tokens), 1), tokens)
     for row, action in zip(current, stored, strict=False):
         assert list(row)[-3:] == ["next_prompt", "last", "replayed"]
@@ -126,13 +119,12 @@ async def test_replayed_rows_say_where_they_are_from_and_what_the_policy_thinks(
     rows = [row for row in lines(run, "rows.jsonl") if row["replayed"]]
     others = lines(run, "trajectories.jsonl")[3:]
     keys = ("number", "group", "reward", "policy", "replayed")
-    assert [(one["id"][-1], *(one[key] for key in keys)) for one in others] == [
-        ("0", 3, 3, 1.0, "oracle", True), ("3", 4, 4, 1.0, "oracle", True), ("4", 5, 5, 1.0, "base", True),
-    ]  # fmt: skip
-    assert [(row["number"], row["step"], row["last"], row["tokenized"]) for row in rows] == [
-        (3, 0, False, True), (3, 1, True, True), (4, 0, False, True), (4, 1, False, True), (4, 2, True, True),
-        (5, 0, False, False), (5, 1, True, False),
-    ]  # fmt: skip
+    wanted = [("0", 3, 3, 1.0, "oracle", True), ("3", 4, 4, 1.0, "oracle", True), ("4", 5, 5, 1.0, "base", True)]
+    assert [(one["id"][-1], *(one[key] for key in keys)) for one in others] == wanted
+    places = [(row["number"], row["step"], row["last"], row["tokenized"]) for row in rows]
+    assert places[:2] == [(3, 0, False, True), (3, 1, True, True)]
+    assert places[2:5] == [(4, 0, False, True), (4, 1, False, True), (4, 2, True, True)]
+    assert places[5:] == [(5, 0, False, False), (5, 1, True, False)]
     for row in rows:
         own = row["number"] == 5
         source = {"run": str((run if own else shown).root), "trajectory": row["trajectory"]}
@@ -154,7 +146,7 @@ async def test_the_stop_token_does_not_count(run, model, tokens, shown):
             return [OFTEN] * (len(response) - 1) + [-50.0]
 
     assert (await prepared(run, with_, Certain())).replayed_rows == 0
-    assert counted(dropped(run)["dropped_actions"]) == {"below_window": 7}
+    assert counted(run, "actions") == {"below_window": 7}
 
 
 async def test_every_reason_is_counted(run, shown, with_, tokens):
@@ -168,15 +160,10 @@ async def test_every_reason_is_counted(run, shown, with_, tokens):
         seen.append(response)
         return NEVER if len(seen) == 1 else SELDOM
 
-    one_at_once = with_.model_copy(
-        update={"rl": with_.rl.model_copy(update={"replay": with_.rl.replay.model_copy(update={"concurrency": 1})})}
-    )
     store(shown, talk(8, "", ANSWER), talk(9, CALL, ANSWER, pictures=(96,)))
-    data = await prepared(run, one_at_once, Scorer(of))
-    assert counted(dropped(run)["dropped_trajectories"]) == {
-        "failure": 1, "repeated_task": 1, "unsuccessful": 1, "pictures": 1,
-    }  # fmt: skip
-    assert counted(dropped(run)["dropped_actions"]) == {"empty_action": 1, "below_window": 4, "above_window": 1}
+    data = await prepared(run, changed(with_, concurrency=1), Scorer(of))
+    assert counted(run, "trajectories") == {"failure": 1, "repeated_task": 1, "unsuccessful": 1, "pictures": 1}
+    assert counted(run, "actions") == {"empty_action": 1, "below_window": 4, "above_window": 1}
     assert (data.replayed_rows, dropped(run)["replayed"], dropped(run)["scored_actions"]) == (3, 3, 8)
     assert dropped(run)["trajectories"] == 8
     assert [one[0][-1] for one in replayed(run)] == ["3", "8", "4"]
@@ -187,7 +174,7 @@ async def test_the_cap_comes_after_the_window_and_the_seed_decides(run, shown, m
     data = await prepared(run, half, Scorer())
     chosen, rows = replayed(run), (run.rl_data / "rows.jsonl").read_bytes()
     assert (data.replayed_rows, dropped(run)["at_most"]) == (3, 3)  # of 4 rows of its own
-    assert counted(dropped(run)["dropped_actions"]) == {"over_ratio": 4}
+    assert counted(run, "actions") == {"over_ratio": 4}
     assert (await prepared(run, half, Scorer())).digest == data.digest
     assert (run.rl_data / "rows.jsonl").read_bytes() == rows
     others = set()
@@ -198,17 +185,11 @@ async def test_the_cap_comes_after_the_window_and_the_seed_decides(run, shown, m
     assert {len(one) for one in others} == {3}
 
 
-def test_the_cap_is_what_the_ratio_says(run, shown, with_):
-    def cap(ratio, rows):
-        plan = planned(run, with_).replay
-        return replace(plan, how=plan.how.model_copy(update={"ratio": ratio})).cap(rows)
-
-    assert (cap(2.0, 3), cap(0.5, 3), cap(0.29, 100), cap(0.0, 9)) == (6, 1, 29, 0)
-
-
-async def test_nothing_is_scored_where_nothing_is_replayed(run, shown, model):
+async def test_the_cap_is_what_the_ratio_says_and_nothing_is_scored_where_nothing_is_replayed(run, shown, with_):
+    for ratio, rows, most in ((2.0, 3, 6), (0.5, 3, 1), (0.29, 100, 29), (0.0, 9, 0)):
+        assert planned(run, changed(with_, ratio=ratio)).replay.cap(rows) == most
     scorer = Scorer()
-    data = await prepared(run, second_phase(run, model, experience(shown), "rl.replay.ratio=0"), scorer)
+    data = await prepared(run, changed(with_, ratio=0.0), scorer)
     assert (scorer.requests, data.current_rows, data.replayed_rows) == ([], 4, 0)
 
 
@@ -229,10 +210,8 @@ async def test_what_was_scored_before_the_end_came_is_not_asked_again(run, shown
 
 async def test_another_policy_scores_anew(run, shown, with_):
     await prepared(run, with_, Scorer())
-    elsewhere = with_.rl.replay.model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
-    other = with_.model_copy(update={"rl": with_.rl.model_copy(update={"replay": elsewhere})})
     scorer = Scorer()
-    await prepared(run, other, scorer)
+    await prepared(run, changed(with_, base_url="http://127.0.0.1:9/v1"), scorer)
     assert len(scorer.requests) == 7
     lines_ = run.action_logprobs.read_text().splitlines()
     assert {json.loads(line)["policy"] for line in lines_} == {POLICY, f"{POLICY} at http://127.0.0.1:9/v1"}
@@ -240,16 +219,11 @@ async def test_another_policy_scores_anew(run, shown, with_):
 
 async def test_what_is_too_long_is_left_out(run, shown, with_, tokens):
     limit = len(tokenize_actions(talk(0), tokens)[1].after)  # after two turns; two states of three turns are longer
-
-    def limited(tokens_):
-        data = with_.rl.data.model_copy(update={"max_row_tokens": tokens_})
-        return with_.model_copy(update={"rl": with_.rl.model_copy(update={"data": data})})
-
-    data = await prepared(run, limited(limit), Scorer())
-    assert counted(dropped(run)["dropped_actions"]) == {"too_long": 2}
+    data = await prepared(run, changed(with_, "data", max_row_tokens=limit), Scorer())
+    assert counted(run, "actions") == {"too_long": 2}
     assert (data.current_rows, data.replayed_rows) == (4, 5)
     with pytest.raises(WebGymError, match="2 x too_long"):  # the state after the last action counts, too
-        await prepared(run, limited(limit - 1), Scorer())
+        await prepared(run, changed(with_, "data", max_row_tokens=limit - 1), Scorer())
 
 
 async def test_a_server_that_takes_nothing_is_told(run, shown, with_):
@@ -289,8 +263,7 @@ def on_pages(number, version):
     """An episode on two web pages of which both a screenshot and the text are stored."""
     seen = [step(index).observation.model_copy(update={"html": f"<p> Page {index} </p>"}) for index in range(2)]
     steps = tuple(step(index, observation=page, response=f"# {index}") for index, page in enumerate(seen))
-    episode = trajectory(number, steps=0, prompt=PromptSpec(version=version), instruction=f"Find {number}.")
-    return episode.model_copy(update={"steps": steps})
+    return trajectory(number, steps=steps, prompt=PromptSpec(version=version), instruction=f"Find {number}.")
 
 
 async def test_web_pages_are_read_as_text_whatever_pictures_are_stored(run, shown, model, tokens):
@@ -303,20 +276,19 @@ async def test_web_pages_are_read_as_text_whatever_pictures_are_stored(run, show
     assert (data.current_rows, data.replayed_rows, dropped(run)["dropped_trajectories"]["pictures"]) == (2, 4, 1)
     assert {tuple(row["images"]) for row in rows} == {()}
     after = tokens.tokenizer.decode(rows[1]["next_prompt"], skip_special_tokens=False)
-    assert after.endswith(
-        "# 1<|im_end|>\n<|im_start|>user\nRound 2\n\n<p> Page 1 </p><|im_end|>\n<|im_start|>assistant\n"
-    )
+    shown_page = "<|im_start|>user\nRound 2\n\n<p> Page 1 </p><|im_end|>\n<|im_start|>assistant\n"
+    assert after.endswith(f"# 1<|im_end|>\n{shown_page}")
 
 
 def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):
     before = planned(run, with_)
     with open_index(run) as index:
-        plan = plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl")
+        plan = plan_batch(run, with_, index, transitions=True)
         digest = plan.digest()
         assert digest == plan.digest()
     store(shown, talk(10, policy="oracle"))
     with open_index(run) as index:
-        assert plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl").digest() != digest
+        assert plan_batch(run, with_, index, transitions=True).digest() != digest
     assert before.replay.digest_parts() != planned(run, with_).replay.digest_parts()
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.prepare.rl.test_execute import changed
-from tests.prepare.rl_builders import ANSWER, CALL, sampled, served, talk
+from tests.prepare.rl_builders import ANSWER, CALL, changed, changed_generation, sampled, served, talk
 from tests.records.builders import trajectory
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
@@ -58,9 +57,9 @@ def test_a_later_turn_goes_on_with_the_row_before_it():
 
 
 def test_a_row_a_step_where_turns_are_not_merged():
+    assert rows_of() == []
     result = rows_of(turn(0, [1, 2, 3], [4, 5]), turn(1, [1, 2, 3, 4, 5, 6, 7], [8]), merge=False)
-    assert [row.steps for row in result] == [[0], [1]]
-    assert [sum(row.mask) for row in result] == [2, 1]
+    assert [(row.steps, sum(row.mask)) for row in result] == [([0], 2), ([1], 1)]
 
 
 def test_the_same_ids_with_another_picture_are_another_row():
@@ -68,10 +67,6 @@ def test_the_same_ids_with_another_picture_are_another_row():
     assert [row.images for row in rows_of(first, turn(1, [1, 2, 3, 4, 5], [6], images=["a", "b"]))] == [("a", "b")]
     assert len(rows_of(first, turn(1, [1, 2, 3, 4, 5], [6], images=["b", "a"]))) == 2
     assert len(rows_of(first, turn(1, [1, 2, 3, 4, 5], [6]))) == 2
-
-
-def test_nothing_makes_no_row():
-    assert rows_of() == []
 
 
 ids = st.lists(st.integers(0, 3), min_size=1, max_size=4)
@@ -100,9 +95,8 @@ def test_masks_and_logprobs_agree_and_nothing_sampled_is_lost(given_turns, merge
             assert row.input_ids[: len(one.prompt) + len(one.sampled)] == [*one.prompt, *one.sampled]
     pairs = ((token, row) for row in token_rows for token, mine in zip(row.input_ids, row.mask, strict=True) if mine)
     assert [token for token, _ in pairs] == [token for one in given_turns for token in one.sampled]
-    assert [value for row in token_rows for value in row.logprobs] == [
-        value for one in given_turns for value in one.logprobs
-    ]
+    values = [value for one in given_turns for value in one.logprobs]
+    assert [value for row in token_rows for value in row.logprobs] == values
 
 
 def test_a_conversation_with_tools_is_one_row_of_what_was_served(tokens):
@@ -112,9 +106,8 @@ def test_a_conversation_with_tools_is_one_row_of_what_was_served(tokens):
     assert row.input_ids == [*turns[1].prompt, *sampled(tokens, ANSWER)]
     produced = [token for token, mine in zip(row.input_ids, row.mask, strict=True) if mine]
     assert produced == [*sampled(tokens, CALL), *sampled(tokens, ANSWER)]
-    assert [token for token, mine in zip(row.input_ids, row.mask, strict=True) if not mine][-3:] == [
-        *tokens.response_ids("<|im_start|>assistant\n")
-    ][-3:]
+    rest = [token for token, mine in zip(row.input_ids, row.mask, strict=True) if not mine]
+    assert rest[-3:] == [*tokens.response_ids("<|im_start|>assistant\n")][-3:]
 
 
 def test_ids_that_are_not_those_of_their_text_stay_and_part_the_rows(tokens):
@@ -166,20 +159,16 @@ def test_thoughts_that_leave_the_history_part_the_rows(tokens):
     assert sum(token_rows[0].mask) == len(sampled(tokens, thoughtful.steps[0].response))
 
 
-def change_generation(original, index, **changes):
-    return changed(original, index, generation=original.steps[index].generation.model_copy(update=changes))
-
-
 def test_why_a_trajectory_has_no_rows(tokens):
     whole, sign = served(talk(0), tokens), tokens.tokenizer.token_to_id(IMAGE_PAD)
     few = whole.steps[0].generation.logprobs[1:]
     for wrong, reason in (
         (changed(whole, 1, prompt_digest="1" * 64), MaskReason.PROMPT_CHANGED),
         (whole.model_copy(update={"instruction": "Else?"}), MaskReason.PROMPT_CHANGED),
-        (change_generation(whole, 1, prompt_token_digest=digest_tokens([1, 2])), MaskReason.PROMPT_TOKENS_CHANGED),
+        (changed_generation(whole, 1, prompt_token_digest=digest_tokens([1, 2])), MaskReason.PROMPT_TOKENS_CHANGED),
         (served(talk(0), tokens, {0: [*sampled(tokens, CALL), sign]}), MaskReason.PLACEHOLDER_SAMPLED),
-        (change_generation(whole, 0, logprobs=few), MaskReason.LOGPROBS_UNUSABLE),
-        (change_generation(whole, 0, token_ids=(), logprobs=()), MaskReason.LOGPROBS_UNUSABLE),
+        (changed_generation(whole, 0, logprobs=few), MaskReason.LOGPROBS_UNUSABLE),
+        (changed_generation(whole, 0, token_ids=(), logprobs=()), MaskReason.LOGPROBS_UNUSABLE),
     ):
         assert read_turns(wrong, tokens) is reason
 
@@ -188,8 +177,9 @@ def test_why_a_trajectory_has_no_rows(tokens):
 def test_impossible_log_probabilities_are_found(tokens, wrong):
     whole = served(talk(0), tokens)
     logprobs = (*whole.steps[1].generation.logprobs[:-1], wrong)
-    assert read_turns(change_generation(whole, 1, logprobs=logprobs), tokens) is MaskReason.LOGPROBS_UNUSABLE
-    assert not isinstance(read_turns(change_generation(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), MaskReason)
+    assert read_turns(changed_generation(whole, 1, logprobs=logprobs), tokens) is MaskReason.LOGPROBS_UNUSABLE
+    near = changed_generation(whole, 1, logprobs=(*logprobs[:-1], 1e-6))
+    assert not isinstance(read_turns(near, tokens), MaskReason)
 
 
 @pytest.mark.parametrize(
@@ -202,22 +192,16 @@ def test_impossible_log_probabilities_are_found(tokens, wrong):
 )
 def test_what_the_server_did_not_tell_is_refused_with_the_setting(tokens, missing, name):
     with pytest.raises(SettingsError, match=rf"rollout\.policy: step 1 of train-0000-00000 has no {name} ") as raised:
-        read_turns(change_generation(served(talk(0), tokens), 1, **{missing: None}), tokens)
+        read_turns(changed_generation(served(talk(0), tokens), 1, **{missing: None}), tokens)
     assert "rollout.policy=vllm" in raised.value.hint
 
 
 def test_the_version_of_a_row_is_the_oldest_of_its_steps(tokens):
     """A step of a server that did not tell counts for its iteration."""
     episode = served(talk(0, iteration=3), tokens)
-
-    def versions(*numbers):
-        rows = [number if number is None else PolicyVersion(number=number, digest="d") for number in numbers]
-        steps = [
-            step.model_copy(update={"generation": step.generation.model_copy(update={"policy_version": one})})
-            for step, one in zip(episode.steps, rows, strict=True)
-        ]
-        return episode.model_copy(update={"steps": tuple(steps)})
-
-    assert oldest_version(versions(2, 3), [0, 1]) == 2
-    assert oldest_version(versions(2, 3), [1]) == 3
-    assert oldest_version(versions(None, 4), [0, 1]) == 3
+    for numbers, steps, oldest in (((2, 3), [0, 1], 2), ((2, 3), [1], 3), ((None, 4), [0, 1], 3)):
+        of = episode
+        for index, number in enumerate(numbers):
+            version = None if number is None else PolicyVersion(number=number, digest="d")
+            of = changed_generation(of, index, policy_version=version)
+        assert oldest_version(of, steps) == oldest

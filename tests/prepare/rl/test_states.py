@@ -1,7 +1,6 @@
 """Stored actions as tokens between two states: the served ids where a server told them, else those of the text."""
 
-from tests.prepare.rl.test_execute import changed
-from tests.prepare.rl_builders import ANSWER, CALL, sampled, served, talk
+from tests.prepare.rl_builders import ANSWER, CALL, changed, changed_generation, sampled, served, talk
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -35,9 +34,8 @@ def test_the_state_after_is_the_next_prompt_and_the_last_page_once_more(tokens):
     text = tokens.tokenizer.decode(last.after, skip_special_tokens=False)
     assert text.startswith(tokens.tokenizer.decode([*last.prompt, *last.response], skip_special_tokens=False))
     assert text.endswith("<|im_start|>assistant\n")
-    once_more = render(
-        trajectory.prompt, trajectory.instruction, "", trajectory.steps, trajectory.steps[-1].observation
-    )
+    last_page = trajectory.steps[-1].observation
+    once_more = render(trajectory.prompt, trajectory.instruction, "", trajectory.steps, last_page)
     assert last.after == render_last_state(trajectory, tokens).ids == tokens.prompt_ids(once_more.messages, [])
     assert last.longest == len(last.after)
 
@@ -49,24 +47,17 @@ def test_what_nobody_sampled_is_tokenized(tokens):
         assert action.response == tuple(sampled(tokens, text))
         assert (action.content_length, action.tokenized) == (len(action.response) - 1, True)
         assert action.prompt == tokens.prompt_ids(render_step(shown, action.step).messages, [])
-    imported = served(shown, tokens)
-    untold = imported.steps[1].generation.model_copy(update={"prompt_token_digest": None})
-    assert [action.tokenized for action in tokenize_actions(changed(imported, 1, generation=untold), tokens)] == [
-        False,
-        True,
-    ]
-
-
-def test_an_empty_action_says_nothing(tokens):
+    untold = changed_generation(served(shown, tokens), 1, prompt_token_digest=None)
+    assert [action.tokenized for action in tokenize_actions(untold, tokens)] == [False, True]
     silent, _ = tokenize_actions(changed(talk(0), 0, response=""), tokens)
     assert (silent.response, silent.content_length) == ((tokens.stop,), 0)
 
 
 def test_why_actions_can_not_be_told(tokens):
     trajectory = served(talk(0), tokens)
-    other = trajectory.steps[1].generation.model_copy(update={"prompt_token_digest": digest_tokens([1])})
+    other = changed_generation(trajectory, 1, prompt_token_digest=digest_tokens([1]))
     pad = tokens.placeholder
-    assert tokenize_actions(changed(trajectory, 1, generation=other), tokens) is MaskReason.PROMPT_TOKENS_CHANGED
+    assert tokenize_actions(other, tokens) is MaskReason.PROMPT_TOKENS_CHANGED
     assert tokenize_actions(changed(trajectory, 1, prompt_digest="1" * 64), tokens) is MaskReason.PROMPT_CHANGED
     assert tokenize_actions(served(talk(0), tokens, {0: [pad]}), tokens) is MaskReason.PLACEHOLDER
     assert tokenize_actions(served(talk(0, CALL, ANSWER, pictures=(96,)), tokens), tokens) is MaskReason.PICTURES

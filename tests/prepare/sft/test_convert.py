@@ -73,9 +73,7 @@ def test_a_picture_is_read_once(tmp_path, monkeypatch):
     store, read = ScreenshotStore(run.screenshots), []
     monkeypatch.setattr(store, "get", read.append)
     converter = Converter(settings("algorithm_config.cutoff_len=16"), WordTokens(), store)
-    assert [converter.convert(episode, index) for index in range(6)] == [
-        DropReason.TOO_LONG
-    ] * 6  # each with every window
+    assert [converter.convert(episode, index) for index in range(6)] == [DropReason.TOO_LONG] * 6  # with every window
     assert sorted(read) == sorted(shot(number).sha256 for number in range(6))
 
 
@@ -100,14 +98,11 @@ def test_a_set_that_renders_its_prompts_itself_has_no_smaller_window(tmp_path, m
 
 
 THINKING = PromptSpec(thinking=True)
+THOUGHT = f"So.\n</think>\n\n{CALL}"
 RESPONSES = {
-    "opened in the prompt": (f"So.\n</think>\n\n{CALL}", f"So.\n</think>\n\n{CALL}", True),
-    "opened in the prompt, told apart by the server": (
-        f"{OPENING}So.\n</think>\n\n{CALL}",
-        f"So.\n</think>\n\n{CALL}",
-        True,
-    ),
-    "opened by the model": (f"{OPENING}So.\n</think>\n\n{CALL}", f"{OPENING}So.\n</think>\n\n{CALL}", False),
+    "opened in the prompt": (THOUGHT, THOUGHT, True),
+    "opened in the prompt, told apart by the server": (OPENING + THOUGHT, THOUGHT, True),
+    "opened by the model": (OPENING + THOUGHT, OPENING + THOUGHT, False),
 }
 
 
@@ -121,18 +116,14 @@ def test_a_sample_of_a_thinking_model_opens_its_thought(tmp_path, text, generate
     """Prompt and response together are what was served, wherever the opening was written."""
     sample, _ = converted(tmp_path, thought(text, generated), 0, tokens=CharacterTokens(opens))
     assert isinstance(sample, Sample)
-    assert sample.messages[-1].content == f"{OPENING}So.\n</think>\n\n{CALL}"
-    assert sample.tokens == 200 + len(f"{OPENING}So.\n</think>\n\n{CALL}") + TEMPLATE_TAIL
+    assert sample.messages[-1].content == OPENING + THOUGHT
+    assert sample.tokens == 200 + len(OPENING + THOUGHT) + TEMPLATE_TAIL
 
 
 @pytest.mark.parametrize("generated", [f"So!\n</think>\n\n{CALL}", f"So.</think>{CALL}", f"o.\n</think>\n\n{CALL}"])
 def test_a_thought_that_was_sampled_otherwise_is_told(tmp_path, generated):
-    result, _ = converted(tmp_path, thought(f"So.\n</think>\n\n{CALL}", generated), 0, tokens=CharacterTokens(True))
+    result, _ = converted(tmp_path, thought(THOUGHT, generated), 0, tokens=CharacterTokens(True))
     assert result is DropReason.RETOKENIZED
-
-
-def test_other_models_responses_stay_as_they_are(tmp_path):
-    text = f"So.</think>{CALL}"
-    changed = thought(text, text).model_copy(update={"prompt": PromptSpec()})
-    sample, _ = converted(tmp_path, changed, 0, tokens=CharacterTokens(False))
-    assert sample.messages[-1].content == text
+    plain = thought(generated, generated).model_copy(update={"prompt": PromptSpec()})  # a model that doesn't think
+    sample, _ = converted(tmp_path, plain, 0, tokens=CharacterTokens(False))
+    assert sample.messages[-1].content == generated

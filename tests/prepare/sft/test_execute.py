@@ -20,12 +20,10 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_prepared
 from webgym_cli.store.run import RunDir
 
-MADE = [trajectory(number, steps=5, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(12)] + [
-    trajectory(12, outcome=UNSOLVED),
-    trajectory(13, outcome=CRASHED),
-]
-
+MADE = [trajectory(number, steps=5, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(12)]
+MADE += [trajectory(12, outcome=UNSOLVED), trajectory(13, outcome=CRASHED)]
 ALL = "algorithm_config.positive_samples_to_train=null"
+CHOSEN = ("bf16=false", "deepspeed_config_filename=null", "positive_samples_to_train=25", "val_split_ratio=0.2")
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +32,9 @@ def model(tmp_path_factory):
 
 
 def chosen(model, *overrides):
-    return settings(
-        f"policy_config.base_model={model}",
-        "policy_config.template=qwen3_vl_nothink",
-        "algorithm_config.bf16=false",
-        "algorithm_config.deepspeed_config_filename=null",
-        "algorithm_config.positive_samples_to_train=25",
-        "algorithm_config.val_split_ratio=0.2",
-        "algorithm_config.do_eval=true",
-        "venvs.device=cpu",
-        *overrides,
-    )
+    algorithm = [f"algorithm_config.{text}" for text in (*CHOSEN, "do_eval=true")]
+    policy = (f"policy_config.base_model={model}", "policy_config.template=qwen3_vl_nothink")
+    return settings(*policy, *algorithm, "venvs.device=cpu", *overrides)
 
 
 def prepared(run, with_, sink=lambda event: None):
@@ -98,13 +88,8 @@ def test_what_was_left_out_adds_up(run, model):
     assert (facts["steps_of_dropped_trajectories"], facts["dropped_steps"]["task_cap"]) == (4, 20)
     out = facts["steps_of_dropped_trajectories"] + sum(facts["dropped_steps"].values())
     assert facts["steps_read"] == out + facts["samples"] + facts["not_drawn_steps"]
-    assert facts["over_cutoff_len"] == {
-        "cutoff_len": 16384,
-        "steps": 0,
-        "longest_tokens": 0,
-        "shortened": 0,
-        "left_out": 0,
-    }
+    over = facts["over_cutoff_len"]
+    assert over == {"cutoff_len": 16384, **dict.fromkeys(("steps", "longest_tokens", "shortened", "left_out"), 0)}
     assert [event for event in events if event["event"] == "over_cutoff_len"] == []
     assert events[-1]["dropped_steps"]["too_long"] == 0
 
@@ -126,16 +111,13 @@ def test_over_long_samples_are_reported(run, model):
     assert not run.dataset.exists()
     (event,) = [event for event in events if event["event"] == "over_cutoff_len"]
     longest = event["longest_tokens"]
-    assert event["message"] == (
-        f"60 drawn steps have more tokens than algorithm_config.cutoff_len (16), the longest {longest}: "
-        "0 lost their oldest rounds, 60 were left out"
-    )
+    text = f"60 drawn steps have more tokens than algorithm_config.cutoff_len (16), the longest {longest}: "
+    assert event["message"] == f"{text}0 lost their oldest rounds, 60 were left out"
     prepared(run, chosen(model, f"algorithm_config.cutoff_len={longest - 1}", ALL))
     over_cutoff_len = json.loads((run.dataset / "dropped.json").read_text())["over_cutoff_len"]
     # the fifth step of each of the twelve solved episodes is the longest; with a round less it fits
-    assert over_cutoff_len == {
-        "cutoff_len": longest - 1, "steps": 12, "longest_tokens": longest, "shortened": 12, "left_out": 0,
-    }  # fmt: skip
+    counts = {"steps": 12, "shortened": 12, "left_out": 0}
+    assert over_cutoff_len == {"cutoff_len": longest - 1, "longest_tokens": longest, **counts}
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -45,20 +45,20 @@ def web(site, difficulty=1):
     return Task(id=f"{site} {difficulty}", environment="web", start_url=f"https://www.{site}/", difficulty=difficulty)
 
 
-@pytest.mark.parametrize(
-    ("left_out", "overrides", "reason"),
-    [
-        (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
-        (trajectory(steps=0), [], DropReason.EMPTY),
-        (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
-        (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
-        (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
-    ],
-    ids=lambda value: value.value if isinstance(value, DropReason) else "",
-)
-def test_why_a_trajectory_is_left_out(run, left_out, overrides, reason):
+LEFT_OUT = {
+    DropReason.FAILURE: {"outcome": CRASHED},
+    DropReason.EMPTY: {"steps": 0},
+    DropReason.TOO_FEW_STEPS: {"steps": 1},
+    DropReason.REWARD_UNKNOWN: {"outcome": Outcome(stop=Stop.ANSWERED)},
+    DropReason.UNSUCCESSFUL: {"outcome": UNSOLVED},
+}
+
+
+@pytest.mark.parametrize("reason", LEFT_OUT)
+def test_why_a_trajectory_is_left_out(run, reason):
+    left_out = trajectory(**LEFT_OUT[reason])
     fill(run, left_out)
-    plan, draw = drawn(run, settings(*overrides), [0])
+    plan, draw = drawn(run, settings(), [0])
     assert dropped(plan.counts.dropped_trajectories) == {reason.value: 1}
     assert plan.counts.steps == plan.counts.steps_of_dropped_trajectories == len(left_out.steps)
     assert (plan.eligible, draw.samples) == (0, [])
@@ -111,7 +111,7 @@ def test_steps_on_pages_that_were_not_settled_are_left_out(run):
     states = (None, {"status": 200}, {"loading": "moving"}, {"loading": "timed_out", "pending": 2}, {"status": 404})
     seen = [Observation(url="http://a/", screenshot=shot(at), state=state) for at, state in enumerate(states)]
     steps = tuple(step(at, observation=one) for at, one in enumerate(seen))
-    fill(run, trajectory(0, steps=0).model_copy(update={"steps": steps}))
+    fill(run, trajectory(0, steps=steps))
     plan, draw = drawn(run, settings("filters.stable_pages=true"), [0])
     assert plan.counts.dropped_steps == {**plan.counts.dropped_steps, "unstable_page": 3}
     assert sorted(number for _, number in steps_of(draw)) == [0, 1]
@@ -130,10 +130,9 @@ def test_votes_that_disagree_are_left_out(run):
     for number in range(4):
         fill(run, trajectory(number, task=WEB, outcome=ANSWERED))
     fill(run, trajectory(4))  # scored by its environment
-    append_judgement(run, Split.TRAIN, 0, voted(0, True, True, False))
-    append_judgement(run, Split.TRAIN, 0, voted(1, True, True, True, False))
-    append_judgement(run, Split.TRAIN, 0, voted(2, True))
-    append_judgement(run, Split.TRAIN, 0, voted(4, True, True, False))
+    divided = (True, True, False)
+    for number, votes in ((0, divided), (1, (True, *divided)), (2, (True,)), (4, divided)):
+        append_judgement(run, Split.TRAIN, 0, voted(number, *votes))
     plan, draw = drawn(run, settings("filters.min_agreement=0.75"), [0])
     assert dropped(plan.counts.dropped_trajectories) == {"reward_unknown": 1, "judge_divided": 1}
     assert {int(name[-1]) for name, _ in steps_of(draw)} == {1, 2, 4}
@@ -260,12 +259,9 @@ def test_caps_count(run):
     plan, draw = drawn(run, both, [0])
     assert dropped(plan.counts.dropped_steps) == {"trajectory_cap": 7, "task_cap": 1}
     assert len(draw.samples) == 5 + 2
-
-
-def test_a_cap_takes_nothing_for_what_is_out_anyway(run):
-    steps = (step(0, page_changed=False), step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), step(2))
-    fill(run, trajectory(steps=steps))
-    plan, draw = drawn(run, settings("filters.max_steps_per_trajectory=1"), [0])
+    stuck = (step(0, page_changed=False), step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), step(2))
+    fill(run, trajectory(4, steps=stuck, iteration=1))
+    plan, draw = drawn(run, settings("filters.max_steps_per_trajectory=1"), [1])  # nothing for what is out anyway
     assert dropped(plan.counts.dropped_steps) == {"same_screenshot": 1, "no_action": 1}
     assert [index for _, index in steps_of(draw)] == [2]
 
@@ -287,12 +283,8 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
     counts = Counter()
     with open_index(run) as index:
         for seed in range(40):
-            chosen = settings(
-                "algorithm_config.weighting=position",
-                "algorithm_config.positive_samples_to_train=15",
-                "filters.max_steps_per_trajectory=1",
-                f"seed={seed}",
-            )
+            caps = ("algorithm_config.positive_samples_to_train=15", "filters.max_steps_per_trajectory=1")
+            chosen = settings("algorithm_config.weighting=position", *caps, f"seed={seed}")
             plan = build_plan(chosen, index, 3, range(4))
             assert plan.eligible == 400
             counts.update(plan.quotas)
@@ -332,8 +324,7 @@ def test_every_step_is_eligible_or_dropped_for_one_reason(tmp_path_factory, draw
     run = RunDir(tmp_path_factory.mktemp("any") / "run")
     for number, (iteration, outcome, kinds, site) in enumerate(drawn_episodes):
         steps = tuple(step(index, **DAMAGED.get(kind, {})) for index, kind in enumerate(kinds))
-        one = trajectory(number, iteration=iteration, steps=0, outcome=outcome, task=web(site))
-        fill(run, one.model_copy(update={"steps": steps}))
+        fill(run, trajectory(number, iteration=iteration, steps=steps, outcome=outcome, task=web(site)))
     choices = {
         "older": "filters.drop_older_repeats=true",
         "trajectory": "filters.max_steps_per_trajectory=2",
@@ -349,12 +340,9 @@ def test_every_step_is_eligible_or_dropped_for_one_reason(tmp_path_factory, draw
     left_out = counts.steps_of_dropped_trajectories + sum(counts.dropped_steps.values())
     assert counts.steps == left_out + plan.eligible
     if not switched_on - {"site"}:
-        assert plan.eligible == sum(
-            kind == "good"
-            for _, outcome, kinds, site in drawn_episodes
-            for kind in kinds
-            if outcome is SOLVED and len(kinds) >= 2 and not (site == "b.com" and switched_on)
-        )
+        solved = [(kinds, site) for _, outcome, kinds, site in drawn_episodes if outcome is SOLVED and len(kinds) >= 2]
+        left = [kinds for kinds, site in solved if not (site == "b.com" and switched_on)]
+        assert plan.eligible == sum(kinds.count("good") for kinds in left)
 
 
 def _fit(run, read, switched_on):

@@ -60,9 +60,8 @@ def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
     plan = plan_orm_dataset(run, load())
     assert [(one.done, one.source) for one in plan.chosen if not one.done] == [(False, "environment")] * 2
     assert (plan.to_json()["yes"], len(plan.chosen), plan.read) == (2, 4, (0, 1))
-    assert plan.dropped == {
-        "infrastructure_failure": 1, "no_steps": 0, "no_verdict": 1, "left_out_for_balance": 4, "too_long": 0,
-    }  # fmt: skip
+    counts = {"infrastructure_failure": 1, "no_steps": 0, "no_verdict": 1, "left_out_for_balance": 4, "too_long": 0}
+    assert plan.dropped == counts
     assert plan_orm_dataset(run, load()).chosen == plan.chosen
     others = [plan_orm_dataset(run, load(overrides=[f"seed={seed}"])).chosen for seed in range(1, 6)]
     assert any(chosen != plan.chosen for chosen in others)
@@ -82,22 +81,19 @@ def test_the_digest_tells_what_would_be_written(run):
         assert plan.digest(load(overrides=[other])) != plan.digest(settings)
 
 
-def test_one_kind_alone_is_refused_with_what_to_do(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "reason", "command"),
+    [({}, "left_out_for_balance", "rollout"), ({"task": WEB, "outcome": episode().outcome}, "no_verdict", "judge")],
+    ids=["one kind alone", "nobody's verdict"],
+)
+def test_what_no_label_or_one_kind_has_is_refused_with_what_to_do(tmp_path, given, reason, command):
     run_dir = RunDir(tmp_path / "run")
     with pytest.raises(MissingStageError, match="no training trajectories"):
         plan_orm_dataset(run_dir, load())
-    append(run_dir, trajectory(0))
-    with pytest.raises(WebGymError, match="1 x left_out_for_balance") as error:
+    append(run_dir, trajectory(0, **given))
+    with pytest.raises(WebGymError, match=f"1 x {reason}") as error:
         require_labels(plan_orm_dataset(run_dir, load()), run_dir)
-    assert error.value.hint.endswith(f"webgym rollout {run_dir.root}")
-
-
-def test_nobody_s_verdict_leads_to_the_judge(tmp_path):
-    run_dir = RunDir(tmp_path / "run")
-    append(run_dir, trajectory(0, task=WEB, outcome=episode().outcome))
-    with pytest.raises(WebGymError, match="1 x no_verdict") as error:
-        require_labels(plan_orm_dataset(run_dir, load()), run_dir)
-    assert error.value.hint == f"webgym judge {run_dir.root}"
+    assert error.value.hint.endswith(f"webgym {command} {run_dir.root}")
 
 
 def test_a_model_that_thinks_first_is_refused(run):

@@ -36,20 +36,17 @@ def counted(samples):
     return [count for _, count in sorted(Counter(sample.iteration for sample in samples).items())]
 
 
-def wanted(count, power=2.0):
-    return settings(
-        f"algorithm_config.positive_samples_to_train={count}", f"algorithm_config.recency_bias_power={power}"
-    )
+def wanted(count, power=2.0, **more):
+    """Return settings of the draw, by names in `algorithm_config`."""
+    given = {"positive_samples_to_train": count, "recency_bias_power": power, **more}
+    return settings(*(f"algorithm_config.{name}={value}" for name, value in given.items()))
 
 
-def test_newer_iterations_give_more(four):
+def test_newer_iterations_give_more_and_what_one_lacks_the_others_give(four):
     plan, draw = drawn(four, wanted(100), [0, 1, 2, 3])
     # weights 1, 4, 9, 16 of 30: 3.33, 13.33, 30, 53.33 of 100
     assert counted(draw.samples) == [3, 13, 30, 54]
     assert plan.quotas == {0: 3, 1: 13, 2: 30, 3: 54}
-
-
-def test_what_an_iteration_lacks_the_others_give(four):
     # 60 a iteration: the newest is exhausted, 60 more are shared as 1 : 4 : 9
     assert counted(drawn(four, wanted(120), [0, 1, 2, 3])[1].samples) == [4, 17, 39, 60]
 
@@ -57,10 +54,8 @@ def test_what_an_iteration_lacks_the_others_give(four):
 @pytest.mark.parametrize("count", ["null", 240, 9999])
 @pytest.mark.parametrize("weighting", ["iteration", "position"])
 def test_all_are_taken_when_there_are_not_more(four, count, weighting):
-    all_of_it = settings(
-        f"algorithm_config.positive_samples_to_train={count}", f"algorithm_config.weighting={weighting}"
-    )
-    assert counted(drawn(four, all_of_it, [0, 1, 2, 3])[1].samples) == [60, 60, 60, 60]
+    draw = drawn(four, wanted(count, weighting=weighting), [0, 1, 2, 3])[1]
+    assert counted(draw.samples) == [60, 60, 60, 60]
 
 
 def test_an_iteration_without_usable_steps_keeps_its_place(run):
@@ -112,12 +107,7 @@ def test_what_can_not_be_used_makes_room_for_the_next(four, count, power, bad, w
     class Found(tuple):
         iteration = property(lambda self: self[0])
 
-    with_ = settings(
-        f"algorithm_config.positive_samples_to_train={count}",
-        f"algorithm_config.recency_bias_power={power}",
-        f"algorithm_config.weighting={weighting}",
-    )
-    plan, draw = drawn(four, with_, [0, 3], Picky())
+    plan, draw = drawn(four, wanted(count, power, weighting=weighting), [0, 3], Picky())
     used = sum(draw.dropped.values())
     assert len(draw.samples) == min(count, plan.eligible - used) == len(set(draw.samples))
 
@@ -138,19 +128,15 @@ def test_a_draw_by_position_prefers_what_started_last(run):
 def test_a_draw_by_position_tells_its_shares_before(four):
     plan, draw = drawn(four, settings(*POSITION), [0, 1, 2, 3])
     assert list(plan.quotas) == [0, 1, 2, 3]
-    assert {iteration: count for iteration, count in plan.quotas.items() if count} == Counter(
-        sample.iteration for sample in draw.samples
-    )
+    shares = Counter(sample.iteration for sample in draw.samples)
+    assert {iteration: count for iteration, count in plan.quotas.items() if count} == shares
 
 
 @pytest.mark.parametrize("weighting", ["iteration", "position"])
 def test_the_order_of_writing_decides_nothing(tmp_path, weighting):
     trajectories = [trajectory(number, iteration=iteration, steps=4) for iteration in range(2) for number in range(12)]
-    chosen = settings(
-        f"algorithm_config.weighting={weighting}",
-        "algorithm_config.positive_samples_to_train=30",
-        "filters.max_steps_per_trajectory=3",
-    )
+    draws = (f"algorithm_config.weighting={weighting}", "algorithm_config.positive_samples_to_train=30")
+    chosen = settings(*draws, "filters.max_steps_per_trajectory=3")
     calls = []
     for name, order, ranks in (("a", trajectories, 1), ("b", trajectories[::-1], 3)):
         run = RunDir(tmp_path / name)
@@ -206,10 +192,8 @@ def test_what_is_too_long_loses_its_oldest_rounds_then_its_place(run):
 def test_only_the_newest_iterations_of_the_current_policy_are_read(four, run):
     with open_index(four) as index:
         assert plan_dataset(four, settings(), index).read == (0,)  # nothing was trained yet: the policy is version 0
-        assert preview_dataset(four, settings("algorithm_config.last_n_iterations=2"), index)["iterations_read"] == [
-            2,
-            3,
-        ]
+        preview = preview_dataset(four, settings("algorithm_config.last_n_iterations=2"), index)
+        assert preview["iterations_read"] == [2, 3]
     with open_index(run) as index:
         assert preview_dataset(run, settings(), index) == {}
         with pytest.raises(MissingStageError, match="no training trajectories"):

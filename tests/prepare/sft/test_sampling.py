@@ -28,19 +28,13 @@ def test_quotas_by_hand():
     assert compute_quotas(many, 30, 2.0) == {0: 1, 1: 4, 2: 9, 3: 16}
     assert compute_quotas(many, 10, 1.0) == {0: 1, 1: 2, 2: 3, 3: 4}
     assert compute_quotas({3: 100, 7: 100}, 1, 0.0) == {3: 0, 7: 1}  # of equal remainders the newest goes first
+    for power in (501.0, 1e9):  # no float holds it
+        assert compute_quotas({0: 5, 1: 5, 2: 5}, 7, power) == {0: 0, 1: 2, 2: 5}
 
 
-@pytest.mark.parametrize("power", [501.0, 1e9])
-def test_a_power_that_no_float_holds_takes_the_newest(power):
-    assert compute_quotas({0: 5, 1: 5, 2: 5}, 7, power) == {0: 0, 1: 2, 2: 5}
-
-
-def test_shuffling_is_seeded():
+def test_shuffling_is_seeded_and_a_priority_is_the_md5_of_the_text():
     assert shuffle_by_seed(range(9), "a") == shuffle_by_seed(range(9), "a") != shuffle_by_seed(range(9), "b")
     assert sorted(shuffle_by_seed(range(9), "a")) == list(range(9))
-
-
-def test_a_priority_is_the_md5_of_the_text():
     ((result,),) = duckdb.execute("SELECT " + priority_sql("'7/0/train-0000-00000/3'")).fetchall()
     assert result == int.from_bytes(hashlib.md5(b"7/0/train-0000-00000/3").digest(), "little")
 
@@ -74,18 +68,15 @@ def inclusion(weights: list[int], take: int) -> list[float]:
 
 @pytest.mark.parametrize(("power", "take"), [(2, 2), (1, 2), (2, 3), (0, 1)])
 def test_positions_are_drawn_as_their_weights_say(power, take):
+    # one of two positions, weights 1 and 4
+    assert inclusion([1, 4], 1) == [0.2, 0.8]
+    # two of three with weights 1, 4, 9: the first is in by (1,x), (2,1) or (3,1): 1/14 + 4/14 * 1/10 + 9/14 * 1/5
+    assert inclusion([1, 4, 9], 2)[0] == pytest.approx(1 / 14 + 4 / 140 + 9 / 70)
     draws = 20000
     exact = inclusion([(rank + 1) ** power for rank in range(4)], take)
     result = drawn(draws, 4, take, float(power))
     for position, chance in enumerate(exact, 1):
         assert abs(result.get(position, 0.0) - chance) < 4 * (chance * (1 - chance) / draws) ** 0.5
-
-
-def test_two_of_two_weights_by_hand():
-    # one of two positions, weights 1 and 4
-    assert inclusion([1, 4], 1) == [0.2, 0.8]
-    # two of three with weights 1, 4, 9: the first is in by (1,x), (2,1) or (3,1): 1/14 + 4/14 * 1/10 + 9/14 * 1/5
-    assert inclusion([1, 4, 9], 2)[0] == pytest.approx(1 / 14 + 4 / 140 + 9 / 70)
 
 
 def test_quarters_have_webgyms_shares():

@@ -17,9 +17,8 @@ HOSTILE = ["plain", "a b", "it's; rm -rf ~", '$(id) `id` "x"', "line\nbreak", "=
 def config(device="cuda", deepspeed=None, validation=False, samples=None, **sections):
     settings = Settings.model_validate({"policy_config": {"template": "qwen3_vl_nothink"}} | sections)
     places = {"dataset_dir": Path("/run/data"), "output_dir": Path("/run/checkpoints/model_x"), "model": "/m"}
-    return build_train_config(
-        settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples
-    )
+    how = {"deepspeed": deepspeed, "validation": validation, "device": device, "samples": samples}
+    return build_train_config(settings, **places, **how)
 
 
 def test_holds_what_the_seed_documents():
@@ -50,6 +49,7 @@ def test_holds_what_the_seed_documents():
 
 
 TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
+PIXELS = {"image_min_pixels": 1000, "image_max_pixels": 2000}
 
 
 @each(
@@ -58,10 +58,7 @@ TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
         ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
         ({"policy_config": TRUSTED}, {"trust_remote_code": True}),
         ({"context_config": {"prompt_version": "webrl_released"}}, {"template": "empty"}),
-        (
-            {"image": {"image_min_pixels": 1000, "image_max_pixels": 2000}},
-            {"image_min_pixels": 1000, "image_max_pixels": 2000},
-        ),
+        ({"image": PIXELS}, PIXELS),
         ({"algorithm_config": {"disable_gradient_checkpointing": True}}, {"disable_gradient_checkpointing": True}),
         ({"seed": 5}, {"data_seed": 5}),
         ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
@@ -82,9 +79,7 @@ def test_evaluates_only_when_asked_and_with_a_validation_set():
     fields = {"do_eval": True}
     assert config(validation=True, algorithm_config=fields)["eval_dataset"] == "webgym_validation"
     for item in (config(algorithm_config=fields), config(validation=True)):
-        assert item["do_eval"] is False
-        assert item["eval_strategy"] == "no"
-        assert "eval_dataset" not in item
+        assert (item["do_eval"], item["eval_strategy"], "eval_dataset" in item) == (False, "no", False)
 
 
 def test_shares_and_other_integrations_reach_the_trainer():
@@ -104,13 +99,10 @@ def test_a_fraction_is_one_of_an_epoch_as_in_webgym(steps, epochs, written):
     assert (result["save_steps"] < 1) is (steps < 1), "the trainer takes 1 and more for steps"
 
 
-def test_bf16_on_a_cpu_is_refused_with_the_way_out():
+def test_cpu_and_bf16_on_one_is_refused_with_the_way_out():
     with pytest.raises(SettingsError) as caught:
         config(device="cpu")
     assert "-s algorithm_config.bf16=false" in caught.value.hint
-
-
-def test_cpu():
     result = config(device="cpu", algorithm_config={"bf16": False})
     assert result["use_cpu"] is True and result["dataloader_pin_memory"] is False
     assert "use_cpu" not in config(device="cpu", deepspeed=Path("x"), algorithm_config={"bf16": False})
@@ -150,25 +142,18 @@ def test_wandb_env_survives_a_shell(name, tmp_path):
     script = build_wandb_env(Settings.model_validate({"log_config": log}), run_id=name)
     file = tmp_path / "wandb_env.sh"
     file.write_text(script)
-    command = (
-        f'. {shlex.quote(str(file))}; printf "%s\\0" "$WANDB_PROJECT" "$WANDB_ENTITY" "$WANDB_RUN_NAME" "$WANDB_RUN_ID"'
-    )
+    names = " ".join(f'"$WANDB_{name}"' for name in ("PROJECT", "ENTITY", "RUN_NAME", "RUN_ID"))
+    command = f'. {shlex.quote(str(file))}; printf "%s\\0" {names}'
     result = subprocess.run(["sh", "-c", command], capture_output=True, check=True, cwd=tmp_path)
     assert result.stdout.decode().split("\0")[:-1] == [name] * 4
     assert os.listdir(tmp_path) == ["wandb_env.sh"]
 
 
-def test_wandb_env_leaves_out_what_is_not_known():
+def test_wandb_env_leaves_out_what_is_not_known_never_holds_a_key_and_refuses_a_nul(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "secret-key")
     script = build_wandb_env(Settings(), run_id=None)
     assert "WANDB_ENTITY" not in script and "WANDB_RUN_ID" not in script
     assert "export WANDB_RESUME=allow\n" in script
-
-
-def test_wandb_env_never_holds_a_key(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "secret-key")
     assert "secret-key" not in build_wandb_env(Settings(), run_id="x")
-
-
-def test_wandb_env_refuses_a_nul():
     with pytest.raises(SettingsError):
         build_wandb_env(Settings.model_validate({"log_config": {"run_name": "a\0b"}}), run_id=None)

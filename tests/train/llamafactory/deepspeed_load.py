@@ -23,9 +23,8 @@ class Model:
 
 
 def loaded(file, folder):
-    arguments = TrainingArguments(
-        output_dir=folder, bf16=True, use_cpu=True, per_device_train_batch_size=3, gradient_accumulation_steps=4
-    )
+    batch = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 4}
+    arguments = TrainingArguments(output_dir=folder, bf16=True, use_cpu=True, **batch)
     config = HfTrainerDeepSpeedConfig(file)
     config.trainer_config_process(arguments)
     config.trainer_config_finalize(arguments, Model, 100)

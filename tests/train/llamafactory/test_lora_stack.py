@@ -85,11 +85,9 @@ def test_the_published_weights_are_the_base_and_the_adapter(in_train_role, train
 
 
 def test_what_is_published_is_a_model_like_any_other(trained, tiny_model_dir):
-    kept = {(name, shape) for name, _, shape in list_tensors(tiny_model_dir)}
-    assert {(name, shape) for name, _, shape in list_tensors(trained.folder)} == kept
-    assert {kind for _, kind, _ in list_tensors(trained.folder)} == {
-        kind for _, kind, _ in list_tensors(tiny_model_dir)
-    }
+    published, base = list_tensors(trained.folder), list_tensors(tiny_model_dir)
+    assert {(name, shape) for name, _, shape in published} == {(name, shape) for name, _, shape in base}
+    assert {kind for _, kind, _ in published} == {kind for _, kind, _ in base}
     assert check_model(str(trained.folder)) == str(trained.folder)
     assert digest(str(trained.folder)) != digest(str(tiny_model_dir))
     ids = [ModelTokens(str(folder)).response_ids("click [3]") for folder in (trained.folder, tiny_model_dir)]

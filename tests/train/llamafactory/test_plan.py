@@ -42,7 +42,11 @@ def interrupt(plan, step=2, **facts):
     return folder
 
 
-def test_the_first_training_is_fresh(ready, run, role):
+def test_the_first_training_is_fresh(ready, run, role, monkeypatch):
+    with pytest.raises(MissingStageError) as caught:  # without a dataset
+        ready(again=False)
+    assert (caught.value.hint, caught.value.exit_code) == (f"webgym prepare {run.root}", 3)
+    monkeypatch.setenv("WANDB_API_KEY", "secret-key")
     plan = ready(samples=5)
     assert (plan.start.mode, plan.data.parent, plan.total_steps) == ("fresh", "tiny", 4)
     assert plan.launch.argv == (str(role / "bin/llamafactory-cli"), "train", "launch.yaml")
@@ -50,17 +54,7 @@ def test_the_first_training_is_fresh(ready, run, role):
     assert plan.launch.env["OMP_NUM_THREADS"] == "1"
     assert plan.options["learning_rate"] == 1e-3
     assert not plan.folder.exists()
-
-
-def test_the_plan_is_json_without_secrets(ready, monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "secret-key")
-    assert "secret-key" not in json.dumps(ready().to_json())
-
-
-def test_without_a_dataset(run, role):
-    with pytest.raises(MissingStageError) as caught:
-        plan_training(run, settings_for(role=role), {})
-    assert (caught.value.hint, caught.value.exit_code) == (f"webgym prepare {run.root}", 3)
+    assert "secret-key" not in json.dumps(plan.to_json())
 
 
 def test_a_dataset_that_was_trained(ready, run):
@@ -125,10 +119,9 @@ def test_samples_of_an_older_version_that_name_another_folder(ready, run, tmp_pa
     def write(image):
         content = json.dumps([{"conversations": [], "images": [image]}])
         (run.dataset / "finetune_train.json").write_text(content)
-        record = read_json(run.dataset / "prepared.json")
-        write_json(
-            run.dataset / "prepared.json", record | {"data_digest": hashlib.sha256(content.encode()).hexdigest()}
-        )
+        prepared = run.dataset / "prepared.json"
+        digests = {"data_digest": hashlib.sha256(content.encode()).hexdigest()}
+        write_json(prepared, read_json(prepared) | digests)
 
     ready()
     write(str(run.screenshots / "3f/3f.png"))
@@ -153,7 +146,11 @@ def test_samples_that_were_edited_are_noticed(ready, run):
         ready(again=False)
 
 
-def test_a_missing_llamafactory(ready, role):
+def test_a_missing_llamafactory_and_a_missing_deepspeed_file_are_named(ready, run, role):
+    ready(deepspeed_config_filename="ds_config_cpu_zero1.json")
+    (run.dataset / "deepspeed.json").unlink()
+    with pytest.raises(SettingsError, match=r"deepspeed\.json"):
+        ready(again=False)
     (role / "bin/llamafactory-cli").unlink()
     with pytest.raises(VenvError, match="llamafactory-cli"):
         ready()
@@ -175,11 +172,9 @@ def test_several_machines_count(ready):
 def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, role):
     ready()
     file = run.dataset.resolve() / "deepspeed.json"
-    record = json.loads((run.dataset / "prepared.json").read_text())
-    content = (run.dataset / "train_config.yaml").read_bytes()
-    (run.dataset / "prepared.json").write_text(
-        json.dumps(record | {"config_digest": hashlib.sha256(content).hexdigest()})
-    )
+    prepared = run.dataset / "prepared.json"
+    digests = {"config_digest": hashlib.sha256((run.dataset / "train_config.yaml").read_bytes()).hexdigest()}
+    write_json(prepared, read_json(prepared) | digests)
     settings = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json")
     assert plan_training(run, settings, {}).start.training.zero_stage == 2
     assert not file.exists()
@@ -188,13 +183,6 @@ def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, 
     changed = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json", learning_rate=0.5)
     plan = plan_training(run, changed, {})
     assert (plan.start.training.zero_stage, plan.launch.config["learning_rate"]) == (1, 0.5)
-
-
-def test_a_missing_deepspeed_file_is_named(ready, run):
-    ready(deepspeed_config_filename="ds_config_cpu_zero1.json")
-    (run.dataset / "deepspeed.json").unlink()
-    with pytest.raises(SettingsError, match=r"deepspeed\.json"):
-        ready(again=False)
 
 
 async def test_moments_are_carried_from_the_parent(ready, run, monkeypatch):
@@ -224,12 +212,13 @@ def test_moments_are_carried_from_a_base_model_that_has_them(run, role, tmp_path
     assert (plan().start.mode, plan().notes) == ("fresh", ())
 
 
-def test_a_parent_without_states_gives_its_weights_only(ready, run):
+def test_a_parent_without_states_or_with_an_adapter_gives_its_weights_only(ready, run):
     parent = published(run, 1)
+    plan = ready(finetuning_type="lora")
+    assert (plan.start.mode, "moments are not" in plan.notes[-1]) == ("fresh", True)
     (parent / "optimizer.pt").unlink()
     plan = ready()
-    assert plan.start.mode == "fresh"
-    assert "no optimizer states" in plan.notes[-1]
+    assert (plan.start.mode, "no optimizer states" in plan.notes[-1]) == ("fresh", True)
 
 
 @pytest.mark.parametrize(
@@ -279,17 +268,13 @@ def test_a_carried_training_that_goes_on_has_no_warm_up(ready, run):
     assert (plan.start.mode, plan.overrides["warmup_steps"], plan.start.training.carried) == ("continued", 0, True)
 
 
-def test_goes_on_from_the_newest_whole_checkpoint(ready):
+def test_goes_on_from_the_newest_whole_checkpoint_and_starts_over_without_one(ready):
     plan = ready()
     whole = interrupt(plan, step=2)
     torn = checkpoint(plan.folder / "checkpoint-3", step=3)
     (torn / "optimizer.pt").write_bytes((torn / "optimizer.pt").read_bytes()[:50])
     assert ready(again=False).start.source == whole
-
-
-def test_without_a_whole_checkpoint_it_starts_over(ready):
-    torn = interrupt(ready())
-    (torn / "trainer_state.json").write_text('{"global_')
+    (whole / "trainer_state.json").write_text('{"global_')
     assert ready(again=False).start.mode == "fresh"
 
 
@@ -326,22 +311,19 @@ def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
     assert ready(digest="d1", save_only_model=True).start.mode == "fresh"
 
 
-def test_an_adapter_starts_with_a_fresh_optimizer(ready, run):
-    published(run, 1)
-    plan = ready(finetuning_type="lora")
-    assert plan.start.mode == "fresh"
-    assert "moments are not" in plan.notes[-1]
-
-
-def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
+def test_the_plan_of_a_local_model_tells_what_the_disk_must_hold_and_needs_no_network(run, role, tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     weights(model / "model.safetensors", 400)
     settings = settings_for(model=model, role=role)
     prepare(run, settings, rows(tmp_path / "images", 2), NAME)
+    plan = plan_training(run, settings, {})
     # 100 numbers in fp32: 400 bytes of weights twice, 800 of moments
-    assert plan_training(run, settings, {}).to_json()["disk_bytes"] == 1600
-    assert plan_training(run, settings, {}).launch.placement.device == "cpu"
+    assert plan.to_json()["disk_bytes"] == 1600
+    assert (plan.launch.placement.device, plan.launch.env["HF_HUB_OFFLINE"]) == ("cpu", "1")
+    model.rename(tmp_path / "moved")
+    with pytest.raises(MissingStageError, match="model_name_or_path"):
+        plan_training(run, settings, {})
 
 
 @pytest.mark.parametrize(
@@ -380,10 +362,9 @@ def test_processes_without_the_variable(monkeypatch):
 )
 def test_gpus_that_do_not_suffice_are_named(monkeypatch, visible, setting, words):
     monkeypatch.setattr(devices, "present", lambda: 8)
+    settings = settings_for(train={"nproc_per_node": setting})
     with pytest.raises(UsageError, match=words) as caught:
-        train_plan.count_processes(
-            settings_for(train={"nproc_per_node": setting}), "cuda", {"CUDA_VISIBLE_DEVICES": visible}
-        )
+        train_plan.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible})
     assert caught.value.hint
 
 
@@ -391,18 +372,6 @@ def test_a_strange_folder_in_the_way_is_named(ready, run):
     (run.checkpoints / NAME).mkdir(parents=True)
     with pytest.raises(UsageError, match="in the way"):
         ready()
-
-
-def test_a_local_model_needs_no_network(run, role, tmp_path):
-    model = tmp_path / "model"
-    model.mkdir()
-    weights(model / "model.safetensors")
-    settings = settings_for(model=model, role=role)
-    prepare(run, settings, rows(tmp_path / "images", 2), NAME)
-    assert plan_training(run, settings, {}).launch.env["HF_HUB_OFFLINE"] == "1"
-    model.rename(tmp_path / "moved")
-    with pytest.raises(MissingStageError, match="model_name_or_path"):
-        plan_training(run, settings, {})
 
 
 def wandb(role):
@@ -429,9 +398,8 @@ def test_a_strangers_wandb_env_sets_only_names(ready, run, role, monkeypatch, tm
     monkeypatch.setenv("HOME", str(tmp_path))
     wandb(role)
     ready(report_to="wandb")
-    (run.dataset / "wandb_env.sh").write_text(
-        f"export {name}=/evil\nexport WANDB_PROJECT=mine\ntouch {tmp_path}/executed\nexport WANDB_NOTES=$(id)\n"
-    )
+    lines = (f"{name}=/evil", f"WANDB_PROJECT=mine\ntouch {tmp_path}/executed", "WANDB_NOTES=$(id)")
+    (run.dataset / "wandb_env.sh").write_text("".join(f"export {line}\n" for line in lines))
     plan = ready(report_to="wandb", again=False)
     assert (plan.launch.env.get(name), plan.launch.env["WANDB_PROJECT"]) == (None, "mine")
     assert plan.launch.env["WANDB_NOTES"] == "$(id)"

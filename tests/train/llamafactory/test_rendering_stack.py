@@ -94,17 +94,10 @@ def text_model(folder, template):
 
 def conversation(*turns, system="You are a web agent.", reply="click [3]"):
     messages = [Message(role="system", content=system)] if system else []
-    messages += [
-        Message(role=role, content=text) for role, text in zip(("user", "assistant") * len(turns), turns, strict=False)
-    ]
-    return Sample(
-        messages=(*messages, Message(role="assistant", content=reply)),
-        images=(),
-        trajectory="t",
-        step=0,
-        iteration=0,
-        reward=1.0,
-    )
+    roles = ("user", "assistant") * len(turns)
+    messages += [Message(role=role, content=text) for role, text in zip(roles, turns, strict=False)]
+    messages.append(Message(role="assistant", content=reply))
+    return Sample(messages=tuple(messages), images=(), trajectory="t", step=0, iteration=0, reward=1.0)
 
 
 @pytest.fixture
@@ -147,9 +140,8 @@ async def test_each_family_is_trained_on_what_was_served(tmp_path, compare, monk
         (text_model(tmp_path / "qwen2", QWEN), [*plain, unled]),
     ]
     raw = render_raw(PromptSpec(version="webrl_released"), "Find it.", [], Observation(url="", html="<a> x </a>"))
-    released = conversation("", system="").model_copy(
-        update={"messages": (raw, Message(role="assistant", content='do(action="Press Enter")'))}
-    )
+    action = Message(role="assistant", content='do(action="Press Enter")')
+    released = conversation("", system="").model_copy(update={"messages": (raw, action)})
     families.append((text_model(tmp_path / "raw" / "llama", LLAMA), [released], "empty"))
     await asyncio.gather(*(compare(*family) for family in families))
     assert len(list((tmp_path / "home/rendering").iterdir())) == 4

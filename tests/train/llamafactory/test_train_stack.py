@@ -32,13 +32,8 @@ def deepspeed(tmp_path_factory) -> dict:
     config["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
     file = tmp_path_factory.mktemp("deepspeed") / "zero3_offload.json"
     file.write_text(json.dumps(config))
-    return {
-        "deepspeed_config_filename": str(file),
-        "train": {"nproc_per_node": PROCESSES},
-        "gradient_accumulation_steps": 4 // PROCESSES,
-        "num_train_epochs": 1,
-        "save_steps": 999999,
-    }
+    own = {"deepspeed_config_filename": str(file), "train": {"nproc_per_node": PROCESSES}}
+    return own | {"gradient_accumulation_steps": 4 // PROCESSES, "num_train_epochs": 1, "save_steps": 999999}
 
 
 @pytest.fixture(scope="session")
@@ -97,10 +92,8 @@ def test_a_training_publishes_the_next_policy(first):
 
 
 def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first, trainable, train_python, tmp_path):
-    changed = {"learning_rate": NEW_RATE, "weight_decay": 0.25, "warmup_steps": 5}
-    run, settings = trainable(
-        9, 5, SECOND, first.run, "d1", train={"extra": {"adam_beta1": 0.8}}, save_steps=999999, **changed
-    )
+    changed = {"learning_rate": NEW_RATE, "weight_decay": 0.25, "warmup_steps": 5, "save_steps": 999999}
+    run, settings = trainable(9, 5, SECOND, first.run, "d1", train={"extra": {"adam_beta1": 0.8}}, **changed)
     plan = plan_training(run, settings)
     assert (plan.start.mode, plan.total_steps) == ("carried", 10)
     start = tmp_path / "start"

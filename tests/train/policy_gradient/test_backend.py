@@ -23,19 +23,10 @@ WEBRL = {"current_rows": 6, "replayed_rows": 3}
 
 
 def batch(run, iteration=0, policy="tiny", digest="d0", **facts):
-    data = RlData(
-        iteration=iteration,
-        model_name=NAME,
-        policy=policy,
-        model=str(run.checkpoints / policy) if iteration else "tiny",
-        sampling=Sampling(temperature=1.0),
-        trained=6,
-        rows=9,
-        tokens=90,
-        trained_tokens=30,
-        plan_digest="p",
-        digest=digest,
-    ).model_copy(update=facts)
+    names = {"iteration": iteration, "model_name": NAME, "policy": policy, "plan_digest": "p", "digest": digest}
+    model = str(run.checkpoints / policy) if iteration else "tiny"
+    counts = {"trained": 6, "rows": 9, "tokens": 90, "trained_tokens": 30}
+    data = RlData(model=model, sampling=Sampling(temperature=1.0), **names, **counts).model_copy(update=facts)
     run.rl_data.mkdir(exist_ok=True)
     write_json(run.rl_data / "rl.json", data.model_dump(mode="json", by_alias=True))
 
@@ -104,10 +95,8 @@ def test_several_processes_are_torchrun_s(planned, run):
 
 
 def test_the_steps_are_those_of_the_trainer():
-    rl_data, divided = (
-        RlData.model_construct(trained=9, rows=14),
-        {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}},
-    )
+    rl_data = RlData.model_construct(trained=9, rows=14)
+    divided = {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}}
     assert total_steps(RlSettings(), rl_data) == 1
     assert total_steps(RlSettings.model_validate(divided), rl_data) == 6
     assert total_steps(RlSettings(), rl_data, webrl=True) == 2
