@@ -36,20 +36,13 @@ class AsyncRun:
 
     def words(self, command: str, *assignments: str) -> list[str]:
         """Return a command's words on the run, with the settings of a loop of small batches."""
+        algorithm = ("bf16=false", "min_trajectory_steps=1", "min_token_length=1")
+        policy = (f"base_model={self.model}", "top_k=-1", "top_p=1")
         settings = (
-            'plugins=["dial_plugin.py", "copying_plugin.py"]',
-            "tasks.train=dial:all",
-            f"policy_config.base_model={self.model}",
-            "policy_config.top_k=-1",
-            "policy_config.top_p=1",
-            "agent.num_chains=2",
-            "algorithm_config.bf16=false",
-            "algorithm_config.min_trajectory_steps=1",
-            "algorithm_config.min_token_length=1",
-            f"rollout.policy={self.policy}",
-            "rollout.episodes=8",
-            "rollout.concurrency=4",
-            "loop.eval_every=0",
+            *('plugins=["dial_plugin.py", "copying_plugin.py"]', "tasks.train=dial:all", "agent.num_chains=2"),
+            *(f"policy_config.{text}" for text in policy),
+            *(f"algorithm_config.{text}" for text in algorithm),
+            *(f"rollout.policy={self.policy}", "rollout.episodes=8", "rollout.concurrency=4", "loop.eval_every=0"),
             *assignments,
         )
         kept = command == "resume"  # the run keeps its settings

@@ -11,10 +11,12 @@ STAGES = {rollouts: "rollout", scoring: "judge", preparation: "prepare", trainin
 
 def tell_stages(patch):
     """Have the loop call a stage as the method of its context."""
+
+    def told(name):
+        return lambda context, *values, **named: getattr(context, name)(*values, **named)
+
     for module, name in STAGES.items():
-        patch.setattr(
-            module, name, lambda context, *values, called=name, **named: getattr(context, called)(*values, **named)
-        )
+        patch.setattr(module, name, told(name))
 
 
 def tell_phases(patch):

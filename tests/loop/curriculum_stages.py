@@ -107,19 +107,16 @@ class Told(StageContext):
 
 def _answered(episode: Episode, *, scored: bool) -> Trajectory:
     outcome = SOLVED if scored else Outcome(reward=None, stop=Stop.ANSWERED, answer="done")
+    facts = episode.model_dump(include={"split", "iteration", "seed"}) | {"policy": "told", "started_at": now()}
     return Trajectory(
         id=episode.id,
         episode=episode.id,
-        split=episode.split,
-        iteration=episode.iteration,
         task=episode.task,
         instruction=episode.task.instruction,
-        seed=episode.seed,
-        policy="told",
         prompt={"interaction_mode": "coordinates"},
         steps=(seen(0, 0, title="The shop"),),
         outcome=outcome,
-        started_at=now(),
+        **facts,
     )
 
 

@@ -119,18 +119,14 @@ def test_groups_of_any_size_never_leave_collector_and_trainer_waiting_for_each_o
             training = random_.randrange(1, 6)
 
 
-def test_so_many_equal_groups_that_the_limit_is_reached_make_a_smaller_batch():
-    equal = [group(f"equal{number}", version=0, rewards=[1.0, 1.0]) for number in range(3)]
+def test_so_many_equal_groups_that_the_limit_is_reached_make_a_smaller_batch_and_alone_end_the_loop():
+    equal = [group(f"equal{number}", version=0, rewards=[1.0, 1.0]) for number in range(4)]
     few = group("few", version=0, rewards=[0.0, 1.0])
-    filtering = admission(few, *equal, max_staleness=0, filters=True, max_batches=2)
-    assert [one.id for one in filtering.choose().groups] == ["few"]
-
-
-def test_equal_groups_alone_end_the_loop_at_the_limit():
-    equal = [group(f"equal{number}", version=0, rewards=[0.0, 0.0]) for number in range(4)]
-    assert admission(*equal[:3], max_staleness=0, filters=True, max_batches=2).choose() is None
+    limited = {"max_staleness": 0, "filters": True, "max_batches": 2}
+    assert [one.id for one in admission(few, *equal[:3], **limited).choose().groups] == ["few"]
+    assert admission(*equal[:3], **limited).choose() is None
     with pytest.raises(WebGymError, match="4 groups") as caught:
-        admission(*equal, max_staleness=0, filters=True, max_batches=2).choose()
+        admission(*equal, **limited).choose()
     assert "max_num_gen_batches=4" in caught.value.hint
 
 
@@ -142,29 +138,25 @@ def test_the_greedy_episode_is_compared_with_nothing():
 
 def stored_step(of: EpisodeGroup, number: int, *, version: int, attempt: int = 0, reward: float | None = 1.0):
     episode = trajectory(outcome=Outcome(reward=reward))
-    step = episode.steps[0].model_copy(
-        update={"generation": Generation(policy_version=PolicyVersion(number=version, digest="x"))}
-    )
+    generation = Generation(policy_version=PolicyVersion(number=version, digest="x"))
+    step = episode.steps[0].model_copy(update={"generation": generation})
     facts = {"episode": of.episodes[number], "attempt": attempt, "steps": (step,), "id": f"{of.id}.{number}.{attempt}"}
     return episode.model_copy(update=facts)
 
 
-def test_a_group_is_as_old_as_its_oldest_step_and_has_the_newest_attempts():
+def test_a_group_is_as_old_as_its_oldest_step_has_the_newest_attempts_and_is_closed_once_they_are_judged():
     episode_group = group("a")
     episode_group.begin(3)
     episode_group.record(stored_step(episode_group, 0, version=2), judged=False)
     episode_group.record(stored_step(episode_group, 0, version=4, attempt=1), judged=False)
     episode_group.record(stored_step(episode_group, 0, version=2), judged=False)
     assert (episode_group.oldest, episode_group.trajectories["a.0"].attempt) == (2, 1)
-
-
-def test_a_group_is_closed_once_its_episodes_are_judged():
-    episode_group = group("a", 1)
-    episode_group.record(stored_step(episode_group, 0, version=0, reward=None), judged=True)
-    episode_group.pending.clear()
-    assert not episode_group.closed
-    episode_group.record(stored_step(episode_group, 0, version=0), judged=True)
-    assert episode_group.closed
+    judged = group("b", 1)  # closed once its episodes are judged
+    judged.record(stored_step(judged, 0, version=0, reward=None), judged=True)
+    judged.pending.clear()
+    assert not judged.closed
+    judged.record(stored_step(judged, 0, version=0), judged=True)
+    assert judged.closed
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2, 3])

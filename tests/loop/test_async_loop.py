@@ -30,7 +30,13 @@ def policy(tiny_model_dir):
 @pytest.fixture
 def new_run(tmp_path, policy, tiny_model_dir):
     """Make a run in a folder of this name."""
-    return lambda name: AsyncRun(tmp_path / name, policy, tiny_model_dir)
+    return lambda name="run": AsyncRun(tmp_path / name, policy, tiny_model_dir)
+
+
+def looped(run, *assignments, **options):
+    """Run a loop to its end, which must be a good one."""
+    code, _, error = run.finish(*assignments, **options)
+    assert code == 0, error
 
 
 def test_with_a_bound_of_0_the_batches_are_those_of_rollouts_and_trainings_in_turns(new_run):
@@ -38,13 +44,9 @@ def test_with_a_bound_of_0_the_batches_are_those_of_rollouts_and_trainings_in_tu
     for mode in ("sync", "async"):
         run = new_run(mode)
         # One at a time: the policy solves every second episode that asks it.
-        code, _, error = run.finish(
-            BATCHES, f"loop.mode={mode}", "loop.max_staleness=0", "rollout.concurrency=1", "loop.iterations=2"
-        )
-        assert code == 0, error
-        assert [members(batch) for batch in run.read_ledger().values()] == [
-            [f"train-000{version}-0000{number}" for number in range(8)] for version in range(2)
-        ]
+        looped(run, BATCHES, f"loop.mode={mode}", "loop.max_staleness=0", "rollout.concurrency=1", "loop.iterations=2")
+        batches = [members(batch) for batch in run.read_ledger().values()]
+        assert batches == [[f"train-000{version}-0000{at}" for at in range(8)] for version in range(2)]
         digests[mode] = [event["digest"] for event in run.read_events("prepare")]
     assert len(digests["sync"]) == 2
     assert digests["sync"] == digests["async"]
@@ -52,7 +54,7 @@ def test_with_a_bound_of_0_the_batches_are_those_of_rollouts_and_trainings_in_tu
 
 @pytest.mark.parametrize("algorithm", [BATCHES, DATASETS])
 def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm):
-    run, when = new_run("run"), random.Random(algorithm)
+    run, when = new_run(), random.Random(algorithm)
     loop = (algorithm, ASYNC, "loop.iterations=5")
     # Five trainings take longer than both waits: a loop that has ended can't be killed.
     slow = {"DIAL_PAUSE": "0.1", "TRAIN_SECONDS": "1.2"}
@@ -63,8 +65,7 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
         command.send(signal.SIGKILL)
         begun = {trajectory["episode"] for trajectory in run.read_stored()}
         assert len(begun) <= (len(run.read_versions()) + 1 + 1) * 8, "a restart began more than the bound allows"
-    code, _, error = run.finish(*loop)
-    assert code == 0, error
+    looped(run, *loop)
     facts = check_ledger(run, bound=1)
     assert (facts["versions"], facts["stored"]) == (5, 40)
     # Failed episodes are not imitated. How many there are depends on the kills: every second question is answered well.
@@ -74,38 +75,35 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
 
 
 def test_groups_that_are_cut_otherwise_from_now_on_train_no_episode_twice(new_run):
-    run = new_run("run")
+    run = new_run()
     for iterations, group_by in ((1, "task"), (2, "chain")):
         loop = (BATCHES, ASYNC, "tasks.train=dial:1", f"loop.iterations={iterations}", f"rl.data.group_by={group_by}")
-        code, _, error = run.finish(*loop)
-        assert code == 0, error
+        looped(run, *loop)
     assert check_ledger(run, bound=1)["versions"] == 2
 
 
 def test_a_trainer_that_fails_ends_the_loop_with_its_error_and_the_batch_is_made_again(new_run):
-    run = new_run("run")
+    run = new_run()
     code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", TRAINER_FAILS="1")
     assert code == 4 and "the trainer broke" in error
     (before,) = run.read_ledger().values()
-    code, _, error = run.finish(command="resume")
-    assert code == 0, error
+    looped(run, command="resume")
     (after,) = run.read_ledger().values()
     assert after == before
     check_ledger(run, bound=0)
 
 
 def test_a_policy_that_is_gone_ends_the_loop(new_run):
-    run = new_run("run")
+    run = new_run()
     run.policy = "http://127.0.0.1:9/v1"
     code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", "rollout.policy_wait=0")
     assert code != 0 and "policy_unavailable" in error
 
 
 def test_episodes_that_never_end_hold_no_batch_up_longer_than_their_deadlines(new_run):
-    run = new_run("run")
+    run = new_run()
     limits = ("rollout.episode_timeout=1", "rollout.max_attempts=1", "loop.iterations=2")
-    code, _, error = run.finish(BATCHES, ASYNC, *limits, DIAL_STUCK="3")
-    assert code == 0, error
+    looped(run, BATCHES, ASYNC, *limits, DIAL_STUCK="3")
     facts = check_ledger(run, bound=1)
     lost = [group for batch in run.read_ledger().values() for group in batch["dropped"]]
     assert facts["versions"] == 2 and lost
@@ -114,13 +112,13 @@ def test_episodes_that_never_end_hold_no_batch_up_longer_than_their_deadlines(ne
 
 
 def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run):
-    run = new_run("run")
-    assert run.finish(BATCHES, ASYNC, "loop.iterations=1")[0] == 0
+    run = new_run()
+    looped(run, BATCHES, ASYNC, "loop.iterations=1")
     for command in ("rollout", "prepare", "loop"):
         words = run.words(command, BATCHES, "loop.mode=sync", "loop.iterations=2")
         message, hint = refused(*words, cwd=run.folder)
         assert ("trains asynchronously" in message, "loop.mode=async" in message + hint) == (True, True)
-    assert run.finish(BATCHES, ASYNC, "loop.iterations=2")[0] == 0  # it goes on where it was
+    looped(run, BATCHES, ASYNC, "loop.iterations=2")  # it goes on where it was
     assert check_ledger(run, bound=1)["versions"] == 2
 
 
@@ -151,13 +149,12 @@ def test_terminated_in_each_stage_and_run_again_a_loop_in_turns_is_the_uninterru
     with serve_policy(tiny_model_dir, by_task=True) as url:
         whole, run = (AsyncRun(tmp_path / name, url, tiny_model_dir) for name in ("whole", "terminated"))
         loop = (BATCHES, "loop.iterations=2", "rollout.test_episodes=4", "loop.eval_every=1")
-        assert whole.finish(*loop)[0] == 0
+        looped(whole, *loop)
         for stage in STAGES:
             command = run.start(*loop, DIAL_PAUSE="0.2", TRAIN_SECONDS="1")
             command.until(partial(is_in, stage, run, command))
             assert command.send(signal.SIGTERM) == 143
-        code, _, error = run.finish(*loop)
-        assert code == 0, error
+        looped(run, *loop)
     assert list_content(run) == list_content(whole)
     assert sum(one["outcome"]["failure"] == "cancelled" for one in run.read_stored()) > 0
     for version, ids in run.read_trained().items():  # an episode that was cut off has another attempt

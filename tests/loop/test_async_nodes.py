@@ -31,15 +31,9 @@ def run(tmp_path, tiny_model_dir, cluster):
     python = fake_python(tmp_path, dial_vllm.__file__)
     nodes_run = NodesRun(tmp_path / "run", "vllm", tiny_model_dir)
     nodes_run.usual = (
-        "train.algorithm=copying_batch",
-        "loop.mode=async",
-        "rollout.executor=ray",
+        *("train.algorithm=copying_batch", "loop.mode=async", "rollout.executor=ray", "rollout.concurrency=6"),
+        *("venvs.device=cuda", f"venvs.serve={python}", "serve.replicas=1", "serve.port=0"),
         f"rollout.ray_address={cluster.address}",
-        "rollout.concurrency=6",
-        "venvs.device=cuda",
-        f"venvs.serve={python}",
-        "serve.replicas=1",
-        "serve.port=0",
     )
     yield nodes_run
     psutil.wait_procs(nodes_run.find_servers(), 30)
@@ -80,10 +74,14 @@ class NodesRun(AsyncRun):
         folders = {0: self.model}
         for record in self.root.glob("checkpoints/model_*/checkpoint.json"):
             folders[json.loads(record.read_text())["iteration"] + 1] = record.parent
-        return {
-            version: hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-            for version, folder in folders.items()
-        }
+        files = {version: folder / "model.safetensors" for version, folder in folders.items()}
+        return {version: hashlib.sha256(file.read_bytes()).hexdigest() for version, file in files.items()}
+
+    def check_answers(self):
+        """Assert that each version was answered by its weights alone; return the weights and the processes."""
+        (digests, processes), weights = self.read_answers(), self.read_weights()
+        assert {version: {weights[version]} for version in digests} == digests
+        return weights, processes
 
 
 def read_command(process):
@@ -105,9 +103,8 @@ def test_every_version_is_answered_by_the_servers_of_all_nodes_and_by_its_weight
     evaluated = [event["iteration"] for event in map(json.loads, out.splitlines()) if event["event"] == "evaluation"]
     assert evaluated == [2, 3]
     assert check_ledger(run, bound=1)["versions"] == 3
-    (digests, processes), weights = run.read_answers(), run.read_weights()
+    weights, processes = run.check_answers()
     assert len(set(weights.values())) == 4
-    assert {version: {weights[version]} for version in digests} == digests
     servers = set().union(*processes.values())
     assert len(servers) == 3  # none was started again
     assert [processes[version] for version in range(2)] == [servers] * 2
@@ -132,8 +129,7 @@ def test_a_killed_loop_leaves_no_server_and_a_node_that_is_gone_ends_it_with_its
     code, _, error = run.finish(*loop, **QUICK)
     assert code == 0, error
     assert check_ledger(run, bound=1)["versions"] == 4
-    digests, weights = run.read_answers()[0], run.read_weights()
-    assert {version: {weights[version]} for version in digests} == digests
+    run.check_answers()
 
 
 def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_place(run):
@@ -148,8 +144,7 @@ def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_p
     assert ["its policy server is" in event["message"] for event in lost] == [True]
     assert "started again" in lost[0]["message"]
     assert check_ledger(run, bound=1)["versions"] == 3
-    digests, weights = run.read_answers()[0], run.read_weights()
-    assert {version: {weights[version]} for version in digests} == digests
+    run.check_answers()
 
 
 def test_in_turns_the_ranks_of_all_nodes_ask_the_servers_of_all_nodes_and_a_lost_node_is_left_out(run, cluster):
@@ -158,8 +153,7 @@ def test_in_turns_the_ranks_of_all_nodes_ask_the_servers_of_all_nodes_and_a_lost
     assert len(run.find_servers()) == 4
     cluster.remove_node(node, allow_graceful=False)
     assert command.finish() == 0, command.err.read_text()
-    (digests, processes), weights = run.read_answers(), run.read_weights()
-    assert {version: {weights[version]} for version in digests} == digests
+    _, processes = run.check_answers()
     assert len(processes[0]) > 1 and len(run.read_versions()) == 2
     stored = [trajectory["episode"] for trajectory in run.read_stored() if not trajectory["outcome"]["failure"]]
     assert len(stored) == len(set(stored)) == 16

@@ -129,15 +129,7 @@ def test_the_deadline_is_that_long_before_the_end_of_the_job(tmp_path, given, se
 
 @pytest.mark.parametrize(
     ("given", "end"),
-    [
-        ("soon", "9"),
-        ("-3m", "9"),
-        ("3m", ""),
-        ("3m", "18:00"),
-        ("3m", None),
-        ("3m", "1800000000000"),
-        ("3m", "9" * 5000),
-    ],
+    [("soon", "9"), ("-3m", "9"), *(("3m", end) for end in ("", "18:00", None, "1800000000000", "9" * 5000))],
 )
 def test_a_time_that_can_not_be_read_is_refused(tmp_path, given, end):
     with pytest.raises(UsageError) as caught:
@@ -171,15 +163,9 @@ def test_a_requeued_job_goes_on_with_the_loop_of_the_one_before(tmp_path, tiny_m
         shutil.copy(file, tmp_path)
     shutil.copy(EXTENDING / "train_plugin.py", tmp_path)
     given = [
-        'plugins=["dial_plugin.py", "train_plugin.py"]',
-        "tasks.train=dial:all",
-        f"policy_config.base_model={tiny_model_dir}",
-        "train.algorithm=dial_trainer",
-        "algorithm_config.bf16=false",
-        "loop.demonstration_iterations=2",
-        "loop.eval_every=0",
-        "rollout.episodes=40",
-        "rollout.concurrency=1",
+        *('plugins=["dial_plugin.py", "train_plugin.py"]', "tasks.train=dial:all", "train.algorithm=dial_trainer"),
+        *(f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false", "loop.eval_every=0"),
+        *("loop.demonstration_iterations=2", "rollout.episodes=40", "rollout.concurrency=1"),
     ]
     begun = ("loop", "run", "--iterations", "2", "--phase", "rollout", "--stop-before", "1s")
     words = [word for one in given for word in ("-s", one)]

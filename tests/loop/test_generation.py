@@ -64,6 +64,5 @@ async def test_a_policy_that_is_shown_pictures_has_its_first_screenshot_valued(r
     await run_generation(run, tmp_path / "new.jsonl")
     ((_, prompts, _),) = critic
     (picture,) = episode(0, "Find 3 hats").steps[0].observation.pictures
-    assert [(one.images[0].stem, one.sizes) for one in prompts] == [
-        (picture.sha256, [(picture.width, picture.height)])
-    ] * 2
+    wanted = (picture.sha256, [(picture.width, picture.height)])
+    assert [(one.images[0].stem, one.sizes) for one in prompts] == [wanted] * 2

@@ -59,12 +59,12 @@ class Stages:
             raise JobError(f"{stage} broke")
 
 
+SETTINGS = ["rollout.episodes=8", "loop.demonstration_iterations=1", "loop.demonstration_episodes=4"]
+
+
 @pytest.fixture
 def run(tmp_path, told_stages):
     return new_run(tmp_path / "run", load(["demo"], SETTINGS))
-
-
-SETTINGS = ["rollout.episodes=8", "loop.demonstration_iterations=1", "loop.demonstration_episodes=4"]
 
 
 async def ran(run, *, rates=(), fail=(), **options):
@@ -76,32 +76,16 @@ async def ran(run, *, rates=(), fail=(), **options):
     return stages, loop.failures, evaluations
 
 
-async def test_an_iteration_is_evaluate_collect_prepare_train_and_the_last_policy_is_evaluated(run):
+async def test_an_iteration_is_evaluate_collect_prepare_train_and_run_again_it_only_does_what_is_missing(run):
     stages, failures, evaluations = await ran(run, iterations=2)
-    assert stages.calls == [
-        ("test", 0, "vllm", None),
-        ("train", 0, "oracle", 4),
-        ("prepare", 0),
-        ("train", 0),
-        ("test", 1, "vllm", None),
-        ("train", 1, "vllm", 8),
-        ("prepare", 1),
-        ("train", 1),
-        ("test", 2, "vllm", None),
-    ]
+    first = [("test", 0, "vllm", None), ("train", 0, "oracle", 4), ("prepare", 0), ("train", 0)]
+    second = [("test", 1, "vllm", None), ("train", 1, "vllm", 8), ("prepare", 1), ("train", 1)]
+    assert stages.calls == [*first, *second, ("test", 2, "vllm", None)]
     assert [event["iteration"] for event in evaluations] == [0, 1, 2]
     assert failures == []
-
-
-async def test_run_again_it_only_does_what_is_missing(run):
-    await ran(run, iterations=1)
-    assert (await ran(run, iterations=1))[0].calls == []
-    assert [call[:2] for call in (await ran(run, iterations=2))[0].calls] == [
-        ("train", 1),
-        ("prepare", 1),
-        ("train", 1),
-        ("test", 2),
-    ]
+    assert (await ran(run, iterations=2))[0].calls == []
+    later = [call[:2] for call in (await ran(run, iterations=3))[0].calls]
+    assert later == [("train", 2), ("prepare", 2), ("train", 2), ("test", 3)]
 
 
 @pytest.mark.parametrize(
@@ -131,38 +115,27 @@ def test_the_untrained_model_can_be_left_out(run):
     assert plan_loop(run, settings, iterations=4, eval_every=2).evaluations == (2, 4)
 
 
-async def test_the_rollout_phase_neither_prepares_nor_trains(run):
+async def test_both_phases_in_turn_are_a_loop(run):
     stages, _, _ = await ran(run, phase=Phase.ROLLOUT, iterations=3)
     assert stages.calls == [("test", 0, "vllm", None), ("train", 0, "oracle", 4)]
     assert version(run) == 0
-
-
-async def test_the_update_phase_neither_evaluates_nor_rolls_out(run):
     stages, _, _ = await ran(run, phase=Phase.UPDATE, iterations=3)
     assert stages.calls == [("prepare", 0), ("train", 0)]
     assert version(run) == 1
-
-
-async def test_both_phases_in_turn_are_a_loop(run):
-    for _ in range(2):
-        await ran(run, phase=Phase.ROLLOUT, iterations=2)
-        await ran(run, phase=Phase.UPDATE, iterations=2)
-    await ran(run, phase=Phase.ROLLOUT, iterations=2)
+    for phase in (Phase.ROLLOUT, Phase.UPDATE, Phase.ROLLOUT):
+        await ran(run, phase=phase, iterations=2)
     assert version(run) == 2
     assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 1, 2]
     assert (await ran(run, phase=Phase.UPDATE, iterations=2))[0].calls == []
 
 
-async def test_an_evaluation_that_is_good_enough_ends_it(run):
+async def test_an_evaluation_that_is_good_enough_ends_it_and_a_last_one_below_the_threshold_is_code_5(run):
     stages, _, evaluations = await ran(run, iterations=5, rates=(0.1, 0.6, 0.9), until=0.5)
     assert [event["success_rate"] for event in evaluations] == [0.1, 0.6]
     assert stages.calls[-1] == ("test", 1, "vllm", None)
-
-
-async def test_a_last_evaluation_below_the_threshold_is_code_5(run):
     with pytest.raises(BelowThresholdError, match=r"0\.3 is below --min-success 0\.5"):
-        await ran(run, iterations=1, rates=(0.9, 0.3), min_success=0.5)
-    assert version(run) == 1
+        await ran(run, iterations=2, rates=(0.9, 0.6, 0.3), min_success=0.5)
+    assert version(run) == 2
 
 
 @pytest.mark.parametrize("options", [{"eval_every": 0}, {"phase": Phase.UPDATE}])
@@ -189,26 +162,19 @@ async def test_going_on_after_a_failed_training_collects_as_much_again(run):
     with pytest.raises(JobError):  # four rounds, two trainings
         await loop.execute()
     assert version(run) == 2
-    assert [call for call in stages.calls if len(call) == 4] == [
-        ("train", 0, "oracle", 4),
-        ("train", 0, "oracle", 8),
-        ("train", 0, "oracle", 12),
-        ("train", 1, "vllm", 8),
-    ]
+    shown = [call for call in stages.calls if len(call) == 4]
+    assert shown == [("train", 0, "oracle", count) for count in (4, 8, 12)] + [("train", 1, "vllm", 8)]
     assert [(lost["stage"], lost["iteration"], lost["code"]) for lost in loop.failures] == [("update", 0, 4)] * 2
     assert (stages.shown, stages.stops) == (loop.failures, 2)
 
 
-async def test_going_on_ends_with_the_last_error_if_the_run_did_not_get_there(run):
+async def test_going_on_ends_with_the_last_error_if_the_run_did_not_get_there_else_past_it(run):
     with pytest.raises(JobError, match="train broke"):
         await ran(run, iterations=2, fail=["train"], keep_going=True)
     assert version(run) == 1
-
-
-async def test_going_on_past_a_failed_evaluation_reaches_the_end(run):
-    _, failures, evaluations = await ran(run, iterations=2, fail=["test-1"], keep_going=True)
+    _, failures, evaluations = await ran(run, iterations=3, fail=["test-2"], keep_going=True)
     assert [lost["stage"] for lost in failures] == ["evaluation"]
-    assert [event["iteration"] for event in evaluations] == [0, 2]
+    assert evaluations[-1]["iteration"] == 3 and 2 not in [event["iteration"] for event in evaluations]
 
 
 async def test_wrong_settings_are_never_gone_past(run):

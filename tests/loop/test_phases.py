@@ -38,7 +38,7 @@ async def test_a_phase_is_generate_rollout_score_prepare_train_evaluate(run, tmp
     assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 1, 2]
 
 
-async def test_each_phase_tries_each_of_its_own_new_tasks_once(run, tmp_path):
+async def test_each_phase_tries_each_of_its_own_new_tasks_once_whose_seeds_are_what_failed(run, tmp_path):
     await ran(run, settings_in(tmp_path))
     for iteration in range(2):
         assert sorted(planned_instructions(run, iteration)) == sorted(new(run, iteration))
@@ -46,13 +46,8 @@ async def test_each_phase_tries_each_of_its_own_new_tasks_once(run, tmp_path):
     assert set(planned_instructions(run.survey, 0)) == set(WORDS)
     assert not {*new(run, 0), *new(run, 1)} & set(WORDS)
     assert not set(new(run, 0)) & set(new(run, 1))
-
-
-async def test_the_seeds_are_what_failed_and_not_what_was_solved(run, tmp_path):
-    await ran(run, settings_in(tmp_path))
     first, second = (open_tasks(str(run.new_tasks(number))).task(0).extra["seeds"] for number in range(2))
-    failed = {words.replace(" ", "-") for words in WORDS} - {"Log-in-as-Emma"}
-    assert set(first) == failed
+    assert set(first) == {words.replace(" ", "-") for words in WORDS} - {"Log-in-as-Emma"}
     assert all(seed.startswith("generated-") for seed in second)
 
 
@@ -69,21 +64,15 @@ async def test_the_demonstrations_come_first_and_are_phase_0(run, tmp_path, monk
     assert [(event["phase"], event["version"]) for event in read_events(run, "phase")] == [(1, 2), (2, 3)]
 
 
-async def test_what_a_phase_came_to_is_recorded(run, tmp_path):
+async def test_what_a_phase_and_its_survey_came_to_is_recorded(run, tmp_path):
     await ran(run, settings_in(tmp_path))
     first, second = read_events(run, "phase")
-    assert {name: first[name] for name in ("phase", "phases", "iteration", "version", "new_tasks", "episodes")} == {
-        **{"phase": 1, "phases": 2, "iteration": 0, "version": 1},
-        **{"new_tasks": 3, "episodes": 3},
-    }
+    wanted = {"phase": 1, "phases": 2, "iteration": 0, "version": 1, "new_tasks": 3, "episodes": 3}
+    assert wanted.items() <= first.items()
     rejected = (tmp_path / "run/tasks/new.iteration_0000.jsonl.rejected.jsonl").read_text().splitlines()
     assert (first["turned_down"], len(rejected) > 0) == (len(rejected), True)
     assert (first["scored"], first["successes"], first["success_rate"]) == (3, 0, 0.0)
     assert second["name"] == "model_20260102_000000"
-
-
-async def test_the_survey_is_told_of_in_the_run_s_metrics(run, tmp_path):
-    await ran(run, settings_in(tmp_path))
     (survey,), generated = read_events(run, "survey"), list(read_events(run, "generate"))
     assert (survey["iteration"], survey["success_rate"]) == (0, 0.25)
     assert [event["kept"] for event in generated] == [3, 3]
@@ -129,34 +118,24 @@ def test_an_iteration_that_was_begun_on_the_original_tasks_is_no_phase(run, tmp_
 async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatch):
     settings = settings_in(tmp_path)
     record = plan_curriculum(run, settings).to_json()
-    assert record["phases_to_do"] == [
-        {
-            "phase": 1,
-            "iteration": 0,
-            "steps": ["survey", "generate", "rollout", "score", "prepare", "train", "evaluate"],
-        },
-        {"phase": 2, "iteration": 1, "steps": ["generate", "rollout", "score", "prepare", "train", "evaluate"]},
-    ]
+    steps = ["generate", "rollout", "score", "prepare", "train", "evaluate"]
+    first = {"phase": 1, "iteration": 0, "steps": ["survey", *steps]}
+    assert record["phases_to_do"] == [first, {"phase": 2, "iteration": 1, "steps": steps}]
     assert (record["baseline"], record["demonstrations_to_do"]) == (settings.policy_config.base_model, 0)
     assert (record["stage"], record["evaluations"], record["survey_episodes"]) == ("curriculum", [0, 1, 2], 4)
     monkeypatch.setattr(Told, "dies", "training 0")
     with pytest.raises(Killed):
         await ran(run, settings)
-    (first, _) = plan_curriculum(run, settings).phases
+    first = plan_curriculum(run, settings).phases[0]
     assert first["steps"] == ["score", "prepare", "train", "evaluate"]
     await ran(run, settings)
     assert plan_curriculum(run, settings).phases == ()
 
 
-def test_phases_are_counted_after_the_demonstrations(tmp_path):
-    settings = settings_in(tmp_path, "loop.demonstration_iterations=2")
+def test_phases_are_counted_after_the_demonstrations_and_a_step_before_them_is_not_told(run, tmp_path):
+    settings, shown = settings_in(tmp_path, "loop.demonstration_iterations=2"), []
     assert [phase_of(settings, number) for number in range(5)] == [0, 0, 1, 2, 3]
     assert last_iteration(settings) == 4
-
-
-def test_a_step_before_the_phases_is_not_told(run, tmp_path):
-    settings, shown = settings_in(tmp_path, "loop.demonstration_iterations=1"), []
-    context = Told(run, settings, tmp_path, shown.append)
-    Phases(context).emit_step(0, "train")
-    Phases(context).emit_step(1, "train")
+    for number in range(2):
+        Phases(Told(run, settings, tmp_path, shown.append)).emit_step(number, "train")
     assert [event["message"] for event in shown] == ["phase 1 of 2: train"]

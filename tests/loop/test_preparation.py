@@ -20,7 +20,6 @@ from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.metrics import read_events
-from webgym_cli.store.metrics import read_events as metrics
 from webgym_cli.store.run import RunDir
 
 CHAINS, GRPO, SHOWN = "agent.num_chains=2", "train.algorithm=grpo", "loop.demonstration_iterations=1"
@@ -70,13 +69,9 @@ def run(tmp_path, model):
     return run
 
 
-def test_demonstrations_are_imitated_whatever_comes_after(run, model):
-    assert algorithm(run, settings(model)) == "sft"
-    assert algorithm(run, settings(model, GRPO)) == "grpo"
-    assert algorithm(run, settings(model, GRPO, SHOWN)) == "sft"
-
-
-def test_the_algorithm_decides_what_is_planned(run, model):
+def test_the_algorithm_decides_what_is_planned_and_demonstrations_are_imitated_whatever_it_is(run, model):
+    for more, name in (((), "sft"), ((GRPO,), "grpo"), ((GRPO, SHOWN), "sft")):
+        assert algorithm(run, settings(model, *more)) == name
     with open_index(run) as index:
         assert isinstance(plan_preparation(run, settings(model, CHAINS, GRPO), index), RlPlan)
         assert isinstance(plan_preparation(run, settings(model, CHAINS), index), PreparePlan)
@@ -87,9 +82,8 @@ async def test_a_batch_is_written_once_unless_something_about_it_changed(run, mo
     events = []
     first, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, first.trained, first.rows) == (True, 2, 2)
-    assert format_preparation(first, run, with_) == (
-        f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
-    )
+    text = f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
+    assert format_preparation(first, run, with_) == text
     assert [event["event"] for event in events][-1] == "rl_data"
     assert await prepare(run, with_, events.append, nobody, again=False) == (first, False)
     assert (await prepare(run, with_, events.append, nobody, again=True))[1]
@@ -159,12 +153,11 @@ async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown
     async with StageContext(run, with_, tmp_path, events.append) as context:
         prepared_record = await preparation.prepare(context)
     assert (len(server.requests), prepared_record.replayed_rows) == (7, 7)
-    (noted,) = metrics(run, "prepare")
+    (noted,) = read_events(run, "prepare")
     assert (noted["current_rows"], noted["replayed_rows"]) == (4, 7)
 
 
 async def test_an_address_that_is_none_is_refused_first(tmp_path, model):
-    run = RunDir(tmp_path / "second")
-    with_ = second_phase(run, model, "rl.replay.base_url=here")
+    with_ = second_phase(run := RunDir(tmp_path / "second"), model, "rl.replay.base_url=here")
     with pytest.raises(SettingsError, match=r"rl\.replay\.base_url: 'here'"):
         await prepare(run, with_, lambda event: None, nobody, again=False)

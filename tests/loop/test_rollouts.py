@@ -33,25 +33,17 @@ async def test_a_training_that_a_crash_left_unnoted_is_noted_once(trained):
             pass
     assert [event["name"] for event in list(read_events(run, "train"))] == ["model_20250115_143022"]
     assert [event["event"] for event in seen] == ["train"]
-
-
-async def test_a_lost_link_is_mended(trained):
-    run, settings = trained
-    run.model(settings).unlink()
+    run.model(settings).unlink()  # a lost link is mended
     async with StageContext(run, settings, run.logs, lambda event: None):
         assert run.model(settings).resolve() == (run.checkpoints / "model_20250115_143022").resolve()
 
 
 def test_an_older_version_is_evaluated_in_its_own_iteration(trained):
     run, settings = trained
-    plans = [
-        plan_current_rollout(select_evaluated(run, number, Split.TEST, VLLM), settings, Split.TEST, VLLM, 2)
-        for number in (0, 1)
-    ]
-    assert [(plan.iteration, plan.policy_name) for plan in plans] == [
-        (0, settings.policy_config.base_model),
-        (1, "model_20250115_143022"),
-    ]
+    for number, name in enumerate((settings.policy_config.base_model, "model_20250115_143022")):
+        selected = select_evaluated(run, number, Split.TEST, VLLM)
+        plan = plan_current_rollout(selected, settings, Split.TEST, VLLM, 2)
+        assert (plan.iteration, plan.policy_name) == (number, name)
 
 
 @pytest.mark.parametrize(("split", "policy"), [(Split.TRAIN, VLLM), (Split.TEST, ORACLE), (Split.TEST, "http://h/v1")])
@@ -102,11 +94,10 @@ class Varied(Host):
     ],
 )
 async def test_groups_of_equal_rewards_are_replaced_by_others(tmp_path, right, planned):
-    (tmp_path / "mine.py").write_text(
-        "from webgym_cli.scoring import reward\n\n\n"
-        '@reward(name="says_yes")\n'
-        'def says_yes(final_response, **fields):\n    return float("yes" in final_response)\n'
+    own = (
+        '@reward(name="says_yes")\ndef says_yes(final_response, **fields):\n    return float("yes" in final_response)\n'
     )
+    (tmp_path / "mine.py").write_text(f"from webgym_cli.scoring import reward\n\n\n{own}")
     overrides = ["agent.num_chains=2", "rollout.episodes=8", "rollout.concurrency=1", "train.algorithm=grpo"]
     overrides += [f"agent.reward_name={tmp_path}/mine.py:says_yes", "rl.data.filter_groups.max_num_gen_batches=3"]
     run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], overrides)

@@ -50,10 +50,10 @@ def trained(run, content):
 
 
 def kept(run):
-    return [
-        (event["event"], event.get("how"), event.get("model", "").rpartition("/")[2])
-        for event in read_events(run, *SERVER_EVENTS)
-    ]
+    def row(event):
+        return event["event"], event.get("how"), event.get("model", "").rpartition("/")[2]
+
+    return [row(event) for event in read_events(run, *SERVER_EVENTS)]
 
 
 async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
@@ -64,11 +64,8 @@ async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
     trained(one.run, b"two")
     assert await one.current() == urls
     assert (await look(urls[0]))["pid"] == pid
-    assert kept(one.run) == [
-        ("serve", None, "base"),
-        ("sleep", None, ""),
-        ("wake", "in_place", "model_20260101_000000"),
-    ]
+    rows = [("serve", None, "base"), ("sleep", None, ""), ("wake", "in_place", "model_20260101_000000")]
+    assert kept(one.run) == rows
     assert all(event["seconds"] >= 0 and "message" not in event for event in read_events(one.run, *SERVER_EVENTS))
 
 
@@ -194,9 +191,8 @@ async def test_a_lora_policy_is_served_as_one_adapter_a_version_on_the_same_weig
     await one.stop()
     (url,) = await one.current()  # after a kill
     assert (await look(url))["adapters"] == ["policy-v2"] and one.policy.model == "policy-v2"
-    assert [item[:2] for item in kept(one.run)] == [
-        ("serve", None), ("swap", "adapter"), ("swap", "adapter"), ("serve", None),
-    ]  # fmt: skip
+    adapters = [("swap", "adapter")] * 2
+    assert [item[:2] for item in kept(one.run)] == [("serve", None), *adapters, ("serve", None)]
 
 
 async def test_in_turns_the_adapter_before_is_dropped(serving):
@@ -210,10 +206,8 @@ async def test_in_turns_the_adapter_before_is_dropped(serving):
 @pytest.mark.parametrize(
     ("overrides", "layout"),
     [
-        (("serve.enable_lora=false",), {}),
-        (("rl.model.freeze_vision_tower=false",), {}),
-        ((), {"rank": 64}),
-        ((), {"base": "model_19990101_000000"}),
+        *(((text,), {}) for text in ("serve.enable_lora=false", "rl.model.freeze_vision_tower=false")),
+        *(((), layout) for layout in ({"rank": 64}, {"base": "model_19990101_000000"})),
     ],
 )
 async def test_what_vllm_can_t_serve_by_its_name_is_served_merged(serving, overrides, layout):

@@ -45,21 +45,16 @@ def test_a_site_is_left_out_until_its_time_is_over(run, clock):
         assert Blocklist(run, 12).sites() == block_list.sites() == expected, hours
 
 
-def test_the_latest_end_counts(run, clock):
+def test_the_latest_end_counts_and_zero_hours_block_nothing(run, clock):
     Blocklist(run, 5).add("http://example.com/", "t", "")
     clock.present = START + timedelta(hours=1)
     Blocklist(run, 1).add("http://example.com/", "u", "")
     clock.present = START + timedelta(hours=4)
     assert Blocklist(run, 1).sites() == {"example.com"}
-    assert len(lines(run)) == 2
-
-
-def test_zero_hours_block_nothing(run, clock):
-    Blocklist(run, 12).add("http://example.com/", "t", "")
     off = Blocklist(run, 0)
     assert off.sites() == frozenset()
     assert off.add("http://other.com/", "t", "") is None
-    assert len(lines(run)) == 1
+    assert len(lines(run)) == 2
 
 
 @pytest.mark.parametrize("url", ["", "about:blank", "data:text/html,x", "http://[::1"])
@@ -76,23 +71,17 @@ def test_what_has_no_site_is_not_blocked(run, url):
         ("http://A.Example.ORG./", "example.org"),
     ],
 )
-def test_sites_are_registrable_domains_or_hosts(run, url, site):
-    assert Blocklist(run, 1).add(url, "t", "").site == site
+def test_sites_are_registrable_domains_or_hosts_and_a_long_reason_is_cut(run, url, site):
+    block = Blocklist(run, 1).add(url, "t", "x" * 9000)
+    assert (block.site, len(block.reason)) == (site, 500)
 
 
-def test_lines_that_can_not_be_read_block_nothing(run, clock):
+def test_lines_that_can_not_be_read_block_nothing_and_what_can_not_be_written_is_told(run, clock):
     Blocklist(run, 1).add("http://example.com/", "t", "")
     with run.blocklist.open("ab") as file:
         file.write(b'{"site": "torn.com", "url"\n{"site": "x"}\n\xff\xfe\nnull\n')
     assert Blocklist(run, 1).sites() == {"example.com"}
-
-
-def test_a_long_reason_is_cut(run):
-    assert len(Blocklist(run, 1).add("http://example.com/", "t", "x" * 9000).reason) == 500
-
-
-def test_a_block_that_can_not_be_written_is_told(run):
-    run.root.mkdir(parents=True)
+    run.blocklist.unlink()
     run.blocklist.mkdir()
     with pytest.raises(StoreError):
         Blocklist(RunDir(run.root), 1).add("http://example.com/", "t", "")

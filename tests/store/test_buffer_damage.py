@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -196,7 +197,8 @@ def test_a_new_file_and_its_folders_are_made_durable(run, monkeypatch):
     assert synced[5:] == [part(run)]
 
 
-def test_a_file_system_that_syncs_no_folders_is_used_as_it_is(run, monkeypatch):
+@pytest.mark.parametrize("lacks", ["syncs of folders", "locks"])
+def test_a_file_system_without_syncs_of_folders_or_locks_is_used_as_it_is(run, monkeypatch, lacks):
     real = os.fsync
 
     def fsync(handle):
@@ -204,25 +206,16 @@ def test_a_file_system_that_syncs_no_folders_is_used_as_it_is(run, monkeypatch):
             raise OSError(22, "Invalid argument")
         real(handle)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    append(run, trajectory(0))
-    assert ids(run) == [name(0)]
-
-
-def test_a_file_system_without_locks_is_used_as_it_is(run, monkeypatch):
-    def flock(handle, how):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr("fcntl.flock", flock)
+    if lacks == "locks":
+        monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(38, "Function not implemented")))
+    else:
+        monkeypatch.setattr(os, "fsync", fsync)
     append(run, trajectory(0))
     assert ids(run) == [name(0)]
 
 
 def test_a_lock_that_fails_otherwise_is_an_error_of_ours(run, monkeypatch):
-    def flock(handle, how):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr("fcntl.flock", flock)
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(5, "Input/output error")))
     with pytest.raises(StoreError, match="Input/output error"):
         append_lines(part(run), "x")
 
@@ -246,14 +239,12 @@ def apply(run, operation, clock):
     kind, *values = operation
     if kind == "append":
         (split, iteration), number, rank = values
-        append(
-            run, trajectory(number, split=split, iteration=iteration, steps=number, outcome=ANSWERED, task=WEB), rank
-        )
+        episode = trajectory(number, split=split, iteration=iteration, steps=number, outcome=ANSWERED, task=WEB)
+        append(run, episode, rank)
     elif kind == "judge":
         (split, iteration), number, success = values
-        result = (
-            {"failure": FailureKind.JUDGE_FAILED, "failure_detail": "?"} if success is None else {"success": success}
-        )
+        failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": "?"}
+        result = failed if success is None else {"success": success}
         moment = f"2026-01-01T00:00:{clock:02d}.000+00:00"
         whose = f"{split}-{iteration:04d}-{number:05d}"
         append_judgement(run, split, iteration, judgement(trajectory=whose, judged_at=moment, **result))
@@ -297,10 +288,8 @@ def by_the_index(run):
         order = "ORDER BY split DESC, iteration, file, start"  # train before test, as `Split` has them
         columns = "split, iteration, id, reward, failure, success"
         rows = [tuple(row.values()) for row in index.rows(f"SELECT {columns} FROM trajectories {order}")]
-        tables = {
-            table: sorted(repr(row) for row in index.rows(f"SELECT * FROM {table}"))
-            for table in ("stored", "steps", "judgements", "damage")
-        }
+        names = ("stored", "steps", "judgements", "damage")
+        tables = {name: sorted(map(repr, index.rows(f"SELECT * FROM {name}"))) for name in names}
     return rows, tables
 
 

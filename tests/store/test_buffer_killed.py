@@ -19,13 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def writers():
     """The process that forks writers and kills them; it imports once."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.store.killed_writer"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command, pipe = [sys.executable, "-m", "tests.store.killed_writer"], subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
         yield process
         process.stdin.close()
         assert process.wait() == 0

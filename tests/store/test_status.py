@@ -64,9 +64,8 @@ def test_a_status_comes_back(run):
 
 
 def test_a_killed_writer_is_lost(run):
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(run.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command, pipe = [sys.executable, "-c", WRITER, str(run.root)], subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout.readline() == "written\n"
     assert only(run).seen() is RolloutState.RUNNING
     process.kill()
@@ -76,11 +75,8 @@ def test_a_killed_writer_is_lost(run):
     process.communicate()
     assert only(run).seen() is RolloutState.LOST
     assert not only(run).may_go_on()
-
-
-def test_another_process_of_the_same_number_is_not_the_writer(run):
     write_status(run, snapshot())
-    altered(run, process_started=12345.0)
+    altered(run, process_started=12345.0)  # another process of the same number
     assert only(run).seen() is RolloutState.LOST
 
 
@@ -156,14 +152,11 @@ def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
         write_status(run, snapshot())
 
 
-def test_the_holder_of_a_run_is_told(run):
+def test_the_holder_of_a_run_is_told_a_dead_one_is_nobody_but_one_elsewhere_counts(run):
     assert read_lock_holder(run) is None
     with lock_run(run, "rollout runs/a"):
         assert read_lock_holder(run)["command"] == "rollout runs/a"
     assert read_lock_holder(run) is None
-
-
-def test_a_dead_holder_is_nobody_but_one_elsewhere_counts(run):
     note = {"pid": 2**22 + 1, "host": socket.gethostname(), "command": "loop", "since": "2026-01-01T00:00:00Z"}
     write_json(run.lock_holder, note)
     assert read_lock_holder(run) is None
@@ -183,9 +176,8 @@ def test_stored_lines_are_counted(run):
     test = {"split": "test", "iteration": 2, "planned": 0, "stored": 1, "judgements": 0}
     assert count_stored(run) == [row, test]
     append(run, trajectory(2))
-    judgement = Judgement(
-        trajectory="train-0000-00000", models={}, settings_digest="0", success=True, judged_at="2026-01-01T00:00:00Z"
-    )
+    facts = {"models": {}, "settings_digest": "0", "success": True, "judged_at": "2026-01-01T00:00:00Z"}
+    judgement = Judgement(trajectory="train-0000-00000", **facts)
     append_judgement(run, Split.TRAIN, 0, judgement)
     assert count_stored(run) == [{**row, "stored": 3, "judgements": 1}, test]
     run.part(Split.TRAIN, 0).write_text("one\n")

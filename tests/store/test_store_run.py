@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,9 +34,8 @@ with lock_run(RunDir(Path(sys.argv[1])), "train runs/a"):
 @pytest.fixture
 def holder(run):
     """Another process that holds the run until its stdin closes."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(run.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command, pipe = [sys.executable, "-c", HOLDER, str(run.root)], subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -47,14 +47,15 @@ def make(run, *versions):
         published(run, Settings(), version)
 
 
-def test_a_locked_run_names_its_holder(run, holder):
-    with pytest.raises(RunLockedError) as caught, lock_run(run, "rollout"):
+def refused(run, words):
+    """Another command must not get the run."""
+    with pytest.raises(RunLockedError, match=words), lock_run(run, "second"):
         pass
-    assert f"`webgym train runs/a` (process {holder.pid} on " in str(caught.value)
+
+
+def test_a_locked_run_names_its_holder_and_a_killed_one_frees_it(run, holder):
+    refused(run, re.escape(f"`webgym train runs/a` (process {holder.pid} on "))
     assert RunLockedError.exit_code == 75
-
-
-def test_a_killed_holder_frees_the_run(run, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     with lock_run(run, "rollout"):
@@ -62,48 +63,36 @@ def test_a_killed_holder_frees_the_run(run, holder):
     assert not run.lock_holder.exists()
 
 
-def test_the_lock_is_freed_after_an_error(run):
-    with pytest.raises(ZeroDivisionError), lock_run(run, "a"):
+def test_one_process_can_not_hold_a_run_twice_and_it_is_freed_after_an_error(run):
+    with pytest.raises(ZeroDivisionError), lock_run(run, "first"):
+        refused(run, "webgym first")
         raise ZeroDivisionError
     with lock_run(run, "b"):
-        pass
+        for damaged in ("[]", "{}", "", "null"):
+            run.lock_holder.write_text(damaged)
+            refused(run, "another webgym")
 
 
-def test_one_process_can_not_hold_a_run_twice(run):
-    with lock_run(run, "first"), pytest.raises(RunLockedError, match="webgym first"), lock_run(run, "second"):
-        pass
-
-
-@pytest.mark.parametrize("damaged", ["[]", "{}", "", "null"])
-def test_a_damaged_name_of_the_holder_is_not_a_traceback(run, damaged):
-    with lock_run(run, "first"):
-        run.lock_holder.write_text(damaged)
-        with pytest.raises(RunLockedError, match="another webgym"), lock_run(run, "second"):
-            pass
-
-
-def test_a_run_that_can_not_be_made_is_an_error_of_ours(tmp_path):
+def test_a_run_or_an_attempt_that_can_not_be_made_is_an_error_of_ours(tmp_path, run):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="can't be written"), lock_run(RunDir(tmp_path / "file" / "run"), "a"):
         pass
+    run.root.mkdir()
+    run.logs.write_text("a file")
+    with pytest.raises(StoreError, match="logs"):
+        new_attempt(run)
 
 
-def test_a_link_flips_from_one_folder_to_another(tmp_path):
+def test_a_link_flips_from_one_folder_to_another_and_a_real_folder_in_its_place_is_moved_aside(tmp_path):
+    (tmp_path / "now").mkdir()
+    (tmp_path / "now" / "precious").write_text("x")
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         replace_link(tmp_path / "now", tmp_path / name)
         assert os.readlink(tmp_path / "now") == name
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "now"]
-
-
-def test_a_real_folder_in_the_place_of_a_link_is_moved_aside(tmp_path):
-    (tmp_path / "now").mkdir()
-    (tmp_path / "now" / "precious").write_text("x")
-    (tmp_path / "a").mkdir()
-    replace_link(tmp_path / "now", tmp_path / "a")
     (aside,) = tmp_path.glob("now.before-*")
     assert (aside / "precious").read_text() == "x"
-    assert (tmp_path / "now").resolve() == (tmp_path / "a").resolve()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "now", aside.name]
 
 
 def test_the_link_survives_moving_the_run(tmp_path):
@@ -119,13 +108,6 @@ def test_attempts_are_numbered(run):
     (run.logs / "attempt_0003.old").mkdir()
     assert new_attempt(run).name == "attempt_0004"
     assert os.readlink(run.logs / "latest") == "attempt_0004"
-
-
-def test_an_attempt_that_can_not_be_made_is_an_error_of_ours(run):
-    run.root.mkdir()
-    run.logs.write_text("a file")
-    with pytest.raises(StoreError, match="logs"):
-        new_attempt(run)
 
 
 def test_before_the_first_training_the_base_model_acts(run):
@@ -155,10 +137,11 @@ def test_the_weights_can_be_read_by_all_who_can_read_the_run(run):
     assert len({file.stat().st_mode for file in run.checkpoints.rglob("*") if file.is_file()}) == 1
 
 
-def test_the_version_decides_not_the_name(run):
+def test_the_version_decides_not_the_name_and_weights_without_a_record_are_no_checkpoint(run):
     make(run, 2)
     weights = run.checkpoints / "model_99999999_000000"
     weights.mkdir()
+    assert checkpoints.version(run) == 2
     checkpoints.publish(run, Settings(), weights, checkpoint(name="model_99999999_000000"))
     assert checkpoints.version(run) == 2
 
@@ -172,13 +155,7 @@ def test_a_new_name_is_later_than_all_others_though_the_clock_was_set_back(run, 
     assert checkpoints.new_name(run) == "model_20990102_000000"
 
 
-def test_weights_without_a_record_are_no_checkpoint(run):
-    make(run, 1)
-    (run.checkpoints / "model_20260109_000000").mkdir()
-    assert checkpoints.version(run) == 1
-
-
-def test_a_crash_before_the_rename_leaves_the_old_policy(run, monkeypatch):
+def test_a_crash_before_the_rename_leaves_the_old_policy_and_a_link_that_it_left_behind_is_mended(run, monkeypatch):
     make(run, 1)
 
     def crash(*_):
@@ -189,10 +166,6 @@ def test_a_crash_before_the_rename_leaves_the_old_policy(run, monkeypatch):
         make(run, 2)
     assert checkpoints.current(run) == checkpoint(1)
     assert checkpoints.policy_path(run, Settings()).is_dir()
-
-
-def test_a_link_that_a_crash_left_behind_is_mended(run):
-    make(run, 1)
     make(run, 2)
     replace_link(run.model(Settings()), run.checkpoints / checkpoint(1).name)
     checkpoints.repair_link(run, Settings())
@@ -234,21 +207,15 @@ def test_a_version_without_weights_or_that_never_was_is_refused(run):
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"name": "x"}', "[]"])
-def test_a_damaged_record_of_an_older_policy_stops_nothing(run, content):
-    for number in (1, 2):
-        make(run, number)
+def test_a_damaged_record_of_an_older_policy_or_under_another_name_stops_nothing(run, content):
+    make(run, 1, 2)
     (run.checkpoints / checkpoint(1).name / "checkpoint.json").write_text(content)
+    for name in ("model_best", "model_old", "model_99990101_000000.bak"):
+        (run.checkpoints / name).mkdir()
+        (run.checkpoints / name / "checkpoint.json").write_text("{")
     assert [saved.version for saved in checkpoints.checkpoints(run)] == [2]
     assert checkpoints.version(run) == 2
-
-
-@pytest.mark.parametrize("name", ["model_best", "model_old", "model_99990101_000000.bak"])
-def test_a_damaged_copy_under_another_name_stops_nothing(run, name):
-    make(run, 1)
-    (run.checkpoints / name).mkdir()
-    (run.checkpoints / name / "checkpoint.json").write_text("{")
-    assert checkpoints.version(run) == 1
-    assert len(checkpoints.find_damaged_records(run)) == 1
+    assert len(checkpoints.find_damaged_records(run)) == 4
 
 
 def test_a_damaged_line_of_the_metrics_is_skipped(run):
@@ -278,22 +245,17 @@ def test_a_damaged_note_of_what_is_under_way_is_named(run, content):
         status.read_running_command(run)
 
 
-def test_events_come_back_by_name_with_their_time(run):
+def test_events_come_back_by_name_with_their_time_and_a_torn_one_does_not_hide_the_others(run):
     assert list(metrics.read_events(run, "train")) == []
     for number, name in enumerate(["train", "prepare", "train"]):
         metrics.append_event(run, {"event": name, "number": number})
     events = list(metrics.read_events(run, "train"))
-    assert [event["number"] for event in events] == [0, 2]
     assert all(event["at"].endswith("+00:00") for event in events)
-
-
-def test_a_torn_event_does_not_hide_the_others(run):
-    metrics.append_event(run, {"event": "train", "number": 0})
     with run.metrics.open("a") as file:
         file.write('{"event": "tra')
-    assert [event["number"] for event in metrics.read_events(run, "train")] == [0]
-    metrics.append_event(run, {"event": "train", "number": 1})
-    assert [event["number"] for event in metrics.read_events(run, "train")] == [0, 1]
+    assert [event["number"] for event in metrics.read_events(run, "train")] == [0, 2]
+    metrics.append_event(run, {"event": "train", "number": 3})
+    assert [event["number"] for event in metrics.read_events(run, "train")] == [0, 2, 3]
 
 
 def test_a_run_named_by_a_relative_path_has_absolute_paths(tmp_path, monkeypatch):
@@ -320,7 +282,7 @@ def test_no_output_is_written_into_a_run(run, tmp_path, name, kept):
             check_output(place, b"")
 
 
-def test_an_output_replaces_its_own_kind_only(tmp_path):
+def test_an_output_replaces_its_own_kind_only_and_no_device_pipe_or_folder(tmp_path):
     file = tmp_path / "page.html"
     start = b"<!doctype html>" * 10
     check_output(file, start)
@@ -332,9 +294,6 @@ def test_an_output_replaces_its_own_kind_only(tmp_path):
         file.write_bytes(other)
         with pytest.raises(UsageError, match="there is another file"):
             check_output(file, start)
-
-
-def test_no_output_replaces_a_device_a_pipe_or_a_folder(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     for place in (tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("/dev/null"), Path("/dev/stdout")):

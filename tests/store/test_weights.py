@@ -31,10 +31,7 @@ def test_whole_is_as_long_as_the_header_says(tmp_path):
         assert not is_complete_file(file)
     file.unlink()
     assert not is_complete_file(file)
-
-
-@pytest.mark.parametrize("content", [b"", b"1234567", b"\xff" * 20, struct.pack("<Q", 2) + b"[]"])
-def test_what_is_no_weights_file(tmp_path, content):
-    (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match=r"a\.safetensors"):
-        read_header(tmp_path / "a.safetensors")
+    for content in (b"", b"1234567", b"\xff" * 20, struct.pack("<Q", 2) + b"[]"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.safetensors"):
+            read_header(file)

@@ -31,16 +31,15 @@ OPEN = Outcome(stop=Stop.ANSWERED, answer="42")
 
 
 def judgement(of: Trajectory, success: bool | None, at: int, **changes: object) -> Judgement:
-    values = {
-        "trajectory": of.id,
-        "models": {"verdict": "a-judge"},
-        "settings_digest": "0" * 64,
-        "success": success,
-        "failure": FailureKind.JUDGE_FAILED if success is None else None,
-        "judged_at": f"2026-02-03T04:05:{at:02d}.000+00:00",
-        **changes,
-    }
-    return Judgement.model_validate(values)
+    values = {"trajectory": of.id, "models": {"verdict": "a-judge"}, "settings_digest": "0" * 64, "success": success}
+    values["failure"] = FailureKind.JUDGE_FAILED if success is None else None
+    return Judgement.model_validate(values | {"judged_at": f"2026-02-03T04:05:{at:02d}.000+00:00"} | changes)
+
+
+def fill(run: RunDir, count: int, first: int = 0) -> None:
+    """Store so many solved episodes."""
+    for number in range(first, first + count):
+        append(run, trajectory(number))
 
 
 def outcomes(run: RunDir) -> dict[str, tuple[object, ...]]:
@@ -49,13 +48,15 @@ def outcomes(run: RunDir) -> dict[str, tuple[object, ...]]:
         return {row["id"]: (row["reward"], row["failure"], row["success"]) for row in rows}
 
 
+def count_rows(run: RunDir, table: str) -> int:
+    with open_index(run) as index:
+        return index.one(f"SELECT count(*) AS n FROM {table}")["n"]
+
+
 def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
-    return {
-        item.id: (item.outcome.reward, item.outcome.failure and item.outcome.failure.value, item.outcome.success)
-        for split in Split
-        for iteration in (0, 1)
-        for item in scan(run, split, iteration)
-    }
+    items = [item for split, iteration in product(Split, (0, 1)) for item in scan(run, split, iteration)]
+    ended = {item.id: item.outcome for item in items}
+    return {name: (of.reward, of.failure and of.failure.value, of.success) for name, of in ended.items()}
 
 
 def test_several_runs_are_one_table_and_judgements_stay_in_theirs(tmp_path):
@@ -67,10 +68,8 @@ def test_several_runs_are_one_table_and_judgements_stay_in_theirs(tmp_path):
     with open_index(first, empty, second, second) as index:
         rows = list(index.rows("SELECT run, id, success, judged_by FROM trajectories ORDER BY run"))
         steps = index.one("SELECT count(*) AS n, count(DISTINCT run) AS runs FROM steps")
-    assert [(row["run"], row["success"], row["judged_by"]) for row in rows] == [
-        (str(first.root), None, None),
-        (str(second.root), True, "judge"),
-    ]
+    shown = [(row["run"], row["success"], row["judged_by"]) for row in rows]
+    assert shown == [(str(first.root), None, None), (str(second.root), True, "judge")]
     assert {row["id"] for row in rows} == {episode.id}
     assert steps == {"n": 4, "runs": 2}
 
@@ -117,10 +116,12 @@ def test_other_columns_need_another_version():
     assert (FORMAT, digest) == (12, "e0cef5c82768"), "an index of the version before lacks these columns: raise FORMAT"
 
 
-def test_only_what_was_appended_is_read(run, monkeypatch):
-    for number in range(3):
-        append(run, trajectory(number))
+def test_only_what_was_appended_is_read_and_nothing_is_written_when_nothing_was(run, monkeypatch):
+    fill(run, 3)
     update(run)
+    before = {path: path.stat().st_mtime_ns for path in run.index.rglob("*")}
+    update(run)
+    assert {path: path.stat().st_mtime_ns for path in run.index.rglob("*")} == before
     assert all(plan.idle for plan in plan_index(run))
     append(run, trajectory(3, outcome=UNSOLVED))
     (plan,) = plan_index(run)
@@ -129,14 +130,6 @@ def test_only_what_was_appended_is_read(run, monkeypatch):
     monkeypatch.setattr(build, "add_line", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
     update(run)
     assert seen == ["train-0000-00003"]
-
-
-def test_nothing_is_written_when_nothing_was_appended(run):
-    append(run, trajectory(0))
-    update(run)
-    before = {path: path.stat().st_mtime_ns for path in run.index.rglob("*")}
-    update(run)
-    assert {path: path.stat().st_mtime_ns for path in run.index.rglob("*")} == before
 
 
 JUDGED = [
@@ -161,10 +154,8 @@ def test_the_newest_judgement_counts_just_as_for_the_records(run):
     append(run, trajectory(1, iteration=1, outcome=OPEN, task=WEB))
     assert outcomes(run) == scanned(run)
     with open_index(run) as index:
-        assert [read(run, place) for place in index.places()] == [
-            *scan(run, Split.TRAIN, 0),
-            *scan(run, Split.TRAIN, 1),
-        ]
+        records = [read(run, place) for place in index.places()]
+    assert records == [*scan(run, Split.TRAIN, 0), *scan(run, Split.TRAIN, 1)]
 
 
 def test_of_judgements_of_one_moment_the_last_one_written_counts(run):
@@ -207,8 +198,7 @@ def test_a_line_that_is_still_being_written_waits_and_one_without_its_end_is_who
 
 
 def test_a_file_that_shrank_or_was_replaced_is_read_anew(run):
-    for number in range(4):
-        append(run, trajectory(number))
+    fill(run, 4)
     update(run)
     part = run.part(Split.TRAIN, 0)
     lines = part.read_bytes().splitlines(keepends=True)
@@ -218,8 +208,7 @@ def test_a_file_that_shrank_or_was_replaced_is_read_anew(run):
     events = []
     update(run, events.append)
     assert [event["event"] for event in events] == ["index", "index_progress"]
-    with open_index(run) as index:
-        assert index.one("SELECT count(*) AS n FROM trajectories WHERE task = 'other-test'") == {"n": 4}
+    assert count_rows(run, "trajectories WHERE task = 'other-test'") == 4
 
 
 @pytest.mark.parametrize("table", ["trajectories", "steps", "damage"])
@@ -232,14 +221,11 @@ def test_a_fragment_that_is_cut_off_or_gone_is_made_again(run, table, harm):
     fragment.write_bytes({"cut": content[: len(content) // 2], "zeros": bytes(len(content))}.get(harm, b""))
     if harm == "gone":
         fragment.unlink()
-    with open_index(run) as index:
-        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 2}
-        assert index.one("SELECT count(*) AS n FROM trajectories") == {"n": 1}
+    assert (count_rows(run, "steps"), count_rows(run, "trajectories")) == (2, 1)
 
 
 def test_a_fragment_with_a_flipped_byte_is_made_again(run):
-    for number in range(50):
-        append(run, trajectory(number))
+    fill(run, 50)
     update(run)
     (fragment,) = (fragments.fragments_folder(run) / "trajectories").glob("*.parquet")
     content = bytearray(fragment.read_bytes())
@@ -250,8 +236,7 @@ def test_a_fragment_with_a_flipped_byte_is_made_again(run):
 
 
 def test_a_fragment_that_is_harmed_during_a_query_is_an_error_that_names_the_way_out(run):
-    for number in range(50):
-        append(run, trajectory(number))
+    fill(run, 50)
     with open_index(run) as index:
         (fragment,) = (fragments.fragments_folder(run) / "trajectories").glob("*.parquet")
         fragment.write_bytes(b"PAR1")
@@ -269,9 +254,7 @@ def test_fragments_are_joined_so_that_there_are_few_of_them(run):
     chain = chain_of(run)
     assert len(chain) <= 6
     assert chain[-1].end == run.part(Split.TRAIN, 0).stat().st_size
-    assert len(outcomes(run)) == 40
-    with open_index(run) as index:
-        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 80}
+    assert (len(outcomes(run)), count_rows(run, "steps")) == (40, 80)
 
 
 def test_replaced_fragments_go_after_a_while(run, monkeypatch):
@@ -319,8 +302,7 @@ def test_a_condition_is_checked_before_it_is_asked(run):
 
 
 def test_a_query_goes_on_while_the_index_grows(run):
-    for number in range(3):
-        append(run, trajectory(number))
+    fill(run, 3)
     with open_index(run) as index:
         rows = index.rows("SELECT id FROM trajectories")
         first = next(rows)
@@ -369,8 +351,7 @@ def test_a_rollout_needs_neither_duckdb_nor_arrow():
 
 
 def test_a_line_in_the_folder_of_another_iteration_is_named_and_skipped(run):
-    append(run, trajectory(0))
-    append(run, trajectory(1))
+    fill(run, 2)
     run.part(Split.TRAIN, 1).parent.mkdir(parents=True)
     run.part(Split.TRAIN, 1).write_bytes(run.part(Split.TRAIN, 0).read_bytes())
     noted = []
@@ -389,8 +370,7 @@ def test_a_moment_that_is_none_is_damage(run, moment):
     run.part(Split.TRAIN, 0).parent.mkdir(parents=True)
     run.part(Split.TRAIN, 0).write_text(f"{line}\n")
     assert scanned(run) == outcomes(run) == {}
-    with open_index(run) as index:
-        assert index.one("SELECT count(*) AS n FROM damage") == {"n": 1}
+    assert count_rows(run, "damage") == 1
 
 
 def test_a_number_that_no_column_holds_is_null_and_stops_nothing(run):
@@ -428,8 +408,7 @@ def test_a_task_may_have_a_field_of_that_name_with_whatever_in_it(run, own):
 def test_what_is_expected_is_asked_of_the_system_once_a_line_and_a_lost_file_is_told_by_the_reading(run, monkeypatch):
     spans = []
     monkeypatch.setattr(os, "posix_fadvise", lambda _, *span: spans.append(span), raising=False)
-    for number in range(3):
-        append(run, trajectory(number))
+    fill(run, 3)
     with open_index(run) as index:
         places = list(index.places())
     prefetch(run, places)
@@ -445,9 +424,8 @@ def test_a_tasks_own_fields_are_one_json_column(run):
     fields = {"extra": {"template": "7", "plan": {"items": [1, 2]}, "name": "Zoë"}, "role": "admin"}
     append(run, trajectory(0, task=Task(id="a", environment="web", **fields)))
     append(run, trajectory(1, task=Task(id="b", environment="web")))
-    columns = (
-        "task_fields->>'role' AS role, task_fields->>'name' AS name, (task_fields->'plan'->'items'->1)::INT AS two"
-    )
+    columns = "task_fields->>'role' AS role, task_fields->>'name' AS name"
+    columns += ", (task_fields->'plan'->'items'->1)::INT AS two"
     with open_index(run) as index:
         rows = [tuple(row.values()) for row in index.rows(f"SELECT {columns} FROM trajectories ORDER BY task")]
     assert rows == [("admin", "Zoë", 2), (None, None, None)]

@@ -15,11 +15,12 @@ from webgym_cli.store.index.spending import open_budget, read_spending
 from webgym_cli.store.metrics import append_batch, append_event
 from webgym_cli.store.run import create_or_open
 
+JUDGED = {"models": {}, "settings_digest": "0", "success": True, "judged_at": "2026-01-01T00:00:00Z"}
+
 
 def test_each_policy_has_its_own_price_and_new_tasks_are_counted_by_request(run):
-    settings = load(
-        overrides=['cost.prices={"m1": {"prompt": 1, "completion": 1}, "g": {"prompt": 3, "completion": 3}}']
-    )
+    prices = 'cost.prices={"m1": {"prompt": 1, "completion": 1}, "g": {"prompt": 3, "completion": 3}}'
+    settings = load(overrides=[prices])
     create_or_open(run, settings)
     million = TokenUsage(prompt=10**6)
     for number, name in enumerate(("m1 at http://a/v1", "m2 at http://b/v1")):
@@ -44,9 +45,7 @@ def test_seconds_tokens_and_cost_by_step_episode_success_and_trained_trajectory(
         one = trajectory(number, outcome=outcome, policy="m1 at http://a/v1", other_tokens=tokens, steps=2, **machine)
         append(run, one)
         ids.append(one.id)
-    calls = Judgement(
-        trajectory=ids[0], models={}, settings_digest="0", success=True, calls=8, judged_at="2026-01-01T00:00:00Z"
-    )
+    calls = Judgement(trajectory=ids[0], calls=8, **JUDGED)
     append_judgement(run, Split.TRAIN, 0, calls)
     trained = {"iteration": 0, "version": 1, "name": "m", "parent": "p", "steps": 1, "created_at": "2026-01-01"}
     append_event(run, {"event": "train", **trained, "seconds": 60.0, "gpus": 8, "cpu_seconds": 4.0})
@@ -76,14 +75,7 @@ def test_a_budget_counts_what_the_survey_spent(run):
     for one, calls in ((run, 2), (run.survey, 3)):
         create_or_open(one, settings)
         append(one, trajectory(0))
-        judged = Judgement(
-            trajectory=trajectory(0).id,
-            models={},
-            settings_digest="0",
-            success=True,
-            calls=calls,
-            judged_at="2026-01-01T00:00:00Z",
-        )
+        judged = Judgement(trajectory=trajectory(0).id, calls=calls, **JUDGED)
         append_judgement(one, Split.TRAIN, 0, judged)
     budget = open_budget(run, settings)
     assert (budget.judge_calls, budget.largest_judgement) == (5, 3)
@@ -95,17 +87,10 @@ def test_each_model_of_a_judge_has_its_own_price_and_old_judgements_have_none(ru
     create_or_open(run, settings)
     append(run, trajectory(0))
     million = TokenUsage(prompt=10**6, completion=10**6)
-    facts = {
-        "trajectory": trajectory(0).id,
-        "settings_digest": "0",
-        "success": True,
-        "judged_at": "2026-01-01T00:00:00Z",
-    }
-    jobs = {"blocking": "small", "verdict": "big"}
-    two = Judgement(
-        models=jobs, tokens=million + million, tokens_by_model={"big": million, "small": million}, calls=2, **facts
-    )
-    one = Judgement(models={"blocking": "big", "verdict": "big"}, tokens=million, calls=1, **facts)
+    facts = JUDGED | {"trajectory": trajectory(0).id}
+    small = facts | {"models": {"blocking": "small", "verdict": "big"}, "tokens": million + million, "calls": 2}
+    two = Judgement(tokens_by_model={"big": million, "small": million}, **small)
+    one = Judgement(**facts | {"models": {"blocking": "big", "verdict": "big"}, "tokens": million, "calls": 1})
     for judged in (two, one):
         append_judgement(run, Split.TRAIN, 0, judged)
     budget = open_budget(run, settings)
