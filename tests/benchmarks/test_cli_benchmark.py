@@ -26,13 +26,8 @@ def test_each_command_is_timed_once_a_turn(tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr(cli, "timed", lambda call: called.append(call) or float(len(called)))
     rows = cli.measured(tmp_path, 2)
-    assert [row.case for row in rows] == [
-        "webgym --help",
-        "webgym rollout --help",
-        "webgym status",
-        "webgym inspect-buffer",
-        "webgym train --dry-run",
-    ]
+    commands = ("--help", "rollout --help", "status", "inspect-buffer", "train --dry-run")
+    assert [row.case for row in rows] == [f"webgym {command}" for command in commands]
     assert len(called) == 19  # the first prepares a training
     assert (rows[0].values.values, rows[0].baseline_values.values) == ((8.0, 14.0), (9.0, 15.0))
 

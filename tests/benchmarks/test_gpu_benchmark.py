@@ -46,14 +46,8 @@ def test_the_peak_is_that_of_the_devices_name():
     assert peak("NVIDIA GeForce RTX 4090") is None
 
 
-SIZES = {
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 100,
-}
+SIZES = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "vocab_size": 100}
 
 
 def test_the_arithmetic_of_an_update():
@@ -91,10 +85,8 @@ def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
         share = step_flops(TINY, lengths, trained, adapter=adapter) / 2.0 / 989e12
         assert rows[case, "mfu"].values.values == pytest.approx((share,))
     # the adapter of the model that sees, the whole text model, its logits, pictures, TRL, and what is left
-    assert [config["model"]["lora_rank"] for config in result.configs] == [16, 16, 0, 0, 16, 16, 16, 16] + [
-        0,
-        0,
-    ] * 2 + [16, 16]
+    ranks = [config["model"]["lora_rank"] for config in result.configs]
+    assert ranks == [16, 16, 0, 0, 16, 16, 16, 16, 0, 0, 0, 0, 16, 16]
     assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in result.requests if job.get("what") == "update")
     assert [job["gpu"] for module, job, _ in result.requests if module == "rl_trl"] == [True]
     assert rows["tiny packed update", "update_s"].baseline == "TRL"
@@ -156,12 +148,8 @@ def test_what_became_slower_is_named_with_when_it_was_faster(tmp_path):
     versions = {"versions": {"packed": {"torch": "2.11.0"}}}
     save(tmp_path / "beside", [Row("packed", "update_s", Series((1.0,)), "TRL", Series((2.0,)), inputs=versions)], H200)
     (kept,) = json.loads((tmp_path / "beside").read_text())["rows"]
-    assert (kept["baseline"], kept["baseline_value"], kept["baseline_spread"], kept["inputs"]) == (
-        "TRL",
-        2.0,
-        [2.0, 2.0],
-        versions,
-    )
+    facts = {"baseline": "TRL", "baseline_value": 2.0, "baseline_spread": [2.0, 2.0], "inputs": versions}
+    assert kept == kept | facts
     assert regressions(file, [row(95.0), row(8.5, "peak_gb"), row(1.0, "mfu")]) == []
     slower, larger = regressions(file, [row(80.0), row(10.0, "peak_gb")])
     assert slower.startswith("tiny full tokens_per_s: 80, was 100 on ")

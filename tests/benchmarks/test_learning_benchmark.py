@@ -26,14 +26,8 @@ def rollout(episodes, split="train", event="rollout", iteration=0):
 
 def evaluation(version, minute, rate):
     at = f"2026-01-02T00:{minute:02d}:30.000+00:00"
-    return {
-        "event": "evaluation",
-        "iteration": version,
-        "episodes": 40,
-        "success_rate": rate,
-        "interval": [0, 1],
-        "at": at,
-    }
+    known = {"episodes": 40, "success_rate": rate, "interval": [0, 1]}
+    return {"event": "evaluation", "iteration": version, **known, "at": at}
 
 
 def test_a_point_knows_what_was_rolled_out_for_training_until_then(tmp_path):

@@ -8,21 +8,13 @@ from benchmarks import rl, rl_bench, rl_data
 from benchmarks.harness import Series
 from benchmarks.rl_bench import Bench
 from benchmarks.rl_data import Conversations
+from tests.benchmarks.test_gpu_benchmark import by_metric
 from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError, VenvError
 
 SMALL = Conversations(groups=2, size=4, prompt=12, answer=20, longest=60, vocabulary=50)
-TINY = replace(
-    rl.QUICK,
-    conversations=SMALL,
-    answers=replace(SMALL, turns=1),
-    tokens=replace(rl.QUICK.tokens, prompt=8, answer=80),
-    chunk=10,
-)
-
-
-def by_metric(rows):
-    return {(row.case, row.metric): row for row in rows}
+TOKENS = replace(rl.QUICK.tokens, prompt=8, answer=80)
+TINY = replace(rl.QUICK, conversations=SMALL, answers=replace(SMALL, turns=1), tokens=TOKENS, chunk=10)
 
 
 def test_a_batch_follows_from_its_seed():
@@ -92,20 +84,15 @@ def test_a_cpus_part_sees_no_gpu_and_has_one_thread(tmp_path, jobs):
     assert all(env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1" for _, _, env in result.requests)
 
 
-def test_trl_is_compared_with_both_ways(tmp_path, jobs):
-    jobs(cosine=0.99999)
+def test_trl_is_compared_with_both_ways_by_an_interpreter_of_its_own_and_each_row_has_the_versions(tmp_path, jobs):
+    result = jobs(cosine=0.99999)
     rows = by_metric(rl.measured(tmp_path, TINY, ["trl"]))
     assert rows["packed update", "update_s"].ratios == Series((3.0,))
     assert rows["padded update", "update_s"].ratios == Series((1.5,))
     assert rows["packed update", "with_old_log_probs_s"].ratios == Series((2.0,))
     assert rows["packed update", "update_peak_mb"].ratios == Series((1.0,))
-
-
-def test_each_row_has_the_versions_of_both_sides_and_trl_an_interpreter_of_its_own(tmp_path, jobs):
-    result = jobs(cosine=0.99999)
-    for row in rl.measured(tmp_path, TINY, ["trl"]):
-        name = row.case.split()[0]
-        assert row.inputs["versions"] == {name: {"torch": "2.11.0"}, "TRL": {"torch": "2.11.0"}}
+    for (case, _), row in rows.items():
+        assert row.inputs["versions"] == {case.split()[0]: {"torch": "2.11.0"}, "TRL": {"torch": "2.11.0"}}
     assert {python for module, python in result.pythons if module == "rl_trl"} == {"python of TRL"}
 
 
@@ -132,6 +119,5 @@ def test_the_real_trainers_give_rows(tmp_path):
     both = {(case, metric) for case in ("packed update", "padded update") for metric in ("update_s", "update_peak_mb")}
     assert rows.keys() >= both
     assert all(row.values.median > 0 and row.baseline_values.median > 0 for row in rows.values())
-    assert rows["packed update", "update_s"].inputs["gradients"] == pytest.approx(
-        {"cosine": 1.0, "length_ratio": 1.0}, rel=1e-3
-    )
+    equal = {"cosine": 1.0, "length_ratio": 1.0}
+    assert rows["packed update", "update_s"].inputs["gradients"] == pytest.approx(equal, rel=1e-3)

@@ -42,14 +42,8 @@ class World:
         inner = ScriptedPool(Environment(steps=99, **{"on_reset": self.note, "on_step": self.note, **hooks}))
         pool = PacedPool(inner, self.scripts, self.barrier)
         actor = ScriptedAgent((160, 210), InteractionMode.COORDINATES)
-        rollout = RolloutEngine(
-            self.plan,
-            self.run,
-            self.settings,
-            LocalRunner(self.run, self.settings, actor, pool),
-            lambda _: None,
-            queue=self.queue,
-        )
+        runner = LocalRunner(self.run, self.settings, actor, pool)
+        rollout = RolloutEngine(self.plan, self.run, self.settings, runner, lambda _: None, queue=self.queue)
         await rollout.execute()
         return {one.seed: len(one.steps) for one in scan_stored(self.run, Split.TRAIN, 0)}
 
@@ -73,9 +67,8 @@ async def test_the_naive_one_begins_a_batch_when_the_last_one_has_ended(tmp_path
 async def test_refilling_keeps_all_places_busy_until_nothing_is_left(tmp_path):
     world = World(tmp_path, REFILL)
     await world.roll()
-    assert [sorted(seeds) for seeds in world.turns.values()] == [
-        *([0, 1, 2], [0, 2, 3], [0, 3, 4], [3, 5, 6], [3, 6, 7], [3, 6, 7], [6, 8])
-    ]
+    busy = [[0, 1, 2], [0, 2, 3], [0, 3, 4], [3, 5, 6], [3, 6, 7], [3, 6, 7], [6, 8]]
+    assert [sorted(seeds) for seeds in world.turns.values()] == busy
 
 
 async def test_a_barrier_opens_for_the_others_when_one_leaves():
@@ -128,9 +121,8 @@ def test_a_ratio_above_1_means_that_ours_is_better():
 
 @pytest.mark.browser
 def test_quick_runs_to_its_end_and_prints_rows():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.rollout", "--quick"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "benchmarks.rollout", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert {row["benchmark"] for row in rows} == {"rollout"}
@@ -138,10 +130,8 @@ def test_quick_runs_to_its_end_and_prints_rows():
         assert row["value"] > 0 and row["machine"]["cores"] >= 1
         assert ("baseline" in row) == ("ratio" in row)
     by_metric = {(row["case"], row["metric"]): row for row in rows}
-    assert (
-        by_metric["network N=4", "makespan_s"]["inputs"]["distributions"]["network_s"]
-        == "lognormal(median 0.12, sigma 0.9)"
-    )
+    given = by_metric["network N=4", "makespan_s"]["inputs"]["distributions"]
+    assert given["network_s"] == "lognormal(median 0.12, sigma 0.9)"
     assert by_metric["local N=4", "makespan_s"]["inputs"]["distributions"]["network_s"] == "none"
     solved = {row["case"]: row["value"] for row in rows if row["metric"] == "solved_share"}
     assert solved == {"4 MiniWoB pages, coordinates": 1.0, "4 MiniWoB pages, set_of_marks": 1.0}

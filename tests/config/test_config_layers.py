@@ -40,14 +40,7 @@ def test_later_layers_win_and_each_value_knows_its_source(written, monkeypatch):
     monkeypatch.setenv("WEBGYM_ROLLOUT__MAX_PARSE_ERRORS", "4")
     monkeypatch.setenv("WEBGYM_ROLLOUT__COMPLETION_GRACE", "4")
     settings, sources = load_with_sources([first, second], ["rollout.completion_grace=5"], run_config=run)
-    by_name = {
-        name: (getattr(settings.rollout, name), sources[f"rollout.{name}"])
-        for name in (
-            "episode_timeout", "episodes", "concurrency", "max_attempts", "test_episodes", "max_parse_errors",
-            "completion_grace",
-        )
-    }  # fmt: skip
-    assert by_name == {
+    expected = {
         "episode_timeout": (1800.0, "default"),
         "episodes": (1, f"run {run}"),
         "concurrency": (2, f"file {first}"),
@@ -56,6 +49,7 @@ def test_later_layers_win_and_each_value_knows_its_source(written, monkeypatch):
         "max_parse_errors": (4, "environment"),
         "completion_grace": (5.0, "-s rollout.completion_grace"),
     }
+    assert {name: (getattr(settings.rollout, name), sources[f"rollout.{name}"]) for name in expected} == expected
 
 
 def test_a_later_file_keeps_what_it_does_not_name(written):
@@ -218,13 +212,17 @@ def test_assignments_without_a_key_or_at_odds_are_refused(overrides, words):
         load(overrides=overrides)
 
 
-def test_loading_leaves_the_machine_learning_stack_alone():
-    code = (
-        "import sys, webgym_cli.config.load as c; c.load();"
-        "print([m for m in ('torch', 'vllm', 'playwright', 'pydantic_settings', 'jsonlines') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("import webgym_cli.config.load as c; c.load()", "torch vllm playwright pydantic_settings jsonlines"),
+        ("import webgym_cli.trainer.options", "pydantic_settings typer yaml torch"),
+    ],
+)
+def test_loading_leaves_the_machine_learning_stack_alone_and_the_trainers_needs_pydantic_only(code, names):
+    code = f"{code}; import sys; print(sys.modules.keys() & {set(names.split())})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    assert result.stdout.strip() == "set()"
 
 
 OLD_NAMES = {
@@ -266,11 +264,8 @@ JOBS = {"key_points": {"model": "small"}, "blocking": {"base_url": "http://h/v1"
 
 def test_the_old_settings_of_the_judges_jobs_are_read_and_empty_ones_mean_the_judges_own(written, recwarn):
     old = written("config.json", json.dumps({"judge": {**OLD_JOBS, "blocking_model": "", "max_tokens": 1024}}))
-    for layer in (
-        {"files": [old]},
-        {"run_config": old},
-        {"overrides": [f"judge.{k}={v}" for k, v in OLD_JOBS.items()]},
-    ):
+    layers = ({"files": [old]}, {"run_config": old}, {"overrides": [f"judge.{k}={v}" for k, v in OLD_JOBS.items()]})
+    for layer in layers:
         recwarn.clear()
         judge = load(**layer).judge
         assert judge.model_dump(mode="json")["jobs"] == JOBS
@@ -288,10 +283,6 @@ def test_a_setting_without_effect_is_ignored_with_a_note(key):
     with pytest.warns(RenamedSettingWarning, match=f"-s {key}: {key} has no effect: "):
         assert load(overrides=[f"{key}=separate"]) == load()
     assert key not in known_keys()
-
-
-def test_a_run_of_an_earlier_version_may_have_settings_that_are_gone():
-    assert parse_saved({"train": {"node_storage": "separate"}, "serve": {"sleep_level": 1}}) == Settings()
 
 
 @pytest.mark.parametrize("key", [key for key in REMOVED if key not in GONE])
@@ -410,14 +401,11 @@ def test_foreign_names_are_no_settings_and_their_answers_name_settings_that_ther
             assert name in known or name in sections or is_job or name.endswith((".md", ".jsonl")), words
 
 
-def test_the_new_name_wins_over_the_old_one_beside_it(written):
+def test_a_section_under_its_old_name_may_be_empty_json_or_beside_the_new_one_which_wins(written, monkeypatch):
     file = written("a.yaml", "roles: {device: cuda, serve: /a}\nvenvs: {device: cpu}")
     with pytest.warns(RenamedSettingWarning):
         settings = load([file])
     assert (settings.venvs.device, settings.venvs.serve) == ("cpu", "/a")
-
-
-def test_a_section_under_its_old_name_may_be_empty_or_json_in_the_environment(written, monkeypatch):
     load([written("a.yaml", "roles:\n")])
     monkeypatch.setenv("WEBGYM_ROLES", '{"device": "cpu"}')
     with pytest.warns(RenamedSettingWarning):
@@ -429,10 +417,11 @@ def test_an_unknown_key_of_a_renamed_section_gets_the_nearest_name():
         load(overrides=["roles.devise=cpu"])
 
 
-def test_a_run_keeps_its_settings_whatever_they_are_called():
-    assert parse_saved({"roles": {"device": "cpu"}, "train": {"extra": {"a": {"b": 1}}}}) == Settings.model_validate(
-        {"venvs": {"device": "cpu"}, "train": {"extra": {"a": {"b": 1}}}}
-    )
+def test_a_run_keeps_its_settings_whatever_they_are_called_and_those_that_are_gone_are_no_obstacle():
+    device, train = {"device": "cpu"}, {"extra": {"a": {"b": 1}}}
+    kept = Settings.model_validate({"venvs": device, "train": train})
+    assert parse_saved({"roles": device, "train": train}) == kept
+    assert parse_saved({"train": {"node_storage": "separate"}, "serve": {"sleep_level": 1}}) == Settings()
 
 
 def test_the_note_comes_once_and_on_stderr(tmp_path):
@@ -464,9 +453,8 @@ def test_the_path_of_a_model_means_the_same_from_every_folder(tmp_path, monkeypa
     assert load(overrides=["policy_config.base_model=org/name"]).policy_config.base_model == "org/name"
     (tmp_path / "link").symlink_to("models")
     linked = load(overrides=["policy_config.base_model=link/tiny"])
-    older = given.model_copy(
-        update={"policy_config": given.policy_config.model_copy(update={"base_model": "models/tiny"})}
-    )
+    policy = given.policy_config.model_copy(update={"base_model": "models/tiny"})
+    older = given.model_copy(update={"policy_config": policy})
     assert changed_frozen_keys(given, linked) == changed_frozen_keys(older, given) == []
     monkeypatch.chdir("/")
     assert changed_frozen_keys(older, given) == []

@@ -251,10 +251,9 @@ def test_a_run_of_a_newer_version_is_said_to_be_that(tmp_path):
 def test_settings_that_were_lost_are_named(tmp_path):
     run = new_run(tmp_path / "run", load(overrides=["seed=4"]))
     run.config.unlink()
-    with pytest.raises(StoreError, match=r"config\.json: is missing"):
-        open_run(run.root)
-    with pytest.raises(StoreError, match=r"config\.json: is missing"):
-        resolve(run.root, SettingsOptions())
+    for opened in (open_run, lambda root: resolve(root, SettingsOptions())):
+        with pytest.raises(StoreError, match=r"config\.json: is missing"):
+            opened(run.root)
 
 
 def test_a_folder_without_a_run_names_the_command_that_makes_one(tmp_path):

@@ -4,6 +4,8 @@ from tests.tables import each
 from webgym_cli.config.load import load
 from webgym_cli.config.partners import list_ineffective
 
+CORRECTION = "rl.algorithm.rollout_correction.rollout_is"
+
 
 @each(
     ("given", "partner"),
@@ -54,29 +56,18 @@ def test_a_setting_without_its_partner_is_named(given, partner):
         ("rl.actor.clip_ratio_c=10", "rl.actor.loss_mode", "cispo", "vanilla"),
         ("rl.actor.loss_scale_factor=100", "rl.actor.loss_agg_mode", "token-mean", "seq-mean-token-sum-norm"),
         ("rl.algorithm.kl_ctrl.horizon=9", "rl.algorithm.kl_ctrl.type", "fixed", "adaptive"),
-        (
-            "rl.algorithm.rollout_correction.rollout_is_threshold=3",
-            "rl.algorithm.rollout_correction.rollout_is",
-            "none",
-            "sequence",
-        ),
+        (f"{CORRECTION}_threshold=3", CORRECTION, "none", "sequence"),
     ],
 )
 def test_a_setting_of_a_training_that_does_not_read_it_is_named(given, decides, without, with_it):
-    base = [
-        "train.algorithm=grpo",
-        "loop.demonstration_iterations=1",
-        "rl.actor.clip_ratio_high=0.3",
-        "rl.algorithm.use_kl_in_reward=true",
-    ]
-    if given.startswith("rl.ref"):
-        base.pop()
-    notes = list_ineffective(load(overrides=[*base, given, f"{decides}={without}"]))
-    assert [note for note in notes if given.partition("=")[0] in note and f"{decides} is " in note]
+    base = ["train.algorithm=grpo", "loop.demonstration_iterations=1", "rl.actor.clip_ratio_high=0.3", given]
+    if not given.startswith("rl.ref"):
+        base.append("rl.algorithm.use_kl_in_reward=true")
     key = given.partition("=")[0]
-    assert not [
-        note for note in list_ineffective(load(overrides=[*base, given, f"{decides}={with_it}"])) if key in note
-    ]
+    notes = list_ineffective(load(overrides=[*base, f"{decides}={without}"]))
+    assert [note for note in notes if key in note and f"{decides} is " in note]
+    notes = list_ineffective(load(overrides=[*base, f"{decides}={with_it}"]))
+    assert not [note for note in notes if key in note]
 
 
 @each("name", ["arithmetic", "cispo", "dapo", "demo-rl", "dr-grpo", "gigpo", "gspo", "webrl"])

@@ -1,5 +1,4 @@
-import subprocess
-import sys
+import json
 
 import pytest
 from pydantic import ValidationError
@@ -15,9 +14,8 @@ def test_a_run_sets_them_like_all_others(tmp_path, monkeypatch):
     file = tmp_path / "rl.yaml"
     file.write_text("rl:\n  data: {group_by: start}\n  critic: {optim: {weight_decay: 0}}\n")
     monkeypatch.setenv("WEBGYM_RL__ACTOR__OPTIM__BETAS", "[0.8, 0.9]")
-    settings = load(
-        [file], ["train.algorithm=gae", "rl.algorithm.kl_ctrl.type=adaptive", "rl.trainer.deepspeed=x.json"]
-    )
+    given = ["train.algorithm=gae", "rl.algorithm.kl_ctrl.type=adaptive", "rl.trainer.deepspeed=x.json"]
+    settings = load([file], given)
     assert (settings.train.algorithm, settings.rl.data.group_by) == ("gae", "start")
     assert settings.rl.trainer.deepspeed == "x.json"
     assert settings.rl.critic.optim == CriticOptimSettings(lr=1e-5, weight_decay=0)
@@ -69,10 +67,8 @@ def test_the_ratio_s_range_is_the_same_on_both_sides_or_two():
 def test_values_that_contradict_each_other_are_refused():
     with pytest.raises(ValidationError) as caught:
         ActorSettings(clip_ratio=1.5)
-    assert explain(caught.value, ActorSettings) == (
-        "",
-        "clip_ratio must be at most 1, not 1.5, or clip_ratio_low must be given",
-    )
+    words = "clip_ratio must be at most 1, not 1.5, or clip_ratio_low must be given"
+    assert explain(caught.value, ActorSettings) == ("", words)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +104,27 @@ def test_a_name_that_only_one_section_has_is_meant_whatever_the_section():
     assert suggest("zebra", keys) == ("", "")
 
 
-def test_the_trainer_s_interpreter_needs_nothing_but_pydantic():
-    code = (
-        "import sys, webgym_cli.trainer.options;"
-        "print([name for name in ('pydantic_settings', 'typer', 'yaml', 'torch') if name in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+def test_the_defaults_of_what_is_replayed_are_webrl_s():
+    replay = load().rl.replay
+    assert replay.window == pytest.approx((1.0526315789, 2.0))
+    assert (replay.ratio, replay.one_per_task, replay.experience) == (2.0, True, ())
+
+
+def test_an_open_window_survives_its_file():
+    settings = load(overrides=["rl.replay.window=[1.5, null]", 'rl.replay.experience=["runs/sft", "runs/b"]'])
+    assert settings.rl.replay.window == (1.5, None)
+    assert settings.rl.replay.experience == ("runs/sft", "runs/b")
+    assert type(settings).model_validate(json.loads(settings.model_dump_json())) == settings
+
+
+@pytest.mark.parametrize(
+    ("override", "reply"),
+    [
+        ("rl.replay.window=[2, 1.5]", "no perplexity is from 2 on and below 1.5"),
+        ("rl.replay.window=[0.5, 0.95]", "greater than or equal to 1"),
+        ("rl.replay.ratio=-1", "greater than or equal to 0"),
+    ],
+)
+def test_what_can_not_be_replayed_is_named(override, reply):
+    with pytest.raises(SettingsError, match=reply):
+        load(overrides=[override])

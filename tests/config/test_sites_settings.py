@@ -36,12 +36,10 @@ def test_the_presets_of_webarena_have_its_sites():
 def test_sources_are_merged_key_by_key(tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text(DESK + "  reddit: {url: 'http://[::1]:9999/', accounts: {user: {account: somebody}}}\n")
-    sites = load(
-        ["webarena", str(file)], ["sites.desk.accounts.agent.account=bob", "sites.map.url=http://m.test"]
-    ).sites
-    assert sites["reddit"].accounts == {
-        "user": SiteAccount(account="somebody", password_env_var="WEBARENA_REDDIT_PASSWORD")
-    }
+    given = ["sites.desk.accounts.agent.account=bob", "sites.map.url=http://m.test"]
+    sites = load(["webarena", str(file)], given).sites
+    user = SiteAccount(account="somebody", password_env_var="WEBARENA_REDDIT_PASSWORD")
+    assert sites["reddit"].accounts == {"user": user}
     assert (sites["reddit"].url, sites["reddit"].login_page) == ("http://[::1]:9999", "/login")
     assert sites["desk"].accounts["agent"] == SiteAccount(account="bob", password_env_var="DESK_AGENT")
     assert (sites["desk"].is_shared, sites["map"].is_shared, sites["reddit"].is_shared) == (True, True, False)
@@ -140,15 +138,11 @@ def test_a_reset_command_an_address_elsewhere_and_a_stored_login_need_trust(tmp_
     assert select_executed({"sites.desk.url": "http://a.test"}) == {"sites.desk.url": "http://a.test"}
 
 
-@each(
-    ("page", "path"),
-    [
-        ("login", "/login"),
-        ("@elsewhere.example/", "/@elsewhere.example/"),
-        (".elsewhere.example", "/.elsewhere.example"),
-    ]
-    + [(page, page) for page in ("", "/login", "?next=/", "#/login")],
-)
+PAGES = {page: page for page in ("", "/login", "?next=/", "#/login")}
+PAGES |= {"login": "/login", "@elsewhere.example/": "/@elsewhere.example/", ".elsewhere.example": "/.elsewhere.example"}
+
+
+@each(("page", "path"), list(PAGES.items()))
 def test_a_page_stays_on_its_site(page, path):
     site = SiteSettings(url="http://localhost", login_page=page, proof_page=page)
     assert (site.login_page, site.proof_page) == (path, path)

@@ -27,12 +27,10 @@ def attempt(
     outcome = SOLVED if solved else UNSOLVED
     if solved is None:
         outcome = UNSOLVED.model_copy(update={"reward": None})
-    values = {
-        "split": Split.TEST,
-        "task": Task(id=task, start_url=f"http://{task}.test/", instruction=task_text),
-        "outcome": outcome,
-    }
-    return trajectory(number, iteration=iteration, **{**values, **changes})
+    named = Task(id=task, start_url=f"http://{task}.test/", instruction=task_text)
+    return trajectory(
+        number, iteration=iteration, **{"split": Split.TEST, "task": named, "outcome": outcome, **changes}
+    )
 
 
 def seen(run: RunDir, query: TrajectoryQuery | None = None, top: int | None = None) -> dict[str, Any]:

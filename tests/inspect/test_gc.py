@@ -8,7 +8,7 @@ import pytest
 
 from tests.app import invoke
 from tests.prepare.buffer import fill
-from tests.records.builders import png, shot, store_images, trajectory
+from tests.records.builders import png, shot, trajectory
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste
 from webgym_cli.inspect.verify import verify
@@ -105,8 +105,7 @@ def test_a_young_image_stays_for_its_line_is_still_to_come(run):
 
 def test_images_of_every_split_iteration_and_rank_are_named(run):
     for episode, rank in ((trajectory(5, split=Split.TEST, steps=11), 0), (trajectory(5, iteration=7, steps=12), 3)):
-        store_images(run, episode)
-        append(run, episode, rank)
+        fill(run, episode, rank=rank)
     aged(run)
     assert wasted(run) == set()
 
@@ -114,8 +113,7 @@ def test_images_of_every_split_iteration_and_rank_are_named(run):
 def test_the_truth_decides_and_not_the_index(run):
     update(run)
     episode = trajectory(5, steps=11)  # names image 10, and the index has not heard of it
-    store_images(run, episode)
-    append(run, episode)
+    fill(run, episode)
     aged(run)
     assert {name for kind, name in wasted(run) if kind is WasteKind.UNNAMED} == {image(run, 11).name}
 
@@ -135,27 +133,17 @@ def test_both_forms_of_an_image_go(run):
     assert not webp.exists() and not image(run, 10).exists()
 
 
-@pytest.fixture
-def damaged(run):
-    """The second line, which alone names image 10, can't be read; but its names can."""
-    store_images(run, episode := trajectory(5, steps=11))
-    append(run, episode)
+def test_while_a_line_is_damaged_nothing_goes_but_what_even_its_rest_does_not_name(run):
+    fill(run, trajectory(5, steps=11))  # its line alone names image 10; it can't be read, but its names can
     path = run.part(TRAIN, 0)
     path.write_bytes(path.read_bytes().replace(b'"id":"train-0000-00005"', b'"id":"train-0000-0\xff005"'))
     aged(run)
-    return run
-
-
-def test_while_a_line_is_damaged_nothing_goes(damaged):
-    before = sorted(damaged.root.rglob("*"))
+    before = sorted(run.root.rglob("*"))
     with pytest.raises(StoreError, match=r"part-0\.jsonl: byte \d+$") as caught:
-        remove_waste(find_waste(damaged), dry_run=False)
+        remove_waste(find_waste(run), dry_run=False)
     assert "--even-with-damage" in caught.value.hint
-    assert sorted(damaged.root.rglob("*")) == before
-
-
-def test_even_with_damage_what_can_be_read_of_a_damaged_line_stays(damaged):
-    assert wasted(damaged, even_with_damage=True) == {(WasteKind.UNNAMED, image(damaged, 11).name)}
+    assert sorted(run.root.rglob("*")) == before
+    assert wasted(run, even_with_damage=True) == {(WasteKind.UNNAMED, image(run, 11).name)}
 
 
 @pytest.mark.parametrize(
@@ -205,24 +193,17 @@ def test_replaced_index_files_go(run, monkeypatch):
     assert verify(run, lambda event: None)["trajectories"] == 4
 
 
-def test_the_command_removes_and_tells_in_json(run):
-    done = invoke("gc", run.root, "--json")
-    assert done.exit_code == 0, done.output
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert rows[0] == {
-        "kind": "unnamed images",
-        "files": 2,
-        "bytes_freed": len(png(10)) + len(png(11)),
-        "dry_run": False,
-    }
-    assert [row["files"] for row in rows[1:]] == [0, 0]
-    assert not image(run, 10).exists()
-
-
-def test_the_commands_dry_run_names_the_next_one(run):
+def test_the_command_removes_and_tells_in_json_and_its_dry_run_names_it(run):
     done = invoke("gc", run.root, "--dry-run")
     assert "unnamed images\t2\t" in done.stdout and f"next: webgym gc {run.root}" in done.stderr
     assert image(run, 10).exists()
+    done = invoke("gc", run.root, "--json", "--recode", "webp")  # an option that was removed
+    assert (done.exit_code, "--recode has no effect" in done.stderr) == (0, True), done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    freed = len(png(10)) + len(png(11))
+    assert rows[0] == {"kind": "unnamed images", "files": 2, "bytes_freed": freed, "dry_run": False}
+    assert [row["files"] for row in rows[1:]] == [0, 0]
+    assert not image(run, 10).exists()
 
 
 def test_a_run_that_is_worked_on_is_left_alone(run):
@@ -237,8 +218,3 @@ def test_the_age_is_an_option(run):
     assert "unnamed images\t1\t" in invoke("gc", run.root, "-n", "--older-than", "3").stdout
     assert "unnamed images\t2\t" in invoke("gc", run.root, "-n").stdout
     assert invoke("gc", run.root, "--older-than", "-1").exit_code == 2
-
-
-def test_the_removed_option_is_answered_with_a_note(run):
-    result = invoke("gc", run.root, "--recode", "webp")
-    assert (result.exit_code, "--recode has no effect" in result.stderr) == (0, True)

@@ -39,26 +39,20 @@ def store(tmp_path):
 
 @pytest.fixture
 def episode_view():
+    typed = Action(name=ActionName.TYPE, element_id=7, text=HOSTILE)
+    hostile = sight(120, elements=(BUTTON,), notices=(HOSTILE,))
     steps = (
         step(0, observation=sight(60), response=HOSTILE, action=Action(name=ActionName.CLICK, coordinate=(250, 500))),
-        step(
-            1,
-            observation=sight(120, elements=(BUTTON,), notices=(HOSTILE,)),
-            action=Action(name=ActionName.TYPE, element_id=7, text=HOSTILE),
-            action_error=HOSTILE,
-        ),
+        step(1, observation=hostile, action=typed, action_error=HOSTILE),
         step(2, observation=sight(180), action=None, parse_error=ParseErrorKind.INVALID_JSON, page_changed=None),
         step(3, observation=sight(250), action=Action(name=ActionName.ANSWER, text="42"), page_changed=None),  # lost
     )
     outcome = ANSWERED.model_copy(update={"reward": 0.0, "answer": HOSTILE})
     task = Task(id="t<b>", start_url="http://shop.test/", rubric=(HOSTILE,), reference_answer=HOSTILE)
     episode = trajectory(steps=0, id="a<b>", task=task, instruction=HOSTILE, outcome=outcome)
-    verdict = judgement(
-        success=False,
-        claims=Verdict(question=HOSTILE, passed=True, reason=HOSTILE, votes=(True, True, False)),
-        facts=(Verdict(question="It is cheap.", passed=False, reason="It is not.", votes=(False,)),),
-        models={"verdict": HOSTILE},
-    )
+    claims = Verdict(question=HOSTILE, passed=True, reason=HOSTILE, votes=(True, True, False))
+    fact = Verdict(question="It is cheap.", passed=False, reason="It is not.", votes=(False,))
+    verdict = judgement(success=False, claims=claims, facts=(fact,), models={"verdict": HOSTILE})
     earlier = judgement(models={"verdict": HOSTILE}, failure=FailureKind.JUDGE_FAILED, failure_detail=HOSTILE)
     return EpisodeView(digested(episode.model_copy(update={"steps": steps})), (earlier, verdict))
 
@@ -83,16 +77,12 @@ def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(episode_view, store
     assert render_episode_page(changed, store).count(b"rendered anew") == 1
 
 
-def test_control_characters_are_not_written(episode_view, store):
-    hostile = episode_view.trajectory.model_copy(update={"instruction": "a\x00b\x1b[2Jc\x9bd\x7fe\rf\x08"})
-    page = render_episode_page(EpisodeView(hostile), store).decode()
-    assert "a·b·[2Jc·d·e·f·" in page
-    assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", page) is None
-
-
-def test_half_a_character_is_no_obstacle(episode_view, store):
-    broken = episode_view.trajectory.model_copy(update={"instruction": "half \ud83d"})
-    assert b"half ?" in render_episode_page(EpisodeView(broken), store)
+def test_control_characters_and_halves_of_characters_are_not_written(episode_view, store):
+    for text, written in (("a\x00b\x1b[2Jc\x9bd\x7fe\rf\x08", "a·b·[2Jc·d·e·f·"), ("half \ud83d", "half ?")):
+        hostile = episode_view.trajectory.model_copy(update={"instruction": text})
+        page = render_episode_page(EpisodeView(hostile), store).decode()
+        assert written in page
+        assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", page) is None
 
 
 @pytest_asyncio.fixture

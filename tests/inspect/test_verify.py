@@ -59,9 +59,10 @@ def checked(run):
     return result
 
 
-def only(run):
-    """Return the one finding."""
+def only(run, kind, file):
+    """Return the one finding, which is of this kind and file."""
     (finding,) = checked(run)["findings"]
+    assert (finding["kind"], finding["file"]) == (kind, str(file))
     return finding
 
 
@@ -80,16 +81,9 @@ def image(run, shade):
 
 
 def test_a_sound_buffer_has_no_findings(run):
-    assert checked(run) == {
-        "run": str(run.root),
-        "trajectories": 7,
-        "steps": 14,
-        "judgements": 2,
-        "unfinished_bytes": 0,
-        "images": {"named": 5, "stored": 5, "unnamed": 0},
-        "findings_by_kind": {},
-        "findings": [],
-    }
+    counts = {"trajectories": 7, "steps": 14, "judgements": 2, "unfinished_bytes": 0}
+    images = {"named": 5, "stored": 5, "unnamed": 0}
+    assert checked(run) == {"run": str(run.root), **counts, "images": images, "findings_by_kind": {}, "findings": []}
 
 
 def test_progress_is_told_to_its_end(run):
@@ -128,9 +122,7 @@ def test_an_observation_that_is_not_of_one_moment_is_named(run):
     digest = sound.compute_digest()
     seen = sound.model_copy(update={"digest": digest}), other.model_copy(update={"digest": digest})
     add(run, trajectory(9, steps=tuple(step(at, observation=seen[at]) for at in (0, 1))))
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("observation_altered", str(part(run)))
-    assert "step 1 of" in finding["detail"]
+    assert "step 1 of" in only(run, "observation_altered", part(run))["detail"]
 
 
 def test_an_unfinished_line_is_counted_and_no_finding(run):
@@ -143,17 +135,14 @@ def test_an_unfinished_line_is_counted_and_no_finding(run):
 
 def test_an_id_that_stands_twice_is_named(run):
     add(run, trajectory(1), rank=0)
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("duplicate_id", str(part(run, 1)))
-    assert ID.format(1) in finding["detail"] and "part-0.jsonl (byte" in finding["detail"]
+    detail = only(run, "duplicate_id", part(run, 1))["detail"]
+    assert ID.format(1) in detail and "part-0.jsonl (byte" in detail
 
 
 def test_a_line_in_the_file_of_another_iteration_is_named(run):
     with run.part(TRAIN, 1).open("ab") as file:
         file.write(trajectory(1).to_line().encode() + b"\n")
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("misplaced_line", str(run.part(TRAIN, 1)))
-    assert "train iteration 0" in finding["detail"]
+    assert "train iteration 0" in only(run, "misplaced_line", run.part(TRAIN, 1))["detail"]
 
 
 def fragment(run, table):
@@ -186,7 +175,7 @@ def forged(run, table, change):
 )
 def test_rows_that_the_lines_do_not_give_are_named(run, table, change):
     forged(run, table, change)
-    finding = only(run)
+    (finding,) = checked(run)["findings"]
     assert (finding["kind"], finding["mend"]) == ("index_differs", f"webgym inspect-buffer {run.root} --reindex")
     assert f"/{table}/" in finding["file"] and str(part(run)) in finding["detail"]
 
@@ -197,16 +186,13 @@ def test_truth_that_was_altered_behind_the_index_is_found(run):
         add(run, trajectory(number))
     update(run)
     replace(part(run), b'"instruction":"Click', b'"instruction":"Flick')
-    finding = only(run)
-    assert finding["kind"] == "index_differs"
-    assert str(part(run)) in finding["detail"]
+    (finding,) = checked(run)["findings"]
+    assert finding["kind"] == "index_differs" and str(part(run)) in finding["detail"]
 
 
 def test_a_missing_image_is_named(run):
     image(run, 4).unlink()
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("image_missing", str(image(run, 4)))
-    assert f"1 step of {run.part(TRAIN, 1)} (byte 0)" in finding["detail"]
+    assert f"1 step of {run.part(TRAIN, 1)} (byte 0)" in only(run, "image_missing", image(run, 4))["detail"]
     image(run, 0).unlink()
     assert [one["detail"] for one in checked(run)["findings"] if "6 steps" in one["detail"]], "many show it"
 
@@ -214,15 +200,14 @@ def test_a_missing_image_is_named(run):
 @pytest.mark.parametrize("content", [b"", png(9), png(0)[:-1], png(0)[:30] + b"x" + png(0)[31:]])
 def test_an_altered_image_is_named(run, content):
     image(run, 0).write_bytes(content)
-    assert (only(run)["kind"], only(run)["file"]) == ("image_altered", str(image(run, 0)))
+    only(run, "image_altered", image(run, 0))
 
 
 def test_what_was_no_image_from_the_start_is_named(run):
     broken = png(0)[:40] + b"xxxx" + png(0)[44:]
     kept = ScreenshotStore(run.screenshots).put(broken)
     append(run, showing(kept))
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("image_broken", str(image_of(run, kept)))
+    only(run, "image_broken", ScreenshotStore(run.screenshots).path(kept.sha256))
 
 
 def showing(kept):
@@ -232,16 +217,11 @@ def showing(kept):
     return trajectory(7, steps=(result.model_copy(update={"observation": seen}),))
 
 
-def image_of(run, kept):
-    return ScreenshotStore(run.screenshots).path(kept.sha256)
-
-
 def test_another_size_than_recorded_is_named(run):
     kept = ScreenshotStore(run.screenshots).put(png(77))
     append(run, showing(kept.model_copy(update={"width": 41})))
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("image_size", str(image_of(run, kept)))
-    assert finding["detail"].startswith("it is 40x32, ") and finding["detail"].endswith("has 41x32")
+    detail = only(run, "image_size", image(run, 77))["detail"]
+    assert detail.startswith("it is 40x32, ") and detail.endswith("has 41x32")
 
 
 def test_images_that_nobody_names_are_counted_and_no_finding(run):
@@ -257,20 +237,18 @@ def test_an_image_of_a_helper_s_call_is_named_and_checked(run):
     (run.sessions / "s1.jsonl").write_text(json.dumps({"event": "call", "screenshot": {"sha256": kept.sha256}}) + "\n")
     findings = checked(run)
     assert (findings["images"], findings["findings"]) == ({"named": 6, "stored": 6, "unnamed": 0}, [])
-    image_of(run, kept).unlink()
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("image_missing", str(image_of(run, kept)))
+    image(run, 200).unlink()
+    only(run, "image_missing", image(run, 200))
 
 
 def test_re_encoded_images_are_sound_and_altered_ones_named(run):
     kept = ScreenshotStore(run.screenshots).put(png(50))
     append(run, showing(kept))
     recode(ScreenshotStore(run.screenshots), kept.sha256, webp(50))
-    assert image_of(run, kept).suffix == ".webp"
+    assert image(run, 50).suffix == ".webp"
     assert checked(run)["findings"] == []
-    image_of(run, kept).write_bytes(b"RIFF")
-    finding = only(run)
-    assert (finding["kind"], finding["file"]) == ("image_altered", str(image_of(run, kept)))
+    image(run, 50).write_bytes(b"RIFF")
+    only(run, "image_altered", image(run, 50))
 
 
 def test_more_findings_than_are_listed_are_counted_and_sent(run):
@@ -312,11 +290,8 @@ def test_damaged_records_beside_the_trajectories_are_named(run):
     for file, content in ((record, "{"), (run.provenance, "[1"), (run.metrics, '{"event": "x"}\nrubbish\n{"torn')):
         file.write_text(content, encoding="utf-8")
     rows = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
-    assert rows == [
-        ("damaged_record", str(record), ""),
-        ("damaged_record", str(run.provenance), ""),
-        ("damaged_record", str(run.metrics), "line 2"),
-    ]
+    named = ((record, ""), (run.provenance, ""), (run.metrics, "line 2"))
+    assert rows == [("damaged_record", str(file), place) for file, place in named]
 
 
 def test_a_lost_line_of_the_batches_is_named(run):

@@ -1,13 +1,17 @@
 """The viewer, as a person uses it: in a browser, by filters, links and keys."""
 
+import io
+
 import aiohttp
 import pytest
+from PIL import Image
 
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import png, shot, step
 from tests.records.test_judgement import judgement
+from webgym_cli.errors import StoreError
 from webgym_cli.inspect import viewer
-from webgym_cli.inspect.viewer import EpisodeTable, ViewServer
+from webgym_cli.inspect.viewer import LARGEST, EpisodeTable, ViewServer, make_thumbnail
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
@@ -256,6 +260,20 @@ def test_filters(run, query, wanted):
         where, values = table.read_filter(query)
         assert [row["id"] for row in table.list_page(where, values, 0)] == wanted
         assert table.count(where, values) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("size", "small"), [((1280, 800), (320, 200)), ((40, 32), (40, 32)), ((40, 6400), (2, LARGEST))]
+)
+def test_an_image_is_made_small_and_never_larger(size, small):
+    with Image.open(io.BytesIO(make_thumbnail(png(3, *size)))) as image:
+        assert (image.format, image.size) == ("WEBP", small)
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", png(1, 400, 400)[:60]], ids=["empty", "text", "torn"])
+def test_what_is_no_image_is_said_to_be_none(content):
+    with pytest.raises(StoreError, match="the screenshot is no image"):
+        make_thumbnail(content)
 
 
 @pytest.mark.parametrize(

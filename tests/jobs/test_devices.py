@@ -37,6 +37,7 @@ def usable(monkeypatch):
 def test_without_the_variable_every_gpu_counts(usable):
     assert devices.list_visible({}) is None
     assert (usable(None, 8), usable(None, 0)) == (8, None)
+    assert usable("7", 0) == 1  # on trust where no GPU can be counted
 
 
 @pytest.mark.parametrize(
@@ -48,12 +49,7 @@ def test_how_many_can_be_used(usable, value, wanted):
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [
-        ("all", "'all' is no GPU"),
-        ("0;1", "no GPU"),
-        ("0,0", "twice"),
-        ("0,4", "no GPU 4, they are numbered from 0 to 3"),
-    ],
+    [("all", "'all' is no GPU"), ("0;1", "no GPU"), ("0,0", "twice"), ("0,4", "no GPU 4, .* numbered from 0 to 3")],
 )
 def test_what_names_no_gpu_is_refused(usable, value, words):
     with pytest.raises(UsageError, match=words) as caught:
@@ -70,10 +66,6 @@ def test_a_setting_that_names_no_gpu_is_named_itself(usable):
         assert caught.value.hint == '-s serve.gpus=["0"]'
     with pytest.raises(UsageError, match=r"^CUDA_VISIBLE_DEVICES=2: there is no GPU 2"):
         devices.usable_gpus({"CUDA_VISIBLE_DEVICES": "2"})
-
-
-def test_a_number_is_taken_on_trust_where_no_gpu_can_be_counted(usable):
-    assert usable("7", 0) == 1
 
 
 def test_counts_the_devices_of_a_container_before_those_of_the_driver(tmp_path, monkeypatch):

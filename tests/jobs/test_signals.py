@@ -8,35 +8,12 @@ from webgym_cli.errors import Terminated
 from webgym_cli.jobs.signals import run_async
 
 PROGRAM = """
-import asyncio, signal, sys
-from webgym_cli.errors import Terminated
-from webgym_cli.jobs.signals import run_async
-
-async def main():
-    try:
-        print("up", flush=True)
-        await asyncio.sleep(600)
-    finally:
-        await asyncio.sleep(0.3)
-        print("cleaned", flush=True)
-
-try:
-    run_async(main())
-except BaseException as error:
-    print(type(error).__name__, flush=True)
-"""
-
-
-HELD_UP = """
-import asyncio, sys, time
-from webgym_cli.errors import Terminated
+import asyncio, time
 from webgym_cli.jobs.signals import interruptible, run_async
 
 async def main():
     try:
-        with interruptible():
-            print("up", flush=True)
-            time.sleep(600)
+        WORK
     finally:
         await asyncio.sleep(0.3)
         print("cleaned", flush=True)
@@ -46,15 +23,24 @@ try:
 except BaseException as error:
     print(type(error).__name__, flush=True)
 """
-
-
-@pytest.mark.parametrize(
+WAITS = 'print("up", flush=True); await asyncio.sleep(600)'
+HOLDS_UP = 'with interruptible(): print("up", flush=True); time.sleep(600)'
+each_signal = pytest.mark.parametrize(
     ("number", "raised"), [(signal.SIGTERM, "Terminated"), (signal.SIGINT, "KeyboardInterrupt")], ids=str
 )
+
+
+def start(work):
+    code = PROGRAM.replace("WORK", work)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+@each_signal
 @pytest.mark.parametrize("times", [1, 2])
 def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
-    process = subprocess.Popen([sys.executable, "-c", HELD_UP], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "up\n"
+    process = start(HOLDS_UP)
     for _ in range(times):
         process.send_signal(number)
     assert process.communicate(timeout=20)[0].split() == ["cleaned", raised]
@@ -62,16 +48,13 @@ def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
 
 @pytest.fixture
 def program():
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "up\n"
+    process = start(WAITS)
     yield process
     process.kill()
     process.communicate()
 
 
-@pytest.mark.parametrize(
-    ("number", "raised"), [(signal.SIGTERM, "Terminated"), (signal.SIGINT, "KeyboardInterrupt")], ids=str
-)
+@each_signal
 def test_a_signal_unwinds_and_is_told(program, number, raised):
     program.send_signal(number)
     assert program.communicate(timeout=20)[0] == f"cleaned\n{raised}\n"

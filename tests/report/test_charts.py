@@ -114,7 +114,5 @@ def test_parts_of_a_bar_lie_side_by_side_and_have_their_kinds_colour():
 
 
 def test_a_swatch_has_the_colour_of_its_series():
-    assert [ElementTree.fromstring(draw_swatch(n, line=True)).get("class") for n in (0, 9)] == [
-        "swatch c0",
-        "swatch c1",
-    ]
+    classes = [ElementTree.fromstring(draw_swatch(n, line=True)).get("class") for n in (0, 9)]
+    assert classes == ["swatch c0", "swatch c1"]

@@ -1,7 +1,5 @@
 """What the index counts for a report, against numbers made by hand."""
 
-import pytest
-
 from tests.inspect.buffers import fill_run
 from tests.records.builders import CRASHED, SOLVED, trajectory
 from tests.records.test_judgement import ANSWERED, SCORED, WEB, judgement
@@ -36,13 +34,11 @@ def test_a_server_is_not_the_runs_policy(tmp_path):
     chances = {key: of["k"]["1"]["rate"] for key, of in result["pass_at_k"].items()}
     theirs = {f"test of {served} 0": 1.0, f"train of {served} 3": 1.0}
     assert chances == {"test 0": 0.0, "test 1": 0.5, **theirs}
-    titles = [figure.title for section in build_sections(result) for figure in section.figures]
-    assert {"pass@k, test", f"pass@k, test of {served}"} <= {*titles}
+    figures = [figure for section in build_sections(result) for figure in section.figures]
+    assert {"pass@k, test", f"pass@k, test of {served}"} <= {figure.title for figure in figures}
     assert find_newest_test(result["points"])["success_rate"] == 0.5
     assert {point["key"] for point in result["means"]} == {key for key, _ in rates}
-    (figure,) = [
-        one for section in build_sections(result) for one in section.figures if one.title == "Success by split"
-    ]
+    (figure,) = [one for one in figures if one.title == "Success by split"]
     assert figure.legend == ("test", f"test of {served}", f"train of {served}")
 
 
@@ -111,25 +107,16 @@ def test_failures_are_counted_by_kind(tmp_path):
     assert failures["stops"] == {"terminated": {"count": 1, "successes": 1}}
 
 
-@pytest.fixture
-def judged_run(tmp_path):
-    """Three judged episodes; the environment has an opinion of the second."""
-    episodes = [trajectory(0, outcome=ANSWERED, task=WEB), trajectory(1, outcome=SCORED, task=WEB)]
-    episodes.append(trajectory(2, outcome=ANSWERED, task=WEB))
+def test_verdicts_are_held_against_the_environment_and_a_later_failure_of_the_judge_is_none(tmp_path):
+    """Of three judged episodes the environment has an opinion of the second."""
+    episodes = [trajectory(n, outcome=SCORED if n == 1 else ANSWERED, task=WEB) for n in range(3)]
     run = fill_run(tmp_path / "run", *episodes)
     for episode, success in zip(episodes, (True, True, False), strict=True):
         append_judgement(run, Split.TRAIN, 0, judgement(trajectory=episode.id, success=success))
-    return run
-
-
-def test_verdicts_are_held_against_the_environment(judged_run):
-    (row,) = facts(judged_run)["verdicts"]
+    (row,) = facts(run)["verdicts"]
     assert (row["split"], row["iteration"], row["judged"]) == ("train", 0, 3)
     assert (row["both"], row["same"], row["same_rate"]) == (1, 0, 0.0)
-
-
-def test_a_later_failure_of_the_judge_is_no_verdict(judged_run):
     later = {"failure": FailureKind.JUDGE_FAILED, "judged_at": "2026-01-03T00:00:00.000+00:00"}
-    append_judgement(judged_run, Split.TRAIN, 0, judgement(trajectory="train-0000-00002", **later))
-    (row,) = facts(judged_run)["verdicts"]
+    append_judgement(run, Split.TRAIN, 0, judgement(trajectory="train-0000-00002", **later))
+    (row,) = facts(run)["verdicts"]
     assert row["judged"] == 2

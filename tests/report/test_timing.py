@@ -23,7 +23,7 @@ def timed(events):
 
 
 def find_spans(events):
-    return timing.find_spans(timed(events))
+    return [(span.stage, span.seconds) for span in timing.find_spans(timed(events))]
 
 
 def measure_timing(events):
@@ -31,28 +31,20 @@ def measure_timing(events):
 
 
 def test_a_training_lasts_from_its_dataset_to_its_checkpoint():
-    assert [(span.stage, span.seconds) for span in find_spans(LOOP)] == [
-        ("evaluation", 10),
-        ("rollout", 20),
-        ("train", 60),
-    ]
-    result = [PREPARE, {**TRAIN, "seconds": 7}]
-    assert [(span.stage, span.seconds) for span in find_spans(result)] == [("train", 7)]
+    assert find_spans(LOOP) == [("evaluation", 10), ("rollout", 20), ("train", 60)]
+    assert find_spans([PREPARE, {**TRAIN, "seconds": 7}]) == [("train", 7)]
     assert find_spans([{**TRAIN, "name": "another"}, PREPARE]) == []
 
 
 def test_idle_is_what_no_stage_covers():
     result = measure_timing(LOOP)
     assert (result["wall_seconds"], result["idle_seconds"], result["idle_share"]) == (111, 21, round(21 / 111, 4))
-    assert result["stages"] == {
-        "evaluation": {"times": 1, "seconds": 10},
-        "rollout": {"times": 1, "seconds": 20},
-        "prepare": {"times": 1, "seconds": None},
-        "train": {"times": 1, "seconds": 60},
-    }
+    seconds = {"evaluation": 10, "rollout": 20, "prepare": None, "train": 60}
+    assert result["stages"] == {stage: {"times": 1, "seconds": spent} for stage, spent in seconds.items()}
     assert result["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20, "train": 60}}
     assert (result["first"], result["last"]) == ("2026-01-02T00:00:00+00:00", "2026-01-02T00:01:51+00:00")
     assert result["episode_seconds"] == {"act": 12.5}
+    assert measure_timing([])["gpu"]["idle_share"] is None
 
 
 def test_stages_at_the_same_time_are_covered_once():
@@ -62,9 +54,8 @@ def test_stages_at_the_same_time_are_covered_once():
 
 
 def test_cost_is_hours_times_gpus_times_price():
-    times = measure_timing(
-        [{**EVALUATION, "seconds": 3600, "at": at(3600)}, {**ROLLOUT, "seconds": 1800, "at": at(7200)}]
-    )
+    hours = [{**EVALUATION, "seconds": 3600, "at": at(3600)}, {**ROLLOUT, "seconds": 1800, "at": at(7200)}]
+    times = measure_timing(hours)
     spent = compute_cost(times, gpus=8, price=2.5)
     assert spent["stages"]["evaluation"] == {"hours": 1, "gpu_hours": 8, "cost": 20}
     assert spent["idle"] == {"hours": 0.5, "gpu_hours": 4, "cost": 10}
@@ -134,20 +125,10 @@ LONG = [
 
 
 def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
-    assert measure_timing(LONG)["gpu"] == {
-        "busy_seconds": 26 + 40 + 60,
-        "idle_seconds": 240 - 126,
-        "idle_share": round(114 / 240, 4),
-        "causes": {
-            "server_start": 20 + 4,
-            "new_weights": 5 + 8 - 4,
-            "prepare": 15,
-            "judge": 4 + 10 + 7,
-            "new_tasks": 2,
-            "expert": 30,
-            "nothing": 5 + 1 + 4 + 2 + 1,
-        },
-    }
+    causes = {"server_start": 20 + 4, "new_weights": 5 + 8 - 4, "prepare": 15, "judge": 4 + 10 + 7, "new_tasks": 2}
+    causes |= {"expert": 30, "nothing": 5 + 1 + 4 + 2 + 1}
+    gpu = {"busy_seconds": 26 + 40 + 60, "idle_seconds": 240 - 126, "idle_share": round(114 / 240, 4)}
+    assert measure_timing(LONG)["gpu"] == {**gpu, "causes": causes}
 
 
 def test_several_replicas_start_at_once():
@@ -164,25 +145,17 @@ def test_a_server_that_starts_while_another_policy_acts_leaves_no_gpu_idle():
     assert (gpu["busy_seconds"], gpu["idle_seconds"], gpu["idle_share"]) == (20, 0, 0)
 
 
-def test_without_events_nothing_is_told():
-    assert measure_timing([])["gpu"]["idle_share"] is None
-
-
 def test_idle_gpus_are_on_the_page(tmp_path):
     run = fill_run(tmp_path / "run")
     note(run, *LONG)
     section = next(section for section in build_sections(facts(run)) if section.id == "time")
     (table,) = (figure for figure in section.figures if figure.title == "Idle GPUs")
-    assert table.rows[:3] == (
-        ("at work", "2.1 min", "52.5 %"),
-        ("idle", "114 s", "47.5 %"),
-        ("idle: server start", "24 s", "10 %"),
-    )
+    rows = (("at work", "2.1 min", "52.5 %"), ("idle", "114 s", "47.5 %"), ("idle: server start", "24 s", "10 %"))
+    assert table.rows[:3] == rows
 
 
 def test_in_a_survey_a_policy_acts():
-    result = measure_timing(
-        [EVALUATION, {"event": "survey", "iteration": 0, "seconds": 20, "at": at(30), "policy": "model"}]
-    )
+    survey = {"event": "survey", "iteration": 0, "seconds": 20, "at": at(30), "policy": "model"}
+    result = measure_timing([EVALUATION, survey])
     assert (result["idle_seconds"], result["gpu"]["busy_seconds"]) == (0, 30)
     assert result["by_iteration"] == {"0": {"evaluation": 10, "survey": 20}}

@@ -1,23 +1,26 @@
-"""The curves of policy gradients, and the words for a policy that collapses."""
+"""The curves of policy gradients, asynchronous training, and words for a policy that collapses or repeats itself."""
 
 import pytest
 
 from tests.inspect.buffers import fill_run
+from tests.records.builders import step
 from tests.report.runs import at, did, facts, note
 from tests.tables import each
+from webgym_cli.records.batch import DroppedGroup, TrainingBatch
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.task import Split
 from webgym_cli.report.page import render_report
-from webgym_cli.report.training_metrics import build_training_section, find_warnings, read_warnings
+from webgym_cli.report.training_metrics import (
+    build_async_section,
+    build_training_section,
+    find_warnings,
+    read_warnings,
+)
+from webgym_cli.store.metrics import append_batch
 from webgym_cli.store.run import RunDir
 
-WELL = {
-    "actor/entropy": 0.8,
-    "critic/score/min": 0.0,
-    "critic/score/max": 1.0,
-    "actor/rows_with_gradient": 1.0,
-    "rollout_corr/kl": 0.001,
-}
+WELL = {"actor/entropy": 0.8, "critic/score/min": 0.0, "critic/score/max": 1.0}
+WELL |= {"actor/rows_with_gradient": 1.0, "rollout_corr/kl": 0.001}
 
 
 def trained(*metrics):
@@ -101,6 +104,51 @@ def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
     note(run, {"event": "rollout", "iteration": None})
     (warning,) = read_warnings(run)
     assert "test episodes fell from 0.79 (79 of 100, iteration 0) to 0.14 (14 of 100, iteration 1)" in warning
+
+
+def batch(parent: int, mode: str = "async", dropped=()) -> TrainingBatch:
+    counts = {"iterations": (parent,), "groups": (), "episodes": 4, "staleness": {0: 30, 1: 10}, "as_of": {}}
+    digests = {"plan_digest": "", "config_digest": "", "created_at": at(parent)}
+    return TrainingBatch(parent=parent, policy="base", mode=mode, dropped=dropped, **counts, **digests)
+
+
+def test_staleness_waits_and_drops_are_told(tmp_path):
+    run = fill_run(tmp_path / "run", did(0, "shop", solved=True, split=Split.TRAIN))
+    stale = DroppedGroup(id="a", reason="stale", trajectories=("a", "b"), rewards=(0.0, None))
+    append_batch(run, batch(0, dropped=(stale,)))
+    staleness = {"mean": 0.25, "p95": 1, "max": 1, "tokens": {"0": 30, "1": 10}}
+    counts = {"episodes": 4, "groups": 2, "ready": 1, "open": 0, "staleness": staleness}
+    waits = {"trainer_wait_seconds": 7.0, "admission_wait_seconds": 0.0, "held_seconds": 2.5}
+    note(run, {"event": "batch", "iteration": 0, "at": at(50), **counts, **waits})
+    result = facts(run)
+    assert result["asynchronous"]["dropped"] == [{"reason": "stale", "count": 2, "mean_reward": 0.0}]
+    section = build_async_section(result["asynchronous"])
+    titles = ["Staleness of the trained tokens", "Waits before each batch"]
+    assert [figure.title for figure in section.figures] == [*titles, "Episodes that were not trained on"]
+    assert "trainer waited for episodes" in render_report(result).decode()
+
+
+def test_training_in_turns_has_no_such_section(tmp_path):
+    run = fill_run(tmp_path / "run", did(0, "shop", solved=True, split=Split.TRAIN))
+    append_batch(run, batch(0, mode="sync"))
+    assert build_async_section(facts(run)["asynchronous"]).figures == ()
+
+
+def episode(number, *responses):
+    steps = tuple(step(at, response=result) for at, result in enumerate(responses))
+    trajectory = did(number, f"task{number % 3}", solved=False, split=Split.TRAIN)
+    return trajectory.model_copy(update={"steps": steps})
+
+
+def test_repeated_responses_are_said_in_words(tmp_path):
+    stuck = fill_run(tmp_path / "stuck", *(episode(n, *[f"click {n}"] * 6) for n in range(12)))
+    (warning,) = facts(stuck)["warnings"]
+    assert "100 % of the responses repeat that of the step before" in warning
+    same = fill_run(tmp_path / "same", *(episode(n, "click 1") for n in range(60)))
+    (warning,) = facts(same)["warnings"]
+    assert "over 3 tasks, are one and the same" in warning
+    varied = fill_run(tmp_path / "varied", *(episode(n, *(f"click {n} {at}" for at in range(6))) for n in range(12)))
+    assert facts(varied)["warnings"] == []
 
 
 def test_the_report_has_the_curves_and_the_warnings(tmp_path):

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import openai
 import pytest
@@ -61,11 +61,7 @@ def decided_by_weights(answer):
 
 @pytest.fixture
 def model_folder(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return folder
+    return Path(weights(tmp_path / "model", b"one"))
 
 
 @pytest.fixture
@@ -101,13 +97,8 @@ async def test_a_wrong_model_is_refused(pretend, tmp_path):
         write_json(folder / "config.json", {})
     (model / "model.safetensors").touch()
     (tmp_path / "run" / "model.pt").symlink_to(model)  # named like a weight file
-    wrong = (
-        ("nowhere", "init-model"),
-        ("empty", "init-model"),
-        ("run", "/run/model.pt"),
-        ("run/checkpoints", "/model_1"),
-    )
-    for name, hint in wrong:
+    wrong = {"nowhere": "init-model", "empty": "init-model", "run": "/run/model.pt", "run/checkpoints": "/model_1"}
+    for name, hint in wrong.items():
         with pytest.raises(SettingsError) as caught:
             await pretend("exit 0", model=tmp_path / name).start()
         assert hint in caught.value.hint
@@ -142,20 +133,16 @@ async def test_a_cancelled_start_leaves_nothing(pretend):
     await server.stop()
 
 
+_CORE = "(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights"
+_API = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above."
+_ERROR = "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig"
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (
-            [
-                "(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights",
-                "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.",
-            ],
-            "OSError: bad weights",
-        ),
-        (
-            ["pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig", "  Value error, x"],
-            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: Value error, x",
-        ),
+        ([_CORE, _API], "OSError: bad weights"),
+        ([_ERROR, "  Value error, x"], f"{_ERROR}: Value error, x"),
         (["usage: a", "api_server.py: error: unrecognized arguments: --foo"], "api_server.py: error: unrecognized"),
         (["only this"], "only this"),
         ([], "it wrote nothing"),
@@ -261,10 +248,9 @@ def test_nothing_outlives_the_command(tmp_path, number, status):
     """tests/stack kills commands with the real vLLM below them."""
     python, model = fake_python(tmp_path), weights(tmp_path / "model", b"one")
     argv = [sys.executable, "-m", "webgym_cli", "serve", str(tmp_path / "run"), "--model", str(model)]
+    argv += ["-s", "serve.port=0", "-s", f"venvs.serve={python}"]
     with (tmp_path / "out").open("wb") as out:
-        command = subprocess.Popen(
-            [*argv, "-s", "serve.port=0", "-s", f"venvs.serve={python}"], stdout=out, stderr=out, env=dict(os.environ)
-        )
+        command = subprocess.Popen(argv, stdout=out, stderr=out)
     wait_until(lambda: len(descendants(command.pid)) >= 2)
     tree = descendants(command.pid)
     command.send_signal(number)

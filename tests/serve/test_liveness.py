@@ -14,7 +14,6 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants
 from webgym_cli.serve import execute, liveness, ports
 from webgym_cli.serve.client import EngineLoad
-from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.liveness import Liveness
 from webgym_cli.serve.plan import plan_servers
 
@@ -22,29 +21,22 @@ PATIENCE = 60
 
 
 @pytest.fixture
-async def fleet(tmp_path, monkeypatch):
-    """Returns how to make servers that count as hanging after a second; `events` is what they told."""
-    monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
+def fleet(tmp_path, monkeypatch, open_fleet):
+    """Returns how to make servers that count as hanging after a second."""
     monkeypatch.setattr(execute, "SILENCE", 0.3)
     monkeypatch.setattr(execute, "STOP_GRACE", 0.5)
     monkeypatch.setattr(ports, "_CONNECT_SECONDS", 0.05)
     monkeypatch.setattr(liveness, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(liveness, "_MAX_TICK", 0.1)
-    fleets, python = [], fake_python(tmp_path)
+    model, python = weights(tmp_path / "model", b"one"), fake_python(tmp_path)
 
     async def make(*overrides, restarts=2):
-        model, events = weights(tmp_path / "model", b"one"), []
         settings = load(overrides=["serve.port=0", "serve.stall_timeout=1", *overrides])
-        fleets.append(
-            Fleet(plan_servers(settings, model, python, "cpu"), tmp_path / "logs", events.append, restarts=restarts)
-        )
-        fleets[-1].events = events
-        await fleets[-1].serve(model)
-        return fleets[-1]
+        one = open_fleet(plan_servers(settings, model, python, "cpu"), restarts=restarts)
+        await one.serve(model)
+        return one
 
-    yield make
-    for one in fleets:
-        await one.stop()
+    return make
 
 
 def engine(fleet, number=0):
@@ -153,11 +145,9 @@ LOOKS = {
     "is idle and does not answer": ([(False, {"0": (0, 5)})], False),
     "is saturated": ([(False, {"0": (9, number)}) for number in range(99)], True),
     "stands still": ([(False, {"0": (9, 5)})], False),
-    "answers beside an engine that stands still": (
-        [(True, {"0": (1, number), "1": (3, 5)}) for number in range(99)], False,
-    ),
+    "answers beside a stalled engine": ([(True, {"0": (1, number), "1": (3, 5)}) for number in range(99)], False),
     "answers beside an idle engine": ([(True, {"0": (1, number), "1": (0, 5)}) for number in range(99)], True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("looks", "alive"), LOOKS.values(), ids=LOOKS)

@@ -8,29 +8,22 @@ import pytest
 
 from tests.serve.fakes import adapter, fake_python, look, until, weights
 from webgym_cli.config.load import load
-from webgym_cli.serve import execute
 from webgym_cli.serve.execute import AdapterError
-from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers, round_rank
 
 
 @pytest.fixture
-async def fleet(tmp_path, monkeypatch):
-    """Returns how to make servers of a base model; `events` is what they told."""
-    monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
-    fleets, base, python = [], weights(tmp_path / "base", b"base"), fake_python(tmp_path)
+def fleet(tmp_path, open_fleet):
+    """Returns how to make servers of a base model."""
+    base, python = weights(tmp_path / "base", b"base"), fake_python(tmp_path)
 
     def make(*overrides, device="cpu", rank=4, restarts=0):
         settings = load(overrides=["serve.port=0", *overrides])
-        plans = plan_servers(settings, base, python, device, phases=True, lora_rank=rank)
-        events = []
-        fleets.append(Fleet(plans, tmp_path / "logs", events.append, restarts=restarts))
-        fleets[-1].events, fleets[-1].base = events, base
-        return fleets[-1]
+        one = open_fleet(plan_servers(settings, base, python, device, phases=True, lora_rank=rank), restarts=restarts)
+        one.base = base
+        return one
 
-    yield make
-    for one in fleets:
-        await one.stop()
+    return make
 
 
 def versions(tmp_path, *contents):

@@ -12,11 +12,10 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
 from webgym_cli.serve import cpu_server
-from webgym_cli.serve.plan import plan_servers
+from webgym_cli.serve.plan import logprobs_kind, plan_servers
 from webgym_cli.util.urls import is_loopback
 
 PYTHON = Path("/env/bin/python")
-_LIMITS = "--limit-mm-per-prompt"
 MODEL = "Qwen/Qwen3-VL-8B-Instruct"
 
 
@@ -36,18 +35,32 @@ def planned(*overrides, **more):
 
 def value(plan, flag):
     argv = plan.argv()
-    return argv[argv.index(flag) + 1]
+    return argv[argv.index(flag) + 1] if flag in argv else None
+
+
+PROMPT = "context_config.prompt_version"
+THINKING = "policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"
+HISTORY = "context_config.history_window=2 image.image_max_pixels=10000"
+IMAGES = '{"image": {"count": 3, "width": 100, "height": 100}, "video": 0}'
+ARGUMENTS = {
+    "raw prompts have a template that adds nothing": (f"{PROMPT}=webrl_released", "--chat-template", RAW_TEMPLATE),
+    "other prompts have the model's own": (f"{PROMPT}=webrl", "--chat-template", None),
+    "a thinking model has its parser": (THINKING, "--reasoning-parser", "deepseek_r1"),
+    "thoughts may stay whole": (f"{THINKING} serve.reasoning_parser=none", "--reasoning-parser", None),
+    "logprobs are those of the sampled distribution": ("", "--logprobs-mode", "processed_logprobs"),
+    "nothing else decides how is sampled": ("", "--generation-config", "vllm"),
+    "a prompt may hold the history and the present": (HISTORY, "--limit-mm-per-prompt", IMAGES),
+}
+
+
+@pytest.mark.parametrize(("overrides", "flag", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments_follow_the_settings(overrides, flag, expected):
+    assert value(planned(*overrides.split()), flag) == expected
 
 
 def test_code_of_a_model_runs_only_where_the_settings_trust_it():
     assert "--trust-remote-code" not in planned().argv()
     assert "--trust-remote-code" in planned("policy_config.trust_remote_code=true").argv()
-
-
-def test_raw_prompts_are_served_by_a_template_that_adds_nothing():
-    raw = planned("context_config.prompt_version=webrl_released")
-    assert value(raw, "--chat-template") == RAW_TEMPLATE
-    assert "--chat-template" not in planned("context_config.prompt_version=webrl").argv()
 
 
 def test_llamas_chat_template_is_told_its_date(tmp_path):
@@ -72,12 +85,6 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
     assert (plan.env["OMP_NUM_THREADS"], plan.env["TORCHDYNAMO_DISABLE"]) == ("4", "1")
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "inf", "nan"])
-def test_a_cache_has_a_size(size):
-    with pytest.raises(SettingsError, match=r"serve\.cpu_kvcache_gb"):
-        planned(f"serve.cpu_kvcache_gb={size}")
-
-
 def test_on_a_cpu_one_worker_is_the_engine_itself_and_several_are_processes():
     assert value(planned(), "--distributed-executor-backend") == "uni"
     assert planned().env["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
@@ -89,14 +96,8 @@ def test_on_a_cpu_one_worker_is_the_engine_itself_and_several_are_processes():
 def test_cuda_has_webgyms_launch_settings():
     plan = planned("serve.data_parallel_size=8", device="cuda", gpus=tuple("01234567"))
     assert plan.argv()[:3] == [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]
-    expected = {
-        "--max-num-seqs": "512",
-        "--gpu-memory-utilization": "0.95",
-        "--max-model-len": "32768",
-        "--tensor-parallel-size": "1",
-        "--data-parallel-size": "8",
-        "--dtype": "auto",
-    }
+    expected = {"--max-num-seqs": "512", "--gpu-memory-utilization": "0.95", "--max-model-len": "32768"}
+    expected |= {"--tensor-parallel-size": "1", "--data-parallel-size": "8", "--dtype": "auto"}
     assert {flag: value(plan, flag) for flag in expected} == expected
     # vLLM's own choice is right for GPUs: cached prefixes, split prefills, asynchronous scheduling
     left = {"--enforce-eager", "--no-enable-prefix-caching", "--max-num-batched-tokens", "--reasoning-parser"}
@@ -104,12 +105,6 @@ def test_cuda_has_webgyms_launch_settings():
     assert "CUDA_VISIBLE_DEVICES" not in plan.env
     assert plan.env["PYTHONSAFEPATH"] == "1"  # a `datasets` of the current folder is not taken for the package
     assert not any(name.startswith(("VLLM_CPU", "OMP", "TORCHDYNAMO")) for name in plan.env)
-
-
-def test_a_thinking_model_has_its_parser():
-    assert value(planned("policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"), "--reasoning-parser") == "deepseek_r1"
-    whole = planned("policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking", "serve.reasoning_parser=none")
-    assert "--reasoning-parser" not in whole.argv()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -128,6 +123,8 @@ def test_arguments_of_the_engine_are_the_users_and_come_last(device):
         ("01234567", ["serve.tensor_parallel_size=2", "serve.data_parallel_size=2"], ["0,1,2,3", "4,5,6,7"]),
         ("0123", ["serve.replicas=2"], ["0", "1"]),
         ("0123", ["serve.replicas=1"], [None]),
+        ("0123", ['serve.gpus=["2","3"]'], ["2", "3"]),
+        ("0123", ['serve.gpus=["3"]'], ["3"]),
     ],
 )
 def test_gpus_are_shared_out(gpus, overrides, shares):
@@ -145,14 +142,27 @@ def test_the_gpus_are_those_that_we_may_use(monkeypatch):
     assert [plan.env["CUDA_VISIBLE_DEVICES"] for plan in fleet(device="cuda")] == ["0", "1", "2"]
 
 
-def test_too_few_gpus_are_refused():
-    with pytest.raises(SettingsError, match=r"serve\.replicas: 2 .*2 GPUs .*4, 3"):
-        fleet("serve.replicas=2", "serve.tensor_parallel_size=2", device="cuda", gpus=tuple("012"))
+SLEEP = "serve.during_training=sleep"
 
 
-def test_replicas_need_ports():
-    with pytest.raises(SettingsError, match=r"serve\.port: 2 .*65535"):
-        fleet("serve.port=65535", device="cuda", gpus=tuple("01"))
+@each(
+    ("why", "gpus", "overrides"),
+    [
+        (r"serve\.replicas: 2 .*2 GPUs .*4, 3", "012", ["serve.replicas=2", "serve.tensor_parallel_size=2"]),
+        (r"serve\.port: 2 .*65535", "01", ["serve.port=65535"]),
+        (r"serve\.gpus: CUDA_VISIBLE_DEVICES=0,1,2,3 hides 4", "0123", ['serve.gpus=["4"]']),
+        (r"serve\.gpus: .*'one'", "0123", ['serve.gpus=["one"]']),
+        ("serve.during_training: sleep is not possible here: vLLM sleeps on GPUs only", "", [SLEEP]),
+        ("sleep is not possible here: 0.0.0.0 is no loopback address", "0", [SLEEP, "serve.host=0.0.0.0"]),
+        *[(r"serve\.cpu_kvcache_gb", "", [f"serve.cpu_kvcache_gb={size}"]) for size in ("0", "-1", "inf", "nan")],
+    ],
+)
+def test_what_no_server_can_do_is_refused(why, gpus, overrides):
+    with pytest.raises(SettingsError, match=why):
+        fleet(*overrides, device="cuda" if gpus else "cpu", gpus=tuple(gpus), phases=True)
+
+
+def test_replicas_have_ports_up_to_the_last():
     assert fleet("serve.port=65534", device="cuda", gpus=tuple("01"))[1].port == 65535
 
 
@@ -170,33 +180,17 @@ def test_replicas_on_a_cpu_share_its_cores():
         ("cpu", [], "keep"),
         ("cpu", ["serve.during_training=stop"], "stop"),
         ("cuda", ["serve.during_training=keep"], "keep"),
+        ("cuda", ['serve.gpus=["0"]', 'train.gpus=["1"]'], "keep"),  # beside a training on other GPUs
+        ("cuda", ['serve.gpus=["0"]', 'train.gpus=["0","1"]'], "sleep"),
+        ("cuda", ['serve.gpus=["0"]', "train.gpus=[]"], "sleep"),
     ],
 )
 def test_what_a_server_does_during_training(device, overrides, how):
-    plan = planned(*overrides, device=device, gpus=(), phases=True)
+    plan = fleet(*overrides, device=device, gpus=("0", "1"), phases=True)[0]
     assert plan.sleep.action == how
     assert ("--enable-sleep-mode" in plan.argv()) == (how == "sleep")
-    assert planned(*overrides, device=device, gpus=()).sleep.action == "keep"  # nothing comes between
-
-
-@pytest.mark.parametrize(
-    ("device", "host", "why"),
-    [("cpu", "127.0.0.1", "vLLM sleeps on GPUs only"), ("cuda", "0.0.0.0", "0.0.0.0 is no loopback address")],
-)
-def test_a_sleep_that_is_not_possible_is_refused(device, host, why):
-    with pytest.raises(SettingsError, match=f"serve.during_training: sleep is not possible here: {why}"):
-        planned("serve.during_training=sleep", f"serve.host={host}", device=device, gpus=(), phases=True)
-
-
-def test_logprobs_are_those_of_the_sampled_distribution():
-    plan = planned()
-    assert value(plan, "--logprobs-mode") == "processed_logprobs"
-    assert value(plan, "--generation-config") == "vllm"
-
-
-def test_a_prompt_may_hold_the_history_and_the_present():
-    limits = json.loads(value(planned("context_config.history_window=2", "image.image_max_pixels=10000"), _LIMITS))
-    assert limits == {"image": {"count": 3, "width": 100, "height": 100}, "video": 0}
+    # nothing comes between
+    assert fleet(*overrides, device=device, gpus=("0", "1"))[0].sleep.action == "keep"
 
 
 @each(
@@ -231,20 +225,22 @@ def test_a_plan_is_json_and_the_same_twice():
     assert planned() == planned()
 
 
-def test_servers_take_the_gpus_that_the_settings_name(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    named = [plan.env["CUDA_VISIBLE_DEVICES"] for plan in fleet('serve.gpus=["2","3"]', device="cuda")]
-    assert named == ["2", "3"]
-    assert planned('serve.gpus=["3"]', device="cuda").env["CUDA_VISIBLE_DEVICES"] == "3"
-    with pytest.raises(SettingsError, match=r"serve\.gpus: CUDA_VISIBLE_DEVICES=0,1,2,3 hides 4"):
-        fleet('serve.gpus=["4"]', device="cuda")
-    with pytest.raises(SettingsError, match=r"serve\.gpus: .*'one'"):
-        fleet('serve.gpus=["one"]', device="cuda")
-
-
-@pytest.mark.parametrize(
-    ("trained", "action"), [('train.gpus=["1"]', "keep"), ('train.gpus=["0","1"]', "sleep"), ("train.gpus=[]", "sleep")]
+@each(
+    ("arguments", "text"),
+    [
+        ([], "processed"),
+        (["--enforce-eager"], "processed"),
+        (["--logprobs-mode", "raw_logprobs"], "raw"),
+        (["--logprobs_mode=raw_logprobs"], "raw"),
+        (["--logprobs-mode", "raw_logprobs", "--logprobs-mode=processed_logprobs"], "processed"),
+    ],
 )
-def test_servers_stay_up_beside_a_training_on_other_gpus(monkeypatch, trained, action):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert planned('serve.gpus=["0"]', trained, device="cuda", phases=True).sleep.action == action
+def test_the_last_argument_decides_what_logprobs_are_of(arguments, text):
+    assert logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == text
+
+
+@pytest.mark.parametrize("arguments", [["--logprobs-mode", "raw_logits"], ["--logprobs-mode=raw_logits"]], ids=str)
+def test_logits_are_no_log_probabilities(arguments):
+    with pytest.raises(SettingsError, match=r"serve\.extra_args: --logprobs-mode raw_logits gives no") as raised:
+        logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"]))
+    assert raised.value.hint

@@ -15,13 +15,9 @@ def holder():
         yield listening
 
 
-def port_of(holder):
-    return holder.getsockname()[1]
-
-
 @pytest.mark.parametrize("wants", [True, False], ids=["a port that is set", "any port"])
 async def test_the_port_of_before_is_waited_for(holder, wants):
-    last = port_of(holder)
+    last = holder.getsockname()[1]
     claiming = asyncio.create_task(ports.claim_port("127.0.0.1", last if wants else 0, last))
     await asyncio.sleep(2 * ports._RETRY_SECONDS)
     holder.close()
@@ -30,7 +26,7 @@ async def test_the_port_of_before_is_waited_for(holder, wants):
 
 async def test_a_port_that_stays_in_use_is_refused_or_replaced(holder, monkeypatch):
     monkeypatch.setattr(ports, "_RECLAIM_SECONDS", 0.0)
-    last = port_of(holder)
+    last = holder.getsockname()[1]
     with pytest.raises(UsageError, match=f"port {last} "):
         await ports.claim_port("127.0.0.1", last, last)
     assert await ports.claim_port("127.0.0.1", 0, last) not in (0, last)
@@ -42,4 +38,4 @@ async def test_a_port_of_nobody_before_is_refused_at_once(holder, monkeypatch):
 
     monkeypatch.setattr(ports.asyncio, "sleep", fail)
     with pytest.raises(UsageError):
-        await ports.claim_port("127.0.0.1", port_of(holder))
+        await ports.claim_port("127.0.0.1", holder.getsockname()[1])

@@ -15,8 +15,6 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, SettingsError
 from webgym_cli.jobs.gpu import GpuProcess
 from webgym_cli.jobs.guard import descendants
-from webgym_cli.serve import execute
-from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 
 PATIENCE = 60
@@ -44,24 +42,21 @@ def models(tmp_path):
 
 
 @pytest.fixture
-async def fleet(tmp_path, models, monkeypatch):
-    """Returns how to make servers; `events` is what they told."""
-    monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
-    fleets, python = [], fake_python(tmp_path)
+def fleet(tmp_path, models, monkeypatch, open_fleet):
+    """Returns how to make servers, which serve the first model."""
+    python = fake_python(tmp_path)
 
-    def make(*overrides, gpus=("0",), nvml=None, restarts=0, timeout=20, memory_gb=10):
+    async def make(*overrides, gpus=("0",), patience=20, memory_gb=10, serves=True, **more):
         settings = load(overrides=["serve.port=0", *overrides])
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
         plans = plan_servers(settings, models[0], python, "cuda", phases=True)
-        plans = [replace(plan, sleep=replace(plan.sleep, timeout=timeout, memory_gb=memory_gb)) for plan in plans]
-        events = []
-        fleets.append(Fleet(plans, tmp_path / "logs", events.append, nvml=nvml, restarts=restarts))
-        fleets[-1].events = events
-        return fleets[-1]
+        plans = [replace(plan, sleep=replace(plan.sleep, timeout=patience, memory_gb=memory_gb)) for plan in plans]
+        one = open_fleet(plans, **more)
+        if serves:
+            await one.serve(models[0])
+        return one
 
-    yield make
-    for one in fleets:
-        await one.stop()
+    return make
 
 
 async def calls(fleet, since=0):
@@ -84,8 +79,7 @@ def list_events(fleet, *names):
 
 
 async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
-    one = fleet()
-    await one.serve(models[0])
+    one = await fleet()
     before, pid = await answers(one), (await look(one.base_urls[0]))["pid"]
     done = len(await calls(one))
     await one.release_gpus()
@@ -103,29 +97,19 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     assert await calls(one, done + 1) == woken
     assert await answers(one) == before
     assert (await look(one.base_urls[0]))["pid"] == pid
-    assert (
-        list_events(one, "sleep", "wake", "stop", "sleep_failed", "wake_failed")
-        == [{"event": "sleep", "level": 2}, {"event": "wake", "how": "in_place"}] * 2
-    )
+    slept = [{"event": "sleep", "level": 2}, {"event": "wake", "how": "in_place"}]
+    assert list_events(one, "sleep", "wake", "stop", "sleep_failed", "wake_failed") == slept * 2
 
 
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [
-        ("refuses", "/sleep?level=2&mode=abort: status 500: "),
-        ("hangs", "/sleep?level=2&mode=abort: ReadTimeout"),
-        ("dies", "/sleep?level=2&mode=abort: Re"),
-    ],
-)
+@pytest.mark.parametrize(("how", "reason"), [("refuses", "status 500: "), ("hangs", "ReadTimeout"), ("dies", "Re")])
 async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, models, behave, how, reason):
-    one = fleet(timeout=1)
-    await one.serve(models[0])
+    one = await fleet(patience=1)
     before, pid = await answers(one), one.servers[0].pid
     behave(sleep=how)
     await one.release_gpus()
     assert (one.servers[0].pid, psutil.pid_exists(pid)) == (None, False)
     failed, stopped = list_events(one, "sleep_failed", "stop", "sleep")
-    assert failed["reason"].startswith(reason)
+    assert failed["reason"].startswith(f"/sleep?level=2&mode=abort: {reason}")
     assert stopped == {"event": "stop"}
     behave()
     await one.serve(models[1])
@@ -143,8 +127,7 @@ async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, 
     ],
 )
 async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave, about, how, reason):
-    one = fleet(timeout=1)
-    await one.serve(models[0])
+    one = await fleet(patience=1)
     before, pid = await answers(one), one.servers[0].pid
     await one.release_gpus()
     behave(**{about: how})
@@ -157,8 +140,7 @@ async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave
 
 
 async def test_one_that_died_asleep_is_started_anew(fleet, models):
-    one = fleet()
-    await one.serve(models[0])
+    one = await fleet()
     before = await answers(one)
     await one.release_gpus()
     os.kill((await look(one.base_urls[0]))["pid"], signal.SIGKILL)
@@ -175,18 +157,16 @@ KEEPS = {"event": "sleep_failed", "reason": "it holds 10.0 GiB of the GPU, more 
 @pytest.mark.parametrize(
     ("gib", "events"), [(5, [KEEPS, {"event": "stop"}]), (1, [{"event": "sleep", "level": 2}])], ids=["much", "little"]
 )
-async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, models, gib, events):
-    one = fleet(memory_gb=4, nvml=Memory(gib))
-    await one.serve(models[0])
+async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, gib, events):
+    one = await fleet(memory_gb=4, nvml=Memory(gib))
     await one.release_gpus()
     assert list_events(one, "sleep_failed", "stop", "sleep") == events
     assert (one.servers[0].pid is None) == (gib == 5)
 
 
 async def test_stop_and_keep_are_what_they_say(fleet, models):
-    stops, keeps = fleet("serve.during_training=stop"), fleet("serve.during_training=keep")
+    stops, keeps = [await fleet(f"serve.during_training={how}") for how in ("stop", "keep")]
     for one in (stops, keeps):
-        await one.serve(models[0])
         assert "--enable-sleep-mode" not in (await look(one.base_urls[0]))["argv"]
         await one.release_gpus()
     assert [one.servers[0].pid is None for one in (stops, keeps)] == [True, False]
@@ -198,8 +178,7 @@ async def test_stop_and_keep_are_what_they_say(fleet, models):
 
 
 async def test_replicas_have_gpus_ports_and_logs_of_their_own(fleet, models, tmp_path):
-    three = fleet("serve.tensor_parallel_size=2", gpus=("4", "5", "6", "7", "8", "9", "3"))
-    await three.serve(models[0])
+    three = await fleet("serve.tensor_parallel_size=2", gpus=("4", "5", "6", "7", "8", "9", "3"))
     rows = [await look(url) for url in three.base_urls]
     assert [one["gpus"] for one in rows] == ["4,5", "6,7", "8,9"]
     assert len({one["pid"] for one in rows}) == len(set(three.base_urls)) == 3
@@ -214,8 +193,7 @@ async def test_replicas_have_gpus_ports_and_logs_of_their_own(fleet, models, tmp
 
 
 async def test_a_replica_that_dies_is_started_again_while_the_others_serve(fleet, models):
-    two = fleet(gpus=("0", "1"), restarts=1)
-    await two.serve(models[0])
+    two = await fleet(gpus=("0", "1"), restarts=1)
     await two.serve(models[1])
     before, urls = await answers(two), two.base_urls
     stays, dies = [(await look(url))["pid"] for url in urls]
@@ -239,7 +217,7 @@ async def test_a_replica_that_dies_is_started_again_while_the_others_serve(fleet
 
 
 async def test_one_replica_that_does_not_start_stops_all(fleet, models):
-    two = fleet(gpus=("0", "1"))
+    two = await fleet(gpus=("0", "1"), serves=False)
     (Path(models[0]) / "model.safetensors").unlink()
     with pytest.raises(SettingsError, match="it has no weights"):
         await two.serve(models[0])

@@ -8,6 +8,7 @@ from webgym_cli.config.load import load
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.task import Split
+from webgym_cli.store.run import new_attempt
 
 PAGES = "miniwob:click-test,focus-text,click-collapsible"
 
@@ -24,9 +25,7 @@ async def sft_run(tiny_model_dir, tmp_path_factory):
     needs("train")
     settings = demo_settings(tiny_model_dir)
     run = new_run(tmp_path_factory.mktemp("sft") / "run", settings)
-    logs = run.logs / "attempt_0001"
-    logs.mkdir(parents=True)
-    async with StageContext(run, settings, logs, lambda event: None) as context:
+    async with StageContext(run, settings, new_attempt(run), lambda event: None) as context:
         await rollouts.rollout(context, Split.TRAIN, "oracle", 45)
         await preparation.prepare(context)
         await training.train(context)

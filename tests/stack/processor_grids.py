@@ -8,7 +8,5 @@ from transformers import AutoProcessor
 
 processor = AutoProcessor.from_pretrained(sys.argv[1])
 images = [Image.open(path) for path in sys.argv[2:]]
-json.dump(
-    [processor.image_processor(image, return_tensors="pt")["image_grid_thw"][0].tolist() for image in images],
-    sys.stdout,
-)
+grids = [processor.image_processor(image, return_tensors="pt")["image_grid_thw"][0].tolist() for image in images]
+json.dump(grids, sys.stdout)

@@ -16,11 +16,6 @@ DEMO = ("-c", "demo", "-s", "rollout.concurrency=4")
 
 
 @pytest.fixture
-def run(tmp_path) -> Path:
-    return tmp_path / "run"
-
-
-@pytest.fixture
 def copy(sft_run, tmp_path) -> Path:
     """A copy of the run with the demonstrations before it had a dataset."""
     run = Path(shutil.copytree(sft_run[0].root, tmp_path / "run", symlinks=True))
@@ -42,7 +37,8 @@ def test_train_needs_a_dataset_that_it_was_not_trained_on(copy, sft_run, tmp_pat
     assert (copy / "config.json").exists()
 
 
-def test_a_server_that_dies_is_started_again_and_nothing_is_lost(tiny_model_dir, tmp_path, run):
+def test_a_server_that_dies_is_started_again_and_nothing_is_lost(tiny_model_dir, tmp_path):
+    run = tmp_path / "run"
     model = ("-s", f"policy_config.base_model={tiny_model_dir}", "-s", f"venvs.serve={needs('serve')}")
     command = Command(tmp_path, "rollout", run, *DEMO, *model, "--policy", "vllm", "--episodes", 14)
     command.until(lambda: stored(run).count(b"\n") >= 6)

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.stack
 HERE = Path(__file__).parent
 END = "<|im_end|>\n"
 READ_BY_LLAMAFACTORY = [form for form in FORMATS.builtin if FORMATS.find(form).dataset_entry is not None]
+COMMON = {"do_train": True, "finetuning_type": "full", "dataset": TRAIN, "template": "qwen3_vl_nothink"}
+COMMON |= {"cutoff_len": 16384, "image_min_pixels": 32 * 32, "image_max_pixels": 1280 * 768}
+COMMON |= {"remove_unused_columns": False, "report_to": "none", "use_cpu": True}
 
 
 def replies(value):
@@ -67,23 +70,8 @@ def loaded(in_train_role, run, tiny_model_dir, tmp_path_factory):
 
 
 def settings(model, folder, objective, mask_history):
-    return {
-        "model_name_or_path": str(model),
-        "stage": str(objective),
-        "do_train": True,
-        "finetuning_type": "full",
-        "dataset": TRAIN,
-        "dataset_dir": str(folder),
-        "template": "qwen3_vl_nothink",
-        "mask_history": mask_history,
-        "cutoff_len": 16384,
-        "image_min_pixels": 32 * 32,
-        "image_max_pixels": 1280 * 768,
-        "output_dir": str(folder / "out"),
-        "remove_unused_columns": False,
-        "report_to": "none",
-        "use_cpu": True,
-    }
+    places = {"model_name_or_path": str(model), "dataset_dir": str(folder), "output_dir": str(folder / "out")}
+    return {**COMMON, **places, "stage": str(objective), "mask_history": mask_history}
 
 
 @pytest.mark.parametrize("mask", [True, False])
@@ -120,9 +108,8 @@ def test_labels(loaded, form):
     assert [row["kto_tag"] for row in rows] == [True] * 5 + [False] * 2
     assert [row["labels"] for row in rows] == [[text] for item in (GOOD, SHORT, BAD) for text in replies(item)]
     whole = loaded[f"{form} trajectory kto False"]
-    assert [(row["kto_tag"], row["labels"], row["images"]) for row in whole] == [
-        (item is not BAD, replies(item)[-1:], len(item.steps)) for item in (GOOD, SHORT, BAD)
-    ]
+    expected = [(item is not BAD, replies(item)[-1:], len(item.steps)) for item in (GOOD, SHORT, BAD)]
+    assert [(row["kto_tag"], row["labels"], row["images"]) for row in whole] == expected
 
 
 def test_datasets_reads_parquet(in_train_role, run, tmp_path):
@@ -130,9 +117,8 @@ def test_datasets_reads_parquet(in_train_role, run, tmp_path):
     in_train_role(HERE / "datasets_load.py", tmp_path / "hf", tmp_path / "out.json")
     record = json.loads((tmp_path / "out.json").read_text())
     assert record["columns"] == ["id", "messages", "images"]
-    assert record["ids"] == [
-        f"{item.id}/{index}" for item in (GOOD, SHORT) for index in range(len(item.steps))
-    ]  # fmt: skip
+    names = [f"{item.id}/{index}" for item in (GOOD, SHORT) for index in range(len(item.steps))]
+    assert record["ids"] == names
     assert record["sizes"] == [[[40, 32]] * count for count in (1, 2, 3, 1, 2)]
 
 

@@ -15,25 +15,14 @@ from webgym_cli.serve.weights import Digests
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_path
 from webgym_cli.store.metrics import read_batches, read_events
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, new_attempt
 
 pytestmark = pytest.mark.stack
 
-TRUNCATED = (
-    "policy_config.temperature=0.8",
-    "policy_config.top_k=40",
-    "policy_config.top_p=0.95",
-    "policy_config.min_p=0.01",
-)
-SMALL = (
-    "rollout.episodes=20",
-    "rollout.test_episodes=6",
-    "agent.num_chains=4",
-    "rl.actor.optim.lr=0.0001",
-    "rl.actor.ppo_mini_batch_size=8",
-    "rl.model.enable_gradient_checkpointing=false",
-    "algorithm_config.num_train_epochs=1",
-)
+TRUNCATED = [f"policy_config.{one}" for one in ("temperature=0.8", "top_k=40", "top_p=0.95", "min_p=0.01")]
+SMALL = ["rollout.episodes=20", "rollout.test_episodes=6", "agent.num_chains=4", "rl.actor.optim.lr=0.0001"]
+SMALL += ["rl.actor.ppo_mini_batch_size=8", "rl.model.enable_gradient_checkpointing=false"]
+SMALL += ["algorithm_config.num_train_epochs=1"]
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +37,8 @@ async def trained(sft_run, tmp_path_factory):
     fresh = ("rl.model.lora_rank=0", "loop.max_staleness=0", "train.algorithm=remax", "agent.greedy_chain=true")
     whole = demo_settings(weights, *SMALL, *learning, *order, *fresh, *TRUNCATED)
     run = new_run(tmp_path_factory.mktemp("gradients") / "run", settings)
-    logs = run.logs / "attempt_0001"
-    logs.mkdir(parents=True)
     events = []
-    async with StageContext(run, settings, logs, events.append) as context:
+    async with StageContext(run, settings, new_attempt(run), events.append) as context:
         await Loop(plan_loop(run, settings), context).execute()
         context.settings = whole
         await Loop(plan_loop(run, whole, iterations=3), context).execute()
@@ -85,9 +72,7 @@ async def test_imitation_goes_on_from_the_improved_policy(trained, tmp_path):
 async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_too_old(trained):
     run, *_ = trained
     batches, digests = read_batches(run), Digests()
-    known = {
-        checkpoint.version: await digests.of(str(folder(run, checkpoint).resolve())) for checkpoint in checkpoints(run)
-    }
+    known = {one.version: await digests.of(str(folder(run, one).resolve())) for one in checkpoints(run)}
     stored = {trajectory.id: trajectory for number in range(3) for trajectory in scan(run, Split.TRAIN, number)}
     ages = set()
     for parent, batch in batches.items():

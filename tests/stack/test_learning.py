@@ -12,6 +12,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.metrics import read_events
+from webgym_cli.store.run import new_attempt
 
 pytestmark = pytest.mark.stack
 UPDATES = 4
@@ -25,10 +26,8 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     saved = ["loop.val_before_train=false", "rollout.test_repeats=2"]
     settings = load(["sums"], [f"policy_config.base_model={tiny_model_dir}", *saved])
     run = new_run(tmp_path / "run", settings)
-    logs = run.logs / "attempt_0001"
-    logs.mkdir(parents=True)
     events = []
-    async with StageContext(run, settings, logs, events.append) as context:
+    async with StageContext(run, settings, new_attempt(run), events.append) as context:
         await Loop(plan_loop(run, settings, iterations=1), context).execute()
         # the versions between are not evaluated, and three of the recipe's seven updates are left out
         plan = plan_loop(run, settings, iterations=1 + UPDATES, eval_every=1 + UPDATES)
@@ -49,8 +48,7 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     assert modes == ["fresh", "fresh"] + ["carried"] * (UPDATES - 1)
     trained = [event["metrics"] for event in read_events(run, "train")][1:]
     assert [metrics["training/global_step"] for metrics in trained] == [*map(float, range(1, 1 + UPDATES))]
-    assert all(
-        {"actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step"} <= each.keys() for each in trained
-    )
+    names = {"actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step"}
+    assert all(names <= each.keys() for each in trained)
     assert {metrics["staleness/max"] for metrics in trained} == {0.0}
     assert min(metrics["actor/rows_with_gradient"] for metrics in trained) >= 0.95

@@ -23,17 +23,9 @@ from webgym_cli.store.checkpoints import checkpoints
 pytestmark = pytest.mark.stack
 
 COUNT, DONE = 8, 4
-TRAINING = [
-    "algorithm_config.learning_rate=2e-3",
-    "algorithm_config.lr_scheduler_type=constant",
-    "algorithm_config.warmup_steps=2",
-    "algorithm_config.num_train_epochs=8",
-    "algorithm_config.per_device_train_batch_size=4",
-    "algorithm_config.gradient_accumulation_steps=1",
-    "algorithm_config.cutoff_len=1024",
-    "algorithm_config.val_split_ratio=0",
-    "algorithm_config.save_steps=999999",
-]
+RATE = ("learning_rate=2e-3", "lr_scheduler_type=constant", "warmup_steps=2", "num_train_epochs=8")
+BATCH = ("per_device_train_batch_size=4", "gradient_accumulation_steps=1", "cutoff_len=1024")
+TRAINING = [f"algorithm_config.{one}" for one in (*RATE, *BATCH, "val_split_ratio=0", "save_steps=999999")]
 
 
 @pytest.fixture

@@ -60,18 +60,15 @@ def served(settings, tmp_path_factory):
             recipe: plan_servers(given, given.policy_config.base_model, Path("python"), "cuda", phases=True)
             for recipe, given in settings.items()
         }
-    return run_in_role(
-        "serve", "on_paper_serve", {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}, folder
-    )
+    job = {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}
+    return run_in_role("serve", "on_paper_serve", job, folder)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_llamafactory_takes_every_argument(trained, settings, recipe):
     given, result = settings[recipe].algorithm_config, trained["configs"][recipe]
-    assert result["per_device_train_batch_size"] == given.per_device_train_batch_size
-    assert result["gradient_accumulation_steps"] == given.gradient_accumulation_steps
-    assert result["learning_rate"] == given.learning_rate
-    assert result["cutoff_len"] == given.cutoff_len
+    for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "cutoff_len"):
+        assert result[name] == getattr(given, name), name
     assert result["deepspeed"] == str(find_deepspeed_file(given.deepspeed_config_filename))
     assert result["bf16"] is True
 

@@ -49,16 +49,9 @@ async def sampled(policy, number):
         seen = page(number, index)
         prompt = render(SPEC, task.instruction, task.start_url, steps, seen)
         reply = await policy.reply(prompt)
-        steps.append(
-            Step(
-                index=index,
-                observation=seen,
-                response=reply.text,
-                parse_error=ParseErrorKind.NO_TOOL_CALL,
-                prompt_digest=prompt.digest,
-                generation=reply.generation,
-            )
-        )
+        sent = {"prompt_digest": prompt.digest, "generation": reply.generation}
+        unread = {"response": reply.text, "parse_error": ParseErrorKind.NO_TOOL_CALL}
+        steps.append(Step(index=index, observation=seen, **unread, **sent))
     values = {"task": task, "instruction": task.instruction, "prompt": SPEC, "policy": "base"}
     attempt = trajectory(number, steps=0, sampling=policy.sampling(greedy=False), **values)
     return attempt.model_copy(update={"steps": tuple(steps)})
@@ -67,16 +60,9 @@ async def sampled(policy, number):
 async def test_log_probs_of_stored_actions_are_the_sampler_s(policy, policy_server, tiny_model_dir, tmp_path):
     """Experience of another run, with a demonstration that nobody sampled: every row is told by the same server."""
     before, run = RunDir(tmp_path / "before"), RunDir(tmp_path / "run")
-    settings = load(
-        overrides=[
-            f"policy_config.base_model={tiny_model_dir}",
-            "train.algorithm=webrl",
-            f"rl.replay.experience={json.dumps([str(before.root)])}",
-            "rl.replay.window=[1, null]",
-            "rl.replay.ratio=100",
-            f"rl.replay.base_url={policy_server.base_url}",
-        ]
-    )
+    given = [f"policy_config.base_model={tiny_model_dir}", "train.algorithm=webrl", "rl.replay.window=[1, null]"]
+    given += ["rl.replay.ratio=100", f"rl.replay.base_url={policy_server.base_url}"]
+    settings = load(overrides=[*given, f"rl.replay.experience={json.dumps([str(before.root)])}"])
     for each in (before, run):
         create_or_open(each, settings)
     earlier = [await sampled(policy, number) for number in range(4)]

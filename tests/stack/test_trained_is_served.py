@@ -72,9 +72,8 @@ def served(mode, rolled_out):
 def configured(run, settings, weights, samples, folder):
     """Write the files of a training on the samples into a folder and return it."""
     store = ScreenshotStore(run.screenshots.resolve())
-    (folder / "finetune_train.json").write_text(
-        json.dumps([to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples])
-    )
+    rows = [to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples]
+    (folder / "finetune_train.json").write_text(json.dumps(rows))
     (folder / "dataset_info.json").write_text(json.dumps(build_dataset_info(validation=False)))
     config = build_train_config(
         settings,

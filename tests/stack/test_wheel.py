@@ -46,8 +46,6 @@ def test_episodes_become_a_trained_policy(installed, tiny_model_dir, tmp_path):
     assert webgym("prepare", "run")[-1]["train_samples"] > 0
     trained = webgym("train", "run")[-1]
     assert (tmp_path / "run" / "model.pt").resolve().name == trained["name"]
-    used = subprocess.run(
-        [str(installed / "python"), "-c", "import webgym_cli; print(webgym_cli.__file__)"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    code = [installed / "python", "-c", "import webgym_cli; print(webgym_cli.__file__)"]
+    used = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(used.stdout.strip()).is_relative_to(installed.parent)

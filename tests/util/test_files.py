@@ -34,18 +34,13 @@ def test_lines_come_back_in_order(run):
     assert ids(run) == [f"train-0000-0000{number}" for number in (2, 0, 1, 3)]
 
 
-def test_iterations_and_splits_are_apart(run):
+def test_iterations_and_splits_are_apart_and_a_copy_that_somebody_made_is_none(run):
     append(run, trajectory(iteration=10))
     append(run, trajectory(iteration=2))
     append(run, trajectory(split=Split.TEST, iteration=1))
+    (run.trajectories(Split.TRAIN) / "iteration_0000.bak").mkdir()
     assert run.list_iterations(Split.TRAIN) == [2, 10]
     assert run.list_iterations(Split.TEST) == [1]
-
-
-def test_a_copy_that_somebody_made_is_no_iteration(run):
-    append(run, trajectory())
-    (run.trajectories(Split.TRAIN) / "iteration_0000.bak").mkdir()
-    assert run.list_iterations(Split.TRAIN) == [0]
 
 
 @settings(max_examples=40, deadline=None)
@@ -111,11 +106,8 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path, umask, mode)
         append_lines(tmp_path / "lines", "x")
     finally:
         os.umask(before)
-    assert {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("open", "private", "lines")} == {
-        "open": mode,
-        "private": 0o600,
-        "lines": mode,
-    }
+    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("open", "private", "lines")}
+    assert modes == {"open": mode, "private": 0o600, "lines": mode}
 
 
 def test_a_file_where_a_folder_should_be_is_an_error_of_ours(tmp_path):
@@ -134,13 +126,10 @@ def test_json_that_is_none_names_the_file_and_the_place(tmp_path):
         read_json(path)
 
 
-def test_json_lines_come_back(tmp_path):
+def test_json_lines_come_back_and_a_bad_one_is_named(tmp_path):
     values = [{"a": "网\u2028\x85\r"}, [1], "x"]
     write_lines(tmp_path / "x.jsonl", values)
     assert list(read_jsonl(tmp_path / "x.jsonl")) == values
-
-
-def test_a_bad_json_line_is_named(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n\n{"a": \n')
     with pytest.raises(StoreError, match=r"x\.jsonl:3: "):
         list(read_jsonl(tmp_path / "x.jsonl"))

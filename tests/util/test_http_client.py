@@ -24,6 +24,7 @@ from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+MOVED = b"HTTP/1.1 %d Moved\r\nLocation: %s/v1?key=1\r\nContent-Length: 0\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -98,10 +99,8 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_answers_are_bounded(kind):
     answer, reason = HOSTILE[kind]
-    async with (
-        serve(answer) as (url, _),
-        BoundedClient(timeout=1 if "1 s" in reason else 60, trust_env=False) as client,
-    ):
+    limit = 1 if "1 s" in reason else 60
+    async with serve(answer) as (url, _), BoundedClient(timeout=limit, trust_env=False) as client:
         with pytest.raises(httpx.HTTPError, match=reason or None):
             await client.get(url)
 
@@ -134,11 +133,8 @@ async def test_ordinary_answers_are_read(body, headers):
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed(status):
     async with serve(with_length(b"{}")) as (elsewhere, stolen):
-        first = b"HTTP/1.1 %d Moved\r\nLocation: %s/v1?key=1\r\nContent-Length: 0\r\n\r\n" % (
-            status,
-            elsewhere.encode(),
-        )
-        async with serve(write(first)) as (url, _), BoundedClient(trust_env=False, follow_redirects=True) as client:
+        first = write(MOVED % (status, elsewhere.encode()))
+        async with serve(first) as (url, _), BoundedClient(trust_env=False, follow_redirects=True) as client:
             answer = await client.post(url, json={"prompt": "private"}, headers={"Authorization": "Bearer k"})
     assert answer.status_code == status
     assert f"it redirects to {elsewhere}/v1, which is not followed" in answer.text
@@ -179,17 +175,16 @@ async def ask_judge(url):
 @pytest.mark.parametrize("ask", [ask_policy, ask_judge])
 @pytest.mark.parametrize("kind", ["a bomb in gzip", "1 byte a second", "endless chunks"])
 async def test_policy_and_judge_are_asked_so(ask, kind):
-    async with serve(HOSTILE[kind][0]) as (url, _):
-        async with asyncio.timeout(40):
-            with pytest.raises(BoundaryError):
-                await ask(url)
+    async with serve(HOSTILE[kind][0]) as (url, _), asyncio.timeout(40):
+        with pytest.raises(BoundaryError):
+            await ask(url)
 
 
 @pytest.mark.parametrize("ask", [ask_policy, ask_judge])
 async def test_a_redirect_of_policy_and_judge_takes_nothing_elsewhere(ask):
     async with serve(with_length(b"{}")) as (elsewhere, stolen):
-        first = b"HTTP/1.1 307 Moved\r\nLocation: %s/v1\r\nContent-Length: 0\r\n\r\n" % elsewhere.encode()
-        async with serve(write(first)) as (url, _):
+        moved = write(MOVED % (307, elsewhere.encode()))
+        async with serve(moved) as (url, _):
             with pytest.raises(BoundaryError, match="it redirects to"):
                 await ask(url)
     assert stolen == []

@@ -149,9 +149,8 @@ def test_a_plugin_registers_under_a_name(tmp_path):
         import_plugins([str(path), str(path)])
         assert TOOLS.find("whisper")("A") == "a"
         assert "whisper" in TOOLS.names()
-        assert {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}[
-            "whisper"
-        ] == "plugins"
+        origins = {registered_item.name: registered_item.origin for registered_item in TOOLS.known()}
+        assert origins["whisper"] == "plugins"
         with pytest.raises(UsageError, match="'calculator'"):
             TOOLS.register("calculator", TOOLS.find("whisper"))
         with pytest.raises(UsageError, match="'whisper'"):

@@ -29,8 +29,8 @@ def test_without_a_registrable_domain_host_and_port_are_the_site(url, site):
     ("url", "has"),
     [
         ("http://ann:pw@a.example/", True),
-        ("http://ann@a.example/", True),
-        ("http://a.example/@ann", False),
+        ("http://ann@b.test/", True),
+        ("http://c.example/@ann", False),
         ("x@y", False),
     ],
 )

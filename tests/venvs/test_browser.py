@@ -12,7 +12,6 @@ from webgym_cli.venvs.browser import execute_browser, plan_browser
 
 @pytest.fixture(autouse=True)
 def debian_as_root(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path))
     monkeypatch.setattr(browser, "_root_prefix", lambda: ())
     monkeypatch.setattr(browser.shutil, "which", lambda name: f"/usr/bin/{name}")
 
@@ -34,13 +33,10 @@ class Machine:
 
 
 def test_a_browser_that_is_there_is_enough(tmp_path):
-    events = []
-    result = tmp_path / "chromium"
-    plan = plan_browser(lambda: result)
+    there, events = tmp_path / "chromium", []
+    plan = plan_browser(lambda: there)
     assert plan.to_json()["state"] == "ready"
-    assert (
-        execute_browser(plan, events.append, lambda command, log: 1, lambda: result, lambda commands: False) == result
-    )
+    assert execute_browser(plan, events.append, lambda *_: 1, lambda: there, lambda _: False) == there
     assert "already there" in events[0]
 
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.app import app
+from tests.venvs.test_doctor import install
 from webgym_cli.cli.commands import setup as command
-from webgym_cli.venvs.locate import interpreter
 
 
 def typed(*words):
@@ -21,10 +21,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(home):
     result = typed("setup", "--role", "serve", "--role", "train", "--device", "cuda", "--dry-run")
     assert result.exit_code == 0, result.output
     plans = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [(plan["role"], plan["device"], plan["state"]) for plan in plans] == [
-        ("serve", "cuda", "make"),
-        ("train", "cuda", "make"),
-    ]
+    facts = [(plan["role"], plan["device"], plan["state"]) for plan in plans]
+    assert facts == [("serve", "cuda", "make"), ("train", "cuda", "make")]
     assert not home.exists()
     assert typed("setup", "--role", "judge").exit_code == 2
 
@@ -49,14 +47,7 @@ def set_up(monkeypatch, *words):
 
     async def run_logged(command, log, say):
         if "venv" in command:
-            site = Path(command[-1]) / "lib/python3.11/site-packages"
-            for name in ("vllm-0.32.0", "flashinfer_python-0.7.0"):
-                (site / f"{name}.dist-info").mkdir(parents=True)
-                package, version = name.split("-")
-                text = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
-                (site / f"{name}.dist-info/METADATA").write_text(text)
-            interpreter(Path(command[-1])).parent.mkdir(parents=True)
-            interpreter(Path(command[-1])).touch()
+            install(Path(command[-1]), vllm="0.32.0", flashinfer_python="0.7.0")
         return 0
 
     monkeypatch.setattr(command, "run_logged", run_logged)
@@ -66,11 +57,11 @@ def set_up(monkeypatch, *words):
     return result.output
 
 
-def test_a_login_node_without_a_driver_hears_of_the_kernels_that_vllm_lacks(monkeypatch):
-    assert "vllm download-kernels" in set_up(monkeypatch, "--device", "cuda")
-
-
 @pytest.mark.parametrize(("processor", "is_named"), [("x86_64", False), ("aarch64", True)])
-def test_a_platform_without_lock_file_is_named(monkeypatch, processor, is_named):
+def test_a_node_without_a_driver_hears_of_the_kernels_that_vllm_lacks_and_a_platform_without_lock_file_is_named(
+    monkeypatch, processor, is_named
+):
     monkeypatch.setattr("platform.machine", lambda: processor)
-    assert ("no lock file for" in set_up(monkeypatch, "--device", "cuda")) == is_named
+    notes = set_up(monkeypatch, "--device", "cuda")
+    assert "vllm download-kernels" in notes
+    assert ("no lock file for" in notes) == is_named

@@ -45,29 +45,22 @@ def run(packages, code):
     return subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_nothing_is_imported_at_start_up(tmp_path):
-    result = run(environment(tmp_path), "print('torch' in sys.modules, 'webgym_cpu_hook' in sys.modules)")
-    assert result.stdout.split() == ["False", "True"]
+def test_nothing_is_imported_at_start_up_and_imports_are_not_held_up_by_garbage_collections(tmp_path):
+    names = "'torch' in sys.modules, 'webgym_cpu_hook' in sys.modules"
+    result = run(environment(tmp_path), f"import gc; print({names}, gc.get_threshold()[0] > 700)")
+    assert result.stdout.split() == ["False", "True", "True"]
 
 
-def test_imports_are_not_held_up_by_garbage_collections(tmp_path):
-    assert int(run(environment(tmp_path), "import gc; print(gc.get_threshold()[0])").stdout) > 700
-
-
-def test_missing_operators_are_declared_while_torchvision_is_imported(tmp_path):
-    result = run(environment(tmp_path), "import torchvision; print(*torchvision.AT_IMPORT)")
-    assert result.stdout.split() == ["torchvision::nms", "torchvision::qnms"], result.stderr
+def test_torchvision_finds_its_operators_declared_and_torchaudio_does_without_its_compiled_half(tmp_path):
+    code = "import torchvision, torchaudio; print(*torchvision.AT_IMPORT, torchaudio.HAS)"
+    result = run(environment(tmp_path), code)
+    assert result.stdout.split() == ["torchvision::nms", "torchvision::qnms", "False"], result.stderr
 
 
 @pytest.mark.parametrize("case", [{"cuda": "13.0"}, {"built": True}], ids=["cuda", "working build"])
 def test_what_works_is_left_alone(tmp_path, case):
     result = run(environment(tmp_path, **case), "import torchvision; print(torchvision.AT_IMPORT)")
     assert result.stdout.strip() == "[]", result.stderr
-
-
-def test_torchaudio_does_without_its_compiled_half(tmp_path):
-    result = run(environment(tmp_path), "import torchaudio; print(torchaudio.HAS)")
-    assert result.stdout.strip() == "False", result.stderr
 
 
 def test_where_torch_has_cuda_a_broken_torchaudio_is_told(tmp_path):

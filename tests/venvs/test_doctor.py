@@ -11,7 +11,6 @@ from webgym_cli.venvs.locate import interpreter, role_environment
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.setattr(doctor, "driver_answers", lambda: False)
@@ -97,8 +96,7 @@ def test_an_environment_of_ones_own_is_looked_into(tmp_path):
     part = examine(f"venvs.train={tmp_path / 'own'}")["train"]
     assert part.status == "missing"
     assert "llamafactory is not in it" in part.fix
-    interpreter(tmp_path / "bare").parent.mkdir(parents=True)
-    interpreter(tmp_path / "bare").write_text("")
+    install(tmp_path / "bare")
     assert examine(f"venvs.train={tmp_path / 'bare'}")["train"].status == "warn"
     part = examine(f"venvs.train={tmp_path / 'nowhere'}")["train"]
     assert (part.status, "nowhere" in part.fix) == ("missing", True)

@@ -35,11 +35,8 @@ def test_pips_configuration_becomes_uvs_variables(listing, variables):
 
 
 def test_the_environment_wins_over_the_section_and_that_over_the_file():
-    lines = [
-        ":env:.index-url='https://env'",
-        "global.index-url='https://global'",
-        "install.index-url='https://install'",
-    ]
+    places = {":env:": "env", "global": "global", "install": "install"}
+    lines = [f"{section}.index-url='https://{name}'" for section, name in places.items()]
     assert read_pip_options("\n".join(lines))["index-url"] == "https://env"
     assert read_pip_options("\n".join(lines[1:]))["index-url"] == "https://install"
 
@@ -103,16 +100,10 @@ def test_a_wheel_with_another_hash_is_refused(tmp_path, tampered):
     # of the user's own project, in whose folder the set-up may be started
     (tmp_path / "pyproject.toml").write_text('[tool.uv]\nrequired-version = "==0.1.0"\n')
     command = [sys.executable, "-I", installer.__file__, "install", sys.executable]
+    command += ["--target", str(target), "-r", str(lock)]
     pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "UV_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [*command, "--target", str(target), "-r", str(lock)],
-        env=os.environ | pip,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    quiet = {"capture_output": True, "text": True, "timeout": 60, "check": False}
+    done = subprocess.run(command, env=os.environ | pip, cwd=tmp_path, **quiet)
     assert (done.returncode != 0) == tampered, done.stderr
     assert (target / "thing.py").exists() != tampered
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.venvs.test_doctor import install
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.venvs import setup as room
-from webgym_cli.venvs.locate import interpreter
 from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
 
 
@@ -24,12 +24,7 @@ class Runner:
         with log.open("a") as file:
             file.write(f"{self.says}\n")
         if "venv" in command:
-            environment = Path(command[-1])
-            interpreter(environment).parent.mkdir(parents=True)
-            interpreter(environment).write_text("")
-            info = environment / "lib" / "python3.11" / "site-packages" / "torch-2.13.0.dist-info"
-            info.mkdir(parents=True)
-            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n")
+            install(Path(command[-1]), torch="2.13.0")
         return 1 if self.fail_at and self.fail_at in command else 0
 
 
@@ -47,16 +42,17 @@ def test_the_plan_is_plain_data_and_changes_nothing(home):
     assert not home.exists()
 
 
-def test_it_is_made_once():
-    runner, events = Runner(), []
+def test_it_is_made_once_and_a_plan_that_was_overtaken_does_nothing():
+    runner, events, late = Runner(), [], plan("train")
     execute_setup(plan("train"), events.append, runner)
     environment = plan("train")[0].environment
     assert environment.complete
     assert len(runner.commands) == 3
     assert json.loads(environment.marker.read_text())["packages"] == {"torch": "2.13.0"}
     assert list(environment.path.glob("lib/*/site-packages/webgym_cpu_hook.pth"))
-    execute_setup(plan("train"), events.append, runner)
-    assert len(runner.commands) == 3
+    for again in (late, plan("train")):
+        execute_setup(again, events.append, runner)
+        assert len(runner.commands) == 3
     assert "already there" in events[-1]
 
 
@@ -70,13 +66,6 @@ def test_environments_of_other_versions_are_named_and_kept(home):
         assert [line for line in events if "another webgym version" in line] == [events[-1]]
         assert str(other) in events[-1]
     assert other.is_dir() and foreign.is_dir()
-
-
-def test_a_plan_that_was_overtaken_does_nothing():
-    late, runner = plan("train"), Runner()
-    execute_setup(plan("train"), lambda line: None, runner)
-    execute_setup(late, lambda line: None, runner)
-    assert len(runner.commands) == 3
 
 
 def test_cuda_gets_no_cpu_fixes():
@@ -118,17 +107,13 @@ def test_a_failed_step_names_the_log_and_the_reason(step):
     assert not role.environment.complete
 
 
-def test_the_reason_is_looked_for_in_the_last_step(tmp_path):
+def test_the_reason_is_looked_for_in_the_last_step_and_may_be_the_network(tmp_path):
     log = tmp_path / "log"
     log.write_text("ERROR: pip's resolver complains\n")
     start = log.stat().st_size
     log.write_text(log.read_text() + "Traceback\nImportError: libfoo\n")
     assert reason(log, start) == "ImportError: libfoo"
     assert reason(tmp_path / "none") == "it could not be started"
-
-
-def test_a_set_up_without_a_network_says_so(tmp_path):
-    log = tmp_path / "log"
     log.write_text("WARNING: Retrying: NewConnectionError('Network is unreachable')\nERROR: No matching distribution\n")
     assert reason(log).startswith("no network")
 

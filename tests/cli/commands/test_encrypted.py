@@ -18,7 +18,7 @@ PRIVATE = ("painter of Leiden", ANSWER)
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_an_evaluation_leaves_no_plain_text_in_any_file(tmp_path, mail, policy):
-    call = partial(asyncio.to_thread, webgym, cwd=tmp_path)
+    call, policy.content = partial(asyncio.to_thread, webgym, cwd=tmp_path), 'exit(message="rembrandt HARMENSZOON.")'
     rows = [["problem", "answer", "problem_topic", "canary"], [encrypt(QUESTION), encrypt(ANSWER), "Art", CANARY]]
     with (tmp_path / "published.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)

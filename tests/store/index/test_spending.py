@@ -1,7 +1,7 @@
 """What a run has spent."""
 
 from tests.records.builders import SOLVED, UNSOLVED, trajectory
-from tests.report.test_async_training import batch
+from tests.report.test_training_metrics import batch
 from webgym_cli.config.cost import list_shares
 from webgym_cli.config.load import load
 from webgym_cli.jobs.budget import Work
