@@ -90,29 +90,20 @@ def engine(tmp_path, web, monkeypatch):
 
 async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web):
     web.odd.pages["/block"] = "<title>block</title><button onclick='for (;;);'>Freeze</button> <button>b</button>"
-    tasks = {
-        "fine": "http://lab.test/history",
-        "download": "http://lab.test/download",
-        "blank": "http://lab.test/blank",
-        "error": "http://lab.test/error",
-        "captcha": "http://lab.test/captcha",
-        "freeze": "http://odd.test/block",
-        "private": web.private.url,
-        "unknown": "http://no-such-host.invalid/",
+    kinds = {
+        "fine": ("http://lab.test/history", None),
+        "download": ("http://lab.test/download", None),
+        "blank": ("http://lab.test/blank", FailureKind.NAVIGATION_FAILED),
+        "error": ("http://lab.test/error", FailureKind.START_PAGE_FAILED),
+        "captcha": ("http://lab.test/captcha", FailureKind.SITE_BLOCKED),
+        "freeze": ("http://odd.test/block", FailureKind.PAGE_TIMEOUT),
+        "private": (web.private.url, FailureKind.ADDRESS_REFUSED),
+        "unknown": ("http://no-such-host.invalid/", FailureKind.NAVIGATION_FAILED),
     }
     plays = {"fine": ["Next page", "Next page"], "download": ["Download the report"], "freeze": ["b", "Freeze"]}
-    summary = await engine.roll(tasks, Player(plays), says_yes)
+    summary = await engine.roll({name: page for name, (page, _) in kinds.items()}, Player(plays), says_yes)
     by_name = {name: result.outcome.failure for name, result in engine.stored.items()}
-    assert by_name == {
-        "fine": None,
-        "download": None,
-        "blank": FailureKind.NAVIGATION_FAILED,
-        "error": FailureKind.START_PAGE_FAILED,
-        "captcha": FailureKind.SITE_BLOCKED,
-        "freeze": FailureKind.PAGE_TIMEOUT,
-        "private": FailureKind.ADDRESS_REFUSED,
-        "unknown": FailureKind.NAVIGATION_FAILED,
-    }
+    assert by_name == {name: failure for name, (_, failure) in kinds.items()}
     once = dict.fromkeys(("address_refused", "page_timeout", "site_blocked", "start_page_failed"), 1)
     assert summary["failures"] == {"navigation_failed": 2, **once}
     assert (summary["episodes"], summary["successes"]) == (2, 2)
