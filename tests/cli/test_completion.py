@@ -126,8 +126,8 @@ def test_it_works_in_an_interactive_zsh(place):
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish")
 def test_it_works_in_fish(place):
-    asked = ("comp", "rollout gamma -s venvs.device=", "rollout x --split ")
-    lines = [f'complete -C "webgym {words}"' for words in asked]
+    typed_words = ("comp", "rollout gamma -s venvs.device=", "rollout x --split ")
+    lines = [f'complete -C "webgym {words}"' for words in typed_words]
     script = "\n".join(["source (_WEBGYM_COMPLETE=source_fish webgym | psub)", *lines])
     result = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     offered = [line.partition("\t")[0] for line in result.stdout.splitlines()]

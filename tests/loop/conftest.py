@@ -12,11 +12,11 @@ STAGES = {rollouts: "rollout", scoring: "judge", preparation: "prepare", trainin
 def tell_stages(patch):
     """Have the loop call a stage as the method of its context."""
 
-    def told(name):
+    def of_context(name):
         return lambda context, *values, **named: getattr(context, name)(*values, **named)
 
     for module, name in STAGES.items():
-        patch.setattr(module, name, told(name))
+        patch.setattr(module, name, of_context(name))
 
 
 def tell_phases(patch):

@@ -41,7 +41,7 @@ def value(plan, flag):
 PROMPT = "context_config.prompt_version"
 THINKING = "policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"
 HISTORY = "context_config.history_window=2 image.image_max_pixels=10000"
-IMAGES = '{"image": {"count": 3, "width": 100, "height": 100}, "video": 0}'
+IMAGES = '{"image":{"count":3,"width":100,"height":100},"video":0}'
 ARGUMENTS = {
     "raw prompts have a template that adds nothing": (f"{PROMPT}=webrl_released", "--chat-template", RAW_TEMPLATE),
     "other prompts have the model's own": (f"{PROMPT}=webrl", "--chat-template", None),

@@ -21,8 +21,8 @@ def run(tmp_path):
 def test_a_dry_run_tells_what_would_be_sent_where(run, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     record = json.loads(call("track", run.root, "--dry-run", "--json", "-s", "log_config.entity_name=team")[0])
-    told = {"mode": "offline", "reason": "WANDB_MODE=offline", "entity": "team", "project": "rl", "events": 5}
-    assert record.items() >= {"event": "track", **told}.items()
+    facts = {"mode": "offline", "reason": "WANDB_MODE=offline", "entity": "team", "project": "rl", "events": 5}
+    assert record.items() >= {"event": "track", **facts}.items()
     assert len(record["id"]) == 16
     assert not run.logs.exists()
 
