@@ -166,10 +166,10 @@ def test_a_crash_before_the_rename_leaves_the_old_policy_and_a_link_that_it_left
         make(run, 2)
     assert checkpoints.current(run) == checkpoint(1)
     assert checkpoints.policy_path(run, Settings()).is_dir()
-    make(run, 2)
+    make(run, 3)
     replace_link(run.model(Settings()), run.checkpoints / checkpoint(1).name)
     checkpoints.repair_link(run, Settings())
-    assert (run.model(Settings()) / "weights").read_text() == "2"
+    assert (run.model(Settings()) / "weights").read_text() == "3"
 
 
 def test_a_damaged_record_is_named(run):
