@@ -108,12 +108,6 @@ def test_each_host_has_every_stage_with_and_without_offload():
     assert len(set(contents)) == len(contents) == 13
 
 
-@pytest.mark.parametrize("role", ["serve", "train"])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_requirements_of_each_role_are_shipped(role, device):
-    assert requirements_file(role, device).read_text().strip()
-
-
 @pytest.mark.parametrize(
     ("system", "processor", "python", "suffix"),
     [
@@ -148,8 +142,10 @@ def test_the_json_schema_has_a_help_text_from_the_docstrings():
     json.dumps(schema)
 
 
-def test_known_keys_are_those_of_the_settings():
-    assert set(known_keys()) == {"sites", *flatten(Settings().model_dump(mode="json"))}
+def test_known_keys_are_those_of_the_settings_and_hold_each_frozen_name():
+    keys = known_keys()
+    assert set(keys) == {"sites", *flatten(Settings().model_dump(mode="json"))}
+    assert all(any(key == name or key.startswith(f"{name}.") for key in keys) for name in FROZEN_FOR_A_RUN)
 
 
 @each(
@@ -198,11 +194,6 @@ def test_a_file_of_a_run_may_be_named_where_it_was_moved_to(tmp_path):
     (tmp_path / "old").rename(tmp_path / "new")
     assert changed_frozen_keys(before, after) == []
     assert changed_frozen_keys(before, load(overrides=["agent.tools=[]"])) == ["agent.tools"]
-
-
-def test_each_frozen_name_is_a_setting():
-    keys = known_keys()
-    assert all(any(key == name or key.startswith(f"{name}.") for key in keys) for name in FROZEN_FOR_A_RUN)
 
 
 def test_a_run_refuses_changes_by_name(tmp_path):

@@ -76,13 +76,10 @@ def test_a_cluster_that_is_not_there_is_an_error_with_the_command_to_type(monkey
     assert "ray symmetric-run" in caught.value.hint
 
 
-def test_an_error_travels():
+def test_an_error_travels_and_ray_speaks_in_one_line():
     known = as_own_error(pickle.loads(pickle.dumps(StoreError("full", hint="free space"))))
     assert (type(known), str(known), known.hint) == (StoreError, "full", "free space")
     assert str(as_own_error(ZeroDivisionError("by 0"))) == "ZeroDivisionError: by 0"
-
-
-def test_ray_speaks_in_one_line():
     text = "The actor died.\n\tclass_name: Rank\n\tactor_id: 12\nThe node was lost.\n"
     assert one_line(RuntimeError(text)) == "The actor died. The node was lost."
 

@@ -45,10 +45,11 @@ def test_built_in_tools_are_found_by_name():
     assert [tool.name for tool in find_tools(["answer", "calculator", "python"])] == ["answer", "calculator", "python"]
 
 
-def test_a_tool_of_a_file_is_loaded_once(file):
+def test_a_tool_of_a_file_is_loaded_once_and_listed_where_settings_name_it(file):
     first, second = TOOLS.find(f"{file}:shout"), TOOLS.find(f"{file}:Shelf.books")
     assert first is second
     assert first("a") == "A"
+    assert [*TOOLS.known(["calculator", f"{file}:shout"])][-1].name == f"{file}:shout"
 
 
 def test_a_file_imports_what_lies_beside_it(file, monkeypatch):
@@ -122,11 +123,6 @@ def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
     known = {registered_item.name: registered_item for registered_item in TOOLS.known()}
     assert known["calculator"].origin == "built in"
     assert known["broken"].item is None and "ModuleNotFoundError" in known["broken"].problem
-
-
-def test_tools_that_settings_name_are_listed_too(file):
-    named = f"{file}:shout"
-    assert [registered_item.name for registered_item in TOOLS.known(["calculator", named])][-1] == named
 
 
 ENVIRONMENT = """
