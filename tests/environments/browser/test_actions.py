@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.environments.browser.test_executors import act
+from tests.environments.browser.test_observe import read_controls
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
@@ -61,24 +62,14 @@ async def find(session: BrowserSession, name: str) -> ElementSnapshot:
 
 
 async def test_what_is_listed(session: BrowserSession):
-    seen = [element_snapshot.element for element_snapshot in await list_elements(session)]
-    assert [(element.role, element.name) for element in seen] == [
-        ("textbox", "Query"),
-        ("checkbox", "Agree"),
-        ("combobox", "City"),
-        ("date", "Day"),
-        ("password", "Secret"),
-        ("textbox", "Notes"),
-        ("button", "Send"),
-        ("button", "Ask"),
-        ("link", "Open"),
-        ("generic", "Deep text"),
-        ("button", "Inner"),
-        ("generic", "Hover"),
-    ]
+    assert await read_controls(session) == (
+        "textbox 'Query'; checkbox 'Agree'; combobox 'City'; date 'Day'; password 'Secret'; textbox 'Notes'; "
+        "button 'Send'; button 'Ask'; link 'Open'; generic 'Deep text'; button 'Inner'; generic 'Hover'"
+    )
+    seen = [one.element for one in await list_elements(session)]
     assert [element.id for element in seen] == list(range(len(seen)))
     assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]
-    assert [element_snapshot.element.id for element_snapshot in await list_elements(session, limit=3)] == [0, 1, 2]
+    assert [one.element.id for one in await list_elements(session, limit=3)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
@@ -164,14 +155,17 @@ async def test_a_page_that_closes_under_a_call_leaves_the_page_before_it(session
     assert (session.page, session.pages.tabs) == (page, [page])
 
 
-async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
-    seen = await find(session, "Ask")
+async def refusal(session: BrowserSession, action: Action) -> str | None:
+    return await perform_action(session, action, RULES.refuse_url)
+
+
+async def test_an_element_out_of_sight_is_scrolled_to_and_a_gone_one_is_told(session: BrowserSession):
+    click = Action(name=ActionName.CLICK, element_id=(await find(session, "Ask")).element.id)
     await session.evaluate("() => window.scrollTo(0, 10000)")
-    assert (
-        await perform_action(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
-        is None
-    )
+    assert await refusal(session, click) is None
     assert session.dialogs.answered
+    await session.evaluate("() => document.querySelector('body > button').remove()")
+    assert "no longer" in (await refusal(session, click) or "")
 
 
 @pytest.mark.parametrize(
@@ -185,12 +179,4 @@ async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
 )
 async def test_refusals(session: BrowserSession, action: Action, reason: str):
     await list_elements(session)
-    refused = await perform_action(session, action, RULES.refuse_url)
-    assert refused is not None and reason in refused
-
-
-async def test_gone_elements(session: BrowserSession):
-    seen = await find(session, "Ask")
-    await session.evaluate("() => document.querySelector('body > button').remove()")
-    refused = await perform_action(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
-    assert refused is not None and "no longer" in refused
+    assert reason in (await refusal(session, action) or "")

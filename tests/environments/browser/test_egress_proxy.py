@@ -47,23 +47,37 @@ def names(monkeypatch):
 
 
 @pytest.fixture
-def connected(monkeypatch, server: OddServer):
-    """Note where the gate connects to, and lead it to the local server instead."""
+def errors() -> dict[str, OSError]:
+    """Errors of the connections to addresses, by address."""
+    return {}
+
+
+@pytest.fixture
+def connected(monkeypatch, server: OddServer, errors):
+    """Note where the gate connects to, and lead it to the local server instead, or to an error."""
     places = []
-    real = asyncio.open_connection
 
     async def open_connection(host, port, **options):
         places.append((host, port))
-        return await real(*server.place, **options)
+        if error := errors.get(host):
+            raise error
+        return await _open_connection(*((host, port) if host == "127.0.0.1" else server.place), **options)
 
     monkeypatch.setattr("webgym_cli.environments.browser.egress_proxy.asyncio.open_connection", open_connection)
     return places
 
 
+_open_connection = asyncio.open_connection
+
+
+async def connect(gate: EgressProxy):
+    host, port = gate.address.removeprefix("http://").split(":")
+    return await _open_connection(host, int(port))
+
+
 async def speak(gate: EgressProxy, *requests: bytes) -> bytes:
     """Send requests over one connection and return all that comes back until it ends."""
-    host, port = gate.address.removeprefix("http://").split(":")
-    reader, writer = await _open_connection(host, int(port))
+    reader, writer = await connect(gate)
     for request in requests:
         writer.write(request)
     await writer.drain()
@@ -71,9 +85,6 @@ async def speak(gate: EgressProxy, *requests: bytes) -> bytes:
         answer = await reader.read()
     writer.close()
     return answer
-
-
-_open_connection = asyncio.open_connection
 
 
 def get(url: str, *fields: str) -> bytes:
@@ -200,8 +211,7 @@ async def test_an_early_answer_to_a_large_body_arrives(server: OddServer):
     listening = await asyncio.start_server(hasty, "127.0.0.1", 0)
     place = listening.sockets[0].getsockname()[:2]
     async with EgressProxy(AddressRules().with_places({"hasty.test": place})) as gate:
-        host, port = gate.address.removeprefix("http://").split(":")
-        reader, writer = await _open_connection(host, int(port))
+        reader, writer = await connect(gate)
         writer.write(b"POST http://hasty.test/ HTTP/1.1\r\nHost: hasty.test\r\nContent-Length: 99\r\n\r\nx")
         assert (await asyncio.wait_for(reader.readuntil(b"big"), 10)).startswith(b"HTTP/1.1 413")
         writer.close()
@@ -209,8 +219,7 @@ async def test_an_early_answer_to_a_large_body_arrives(server: OddServer):
 
 
 async def test_a_visitor_who_hangs_up_is_gone_for_the_site_too(gate: EgressProxy, server: OddServer):
-    host, port = gate.address.removeprefix("http://").split(":")
-    _, writer = await _open_connection(host, int(port))
+    _, writer = await connect(gate)
     writer.write(get("http://odd.test/silent"))
     await asyncio.wait_for(server.came.wait(), 10)
     writer.close()
@@ -381,27 +390,12 @@ async def test_nothing_goes_past_the_gate(local_web: SmallWeb):
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
 
-@pytest.fixture
-def network(monkeypatch, names, server: OddServer):
-    """Errors of the connections to addresses, by address; the others lead to the local server."""
-    errors: dict[str, OSError] = {}
-    real = asyncio.open_connection
-
-    async def open_connection(host, port, **options):
-        if error := errors.get(host):
-            raise error
-        return await real(*((host, port) if host == "127.0.0.1" else server.place), **options)
-
-    monkeypatch.setattr("webgym_cli.environments.browser.egress_proxy.asyncio.open_connection", open_connection)
-    return errors
-
-
-async def visit(network, names, *failing, error=REFUSED):
+async def try_hosts(errors, names, *failing, error=REFUSED):
     """Ask the gate for these hosts, each with an address of its own, to which no connection can be made."""
     async with EgressProxy(AddressRules()) as gate:
         for number, host in enumerate(failing):
             names[host] = [[f"93.184.216.{number + 1}"]]
-            network[f"93.184.216.{number + 1}"] = error
+            errors[f"93.184.216.{number + 1}"] = error
             assert b" 502 " in await speak(gate, get(f"http://{host}/page"))
         yield gate
 
@@ -418,8 +412,9 @@ async def visit(network, names, *failing, error=REFUSED):
         (("a.example",), OSError(errno.EHOSTUNREACH, "No route to host"), False),
     ],
 )
-async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error, out):
-    async for gate in visit(network, names, *failing, error=error):
+@pytest.mark.usefixtures("connected")
+async def test_an_outage_is_told_from_a_dead_site(errors, names, failing, error, out):
+    async for gate in try_hosts(errors, names, *failing, error=error):
         assert bool(gate.find_outage("http://a.example/x")) is out
         assert bool(gate.find_outage("chrome-error://chromewebdata/")) is out
         assert gate.find_outage("http://other.example/") == "", "it was not tried"
@@ -434,8 +429,9 @@ async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error
         assert gate.find_outage("http://a.example/x") == ""
 
 
-async def test_a_refused_host_is_no_sign_of_an_outage(network, names):
-    async for gate in visit(network, names, "a.example", "b.example"):
+@pytest.mark.usefixtures("connected")
+async def test_a_refused_host_is_no_sign_of_an_outage(errors, names):
+    async for gate in try_hosts(errors, names, "a.example", "b.example"):
         names["inside.example"] = [["10.0.0.1"]]
         assert b" 403 " in await speak(gate, get("http://inside.example/page"))
         assert gate.find_outage("http://a.example/") == ""

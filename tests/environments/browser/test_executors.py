@@ -306,9 +306,13 @@ async def test_what_the_driver_or_the_disk_refuses_is_told_to_the_policy(session
     assert await ask(session, "1 + 1") == 2
 
 
-async def test_names_of_files_that_are_no_text_are_told(session: BrowserSession):
+async def test_names_of_files_that_are_no_text_and_what_asks_for_no_file_are_told(session: BrowserSession):
     (session.options.upload_folder / "odd\udcff.txt").write_text("x")
     assert "cv.txt" in await act(session, MARKS, ActionName.UPLOAD_FILE, "File", text="none.txt")
+    pages = list(session.pages.tabs)
+    assert "takes a file" in await act(session, MARKS, ActionName.UPLOAD_FILE, "Press", text="cv.txt")
+    await session.evaluate("() => new Promise((done) => setTimeout(done, 300))")
+    assert session.pages.tabs == pages  # the browser did not open the file itself
 
 
 async def test_an_exception_of_an_executor_is_told_and_one_of_the_boundary_is_raised(session, monkeypatch):
@@ -323,13 +327,6 @@ async def test_an_exception_of_an_executor_is_told_and_one_of_the_boundary_is_ra
                 await perform(session, Action(name=ActionName.RELOAD))
         else:
             assert type(error).__name__ in await perform(session, Action(name=ActionName.RELOAD))
-
-
-async def test_what_asks_for_no_file_says_so(session: BrowserSession):
-    pages = list(session.pages.tabs)
-    assert "takes a file" in await act(session, MARKS, ActionName.UPLOAD_FILE, "Press", text="cv.txt")
-    await session.evaluate("() => new Promise((done) => setTimeout(done, 300))")
-    assert session.pages.tabs == pages  # the browser did not open the file itself
 
 
 async def test_tabs_history_and_reloading(session: BrowserSession):
@@ -354,22 +351,22 @@ async def test_tabs_history_and_reloading(session: BrowserSession):
     assert await ask(session, "window.kept") is None
 
 
-async def test_there_is_a_most_of_tabs(session: BrowserSession):
+async def test_there_is_a_most_of_tabs_and_no_page_locks_the_mouse(session: BrowserSession):
+    assert await ask(session, "document.body.requestPointerLock().catch(({ name }) => name)") == "NotAllowedError"
     for _ in range(9):
         assert await perform(session, Action(name=ActionName.NEW_TAB)) is None
     assert "10 tabs" in await perform(session, Action(name=ActionName.NEW_TAB))
 
 
 async def test_zooming_shows_a_region(session: BrowserSession):
-    elements = tuple(element_snapshot.element for element_snapshot in await list_elements(session))
+    elements = tuple(seen.element for seen in await list_elements(session))
     out = io.BytesIO()
     picture = Image.new("RGB", SIZE, "white")
     picture.paste((255, 0, 0), (0, 0, 300, 200))
     picture.save(out, "PNG")
     view = RawObservation(url="", title="", png=out.getvalue(), elements=elements)
-    zoomed, error = await zoom_into(
-        view, Action(name=ActionName.ZOOM, coordinate=(500, 500), to_coordinate=(100, 100)), SIZE
-    )
+    corners = Action(name=ActionName.ZOOM, coordinate=(500, 500), to_coordinate=(100, 100))
+    zoomed, error = await zoom_into(view, corners, SIZE)
     with Image.open(io.BytesIO(zoomed.png)) as seen:
         assert (seen.size, seen.getpixel((5, 5)), seen.getpixel((595, 395))) == (SIZE, (255, 0, 0), (255, 0, 0))
     assert error is None and len(zoomed.notices) == 1
@@ -377,10 +374,6 @@ async def test_zooming_shows_a_region(session: BrowserSession):
     assert error is None and marked.png != view.png
     for nowhere in (Action(name=ActionName.ZOOM, element_id=99), Action(name=ActionName.ZOOM)):
         assert await zoom_into(view, nowhere, SIZE) == (view, "there is no such region")
-
-
-async def test_a_page_can_not_lock_the_mouse(session: BrowserSession):
-    assert await ask(session, "document.body.requestPointerLock().catch(({ name }) => name)") == "NotAllowedError"
 
 
 CANVAS = """<body style="margin: 0"><canvas width="200" height="100" style="margin: 40px 0 0 50px"></canvas><script>
@@ -391,6 +384,14 @@ for (const kind of ["mousedown", "mouseup", "wheel"]) canvas.addEventListener(ki
   log.push([kind, event.offsetX, event.offsetY]);
 });
 </script>"""
+DRAWING = CANVAS.replace('"wheel"]', '"mousemove"]')
+
+
+async def show_canvas(session: BrowserSession, page: str, is_framed: bool = False):
+    """Show a page with a canvas, or a frame with it; return the canvas."""
+    framed = f'<iframe sandbox="allow-scripts" width="300" height="200" srcdoc="{html.escape(page)}"></iframe>'
+    await session.page.set_content(framed if is_framed else page)
+    return next(one for one in await list_elements(session) if one.element.role == "canvas")
 
 
 # Surfaces of the same place and size: what is drawn by shapes, and a map of tiles that lets nothing through.
@@ -429,9 +430,7 @@ async def test_positions_on_surfaces(session: BrowserSession, kind: str):
 
 @pytest.mark.parametrize("is_framed", [False, True])
 async def test_positions_within_a_canvas(session: BrowserSession, is_framed: bool):
-    page = f'<iframe sandbox="allow-scripts" width="300" height="200" srcdoc="{html.escape(CANVAS)}"></iframe>'
-    await session.page.set_content(page if is_framed else CANVAS)
-    canvas = next(one.element for one in await list_elements(session) if one.element.role == "canvas")
+    canvas = (await show_canvas(session, CANVAS, is_framed)).element
     at = {"element_id": canvas.id}
     for fields in (
         {"name": "click", "position": (400, 600), **at},
@@ -440,17 +439,10 @@ async def test_positions_within_a_canvas(session: BrowserSession, is_framed: boo
         {"name": "scroll", "position": (250, 250), "direction": "down", **at},
     ):
         assert await perform(session, Action(**fields)) is None
-    log = await session.page.frames[-1].evaluate("() => log")
-    assert [line for line in log if line[0] == "mousedown"] == [
-        ["mousedown", 80, 60],
-        ["mousedown", 199, 99],
-        ["mousedown", 20, 50],
-    ]
-    assert [line for line in log if line[0] != "mousedown"] == [
-        ["mouseup", 80, 60],
-        ["mouseup", 199, 99],
-        ["mouseup", 180, 50],
-        ["wheel", 50, 25],
+    assert await session.page.frames[-1].evaluate("() => log") == [
+        *(["mousedown", 80, 60], ["mouseup", 80, 60]),
+        *(["mousedown", 199, 99], ["mouseup", 199, 99]),
+        *(["mousedown", 20, 50], ["mouseup", 180, 50], ["wheel", 50, 25]),
     ]
 
 
@@ -459,10 +451,7 @@ PATH = {"position": (100, 500), "to_position": (900, 500), "path": ((500, 0), (5
 
 @pytest.mark.parametrize("is_framed", [False, True])
 async def test_a_drag_passes_the_points_of_its_path(session: BrowserSession, is_framed: bool):
-    drawing = CANVAS.replace('"wheel"]', '"mousemove"]')
-    page = f'<iframe sandbox="allow-scripts" width="300" height="200" srcdoc="{html.escape(drawing)}"></iframe>'
-    await session.page.set_content(page if is_framed else drawing)
-    canvas, *_ = (one for one in await list_elements(session) if one.element.role == "canvas")
+    canvas = await show_canvas(session, DRAWING, is_framed)
     number = canvas.element.id
     drag = Action(name="drag", element_id=number, to_element_id=number, **PATH)
     by_point = point_at_elements(drag, [canvas] * (number + 1), (session.options.width, session.options.height))
@@ -478,9 +467,8 @@ async def test_a_drag_passes_the_points_of_its_path(session: BrowserSession, is_
 
 
 async def test_a_long_path_takes_few_moves_and_passes_each_point(session: BrowserSession):
-    await session.page.set_content(CANVAS.replace('"wheel"]', '"mousemove"]'))
+    canvas = (await show_canvas(session, DRAWING)).element
     path = tuple((20.0 * number, 1000.0 * (number % 2)) for number in range(50))
-    canvas = next(one.element for one in await list_elements(session) if one.element.role == "canvas")
     ends = {"element_id": canvas.id, "to_element_id": canvas.id, "position": (0, 0), "to_position": (500, 500)}
     assert await perform(session, Action(name="drag", path=path, **ends)) is None
     log = [(x, y) for _, x, y in await session.page.evaluate("() => log")]
@@ -492,8 +480,7 @@ async def test_a_long_path_takes_few_moves_and_passes_each_point(session: Browse
 
 async def test_a_covered_position_is_refused(session: BrowserSession):
     cover = '<div style="position: absolute; left: 50px; top: 40px; width: 20px; height: 20px"></div>'
-    await session.page.set_content(f"{CANVAS}{cover}")
-    canvas = next(one.element for one in await list_elements(session) if one.element.role == "canvas")
+    canvas = (await show_canvas(session, f"{CANVAS}{cover}")).element
     error = await perform(session, Action(name="click", element_id=canvas.id, position=(50, 100)))
     assert error == f"element {canvas.id} is covered or out of reach at that position"
     assert await ask(session, "log") == []

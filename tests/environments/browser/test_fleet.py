@@ -37,15 +37,19 @@ def kill_browser(pool: BrowserPool, session: BrowserSession) -> None:
                 psutil.Process(pid).kill()
 
 
+def shares_of(sessions) -> list[int]:
+    """Return how many of these sessions each browser has."""
+    browsers = [browser_of(session) for session in sessions]
+    return sorted(browsers.count(browser) for browser in set(browsers))
+
+
 async def test_a_burst_is_shared_by_all_browsers():
     async with BrowserPool(BrowserSettings(processes=2)) as pool:
         sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(8)))
-        shares = [browser_of(session) for session in sessions]
-        assert sorted(shares.count(browser) for browser in set(shares)) == [4, 4]
+        assert shares_of(sessions) == [4, 4]
         await asyncio.gather(*(session.close() for session in sessions[:3]))
         more = [await pool.session(SMALL) for _ in range(3)]
-        shares = [browser_of(session) for session in (*sessions[3:], *more)]
-        assert sorted(shares.count(browser) for browser in set(shares)) == [4, 4]
+        assert shares_of([*sessions[3:], *more]) == [4, 4]
         pids = pool.processes()
     assert alive(pids) == []
 
@@ -70,9 +74,7 @@ async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_la
 async def test_a_crowd_gets_exactly_so_many_contexts_of_each_browser(monkeypatch):
     monkeypatch.setattr(process, "MAX_CONTEXTS", 4)
     async with BrowserPool(BrowserSettings()) as pool:
-        sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(10)))
-        shares = [browser_of(session) for session in sessions]
-        assert sorted(shares.count(browser) for browser in set(shares)) == [2, 4, 4]
+        assert shares_of(await asyncio.gather(*(pool.session(SMALL) for _ in range(10)))) == [2, 4, 4]
         everything = pool.processes()
     assert alive(everything) == []
 
