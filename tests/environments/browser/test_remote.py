@@ -92,7 +92,7 @@ async def failure_of(doing) -> BoundaryError:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("way", "mode"), zip(("http", "ws"), InteractionMode, strict=True))
+@pytest.mark.parametrize(("way", "mode"), list(zip(("http", "ws"), InteractionMode, strict=True)))
 async def test_a_miniwob_episode_is_solved_in_a_remote_browser(remote: RemoteBrowser, mode: InteractionMode, way: str):
     url = remote.url if way == "http" else remote.address
     async with MiniWobPool(load(overrides=[f'browser.cdp_urls=["{url}"]']), mode) as pool:

@@ -2,6 +2,9 @@
 
 import asyncio
 import io
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from PIL import Image
@@ -23,16 +26,63 @@ WITHOUT_ELEMENTS = {"chase-circle", "hover-shape"}
 """Nothing on these pages is clicked."""
 
 
-async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, RawObservation]:
+@asynccontextmanager
+async def opened(pool: MiniWobPool, page: str, seed: int) -> AsyncIterator[tuple]:
+    """An episode on a page: its environment, instruction and first observation."""
     environment = pool.new()
     try:
-        return await environment.reset(Task(id=page), seed)
+        yield environment, *await environment.reset(Task(id=page), seed)
     finally:
+        await environment.close()
         await environment.close()
 
 
-def test_miniwob_starts_its_browser_without_webgl():
-    assert "--disable-software-rasterizer" in browser_for_pages(BrowserSettings(args=("--own",))).args
+async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, RawObservation]:
+    async with opened(pool, page, seed) as (_, instruction, view):
+        return instruction, view
+
+
+async def test_what_a_script_animates_is_seen_at_rest(marked: MiniWobPool):
+    async with opened(marked, "click-collapsible", 5) as (environment, *_):
+        after = (await environment.step(Action(name=ActionName.CLICK, element_id=0))).view
+        later = (await environment.step(Action(name=ActionName.WAIT, seconds=1))).view
+    assert after is not None and later is not None
+    assert (after.elements, after.png) == (later.elements, later.png)
+
+
+async def test_what_is_refused_is_told_to_the_policy(marked: MiniWobPool):
+    async with opened(marked, "click-test-2", 1) as (environment, _, view):
+        for action, reason in (
+            (Action(name=ActionName.CLICK, element_id=99), f"no element 99; .* 0 to {len(view.elements) - 1}"),
+            (Action(name=ActionName.NAVIGATE, url="https://example.org"), "can't be left"),
+            (Action(name=ActionName.GO_BACK), "nothing to go back to"),
+        ):
+            result = await environment.step(action)
+            assert re.search(reason, result.action_error or "")
+            assert not result.done and result.view == view
+
+
+async def test_the_end_and_its_score(marked: MiniWobPool):
+    async with opened(marked, "click-test-2", 1) as (environment, *_):
+        unsolved = await environment.answer("done")
+        assert unsolved is not None and unsolved.value == 0.0
+        _, view = await environment.reset(Task(id="click-test-2"), 1)
+        wrong = next(element for element in view.elements if element.name == "TWO")
+        result = await environment.step(Action(name=ActionName.CLICK, element_id=wrong.id))
+        assert result.done and result.view is None and result.score is not None
+        assert (result.score.source, result.score.value) == ("environment", 0.0)
+        assert result.score.extras == {"raw_reward": -1.0}
+        assert await environment.answer("done") == result.score
+        assert (await environment.step(Action(name=ActionName.WAIT, seconds=0))).done
+
+
+async def test_unknown_pages_and_pages_without_an_expert(marked: MiniWobPool):
+    with pytest.raises(UsageError, match="no MiniWoB page 'click-tset'"):
+        await first(marked, "click-tset", 1)
+    async with opened(marked, "tic-tac-toe", 1) as (environment, *_):
+        with pytest.raises(UsageError, match="no expert for 'tic-tac-toe'"):
+            await environment.expert_action()
+    assert "tic-tac-toe" not in list_expert_tasks() and set(list_expert_tasks()) <= set(list_pages())
 
 
 async def test_the_documents_of_earlier_episodes_are_collected_in_a_context_that_is_used_again():
@@ -47,10 +97,11 @@ async def test_the_documents_of_earlier_episodes_are_collected_in_a_context_that
         await environment.close()
 
 
-def test_contexts_have_the_size_of_the_page():
+def test_contexts_have_the_size_of_the_page_and_the_browser_no_webgl():
     pool = MiniWobPool(load(overrides=["browser.width=800"]), InteractionMode.COORDINATES)
     assert (pool.options.life_seconds, pool.options.width) == (3600.0, 160)
     assert pool.options.context_arguments == {"locale": "en-US", "accept_downloads": False, "timezone_id": "UTC"}
+    assert "--disable-software-rasterizer" in browser_for_pages(BrowserSettings(args=("--own",))).args
 
 
 async def test_every_page_starts(marked: MiniWobPool):
@@ -80,70 +131,9 @@ async def test_a_seed_is_the_same_episode_everywhere(marked: MiniWobPool):
             assert (await first(marked, page, 8))[1].png != before[1].png, page
 
 
-async def test_what_a_script_animates_is_seen_at_rest(marked: MiniWobPool):
-    environment = marked.new()
-    try:
-        await environment.reset(Task(id="click-collapsible"), 5)
-        after = (await environment.step(Action(name=ActionName.CLICK, element_id=0))).view
-        later = (await environment.step(Action(name=ActionName.WAIT, seconds=1))).view
-    finally:
-        await environment.close()
-    assert after is not None and later is not None
-    assert (after.elements, after.png) == (later.elements, later.png)
-
-
 async def test_coordinates_mode_shows_the_bare_page(pointed: MiniWobPool, marked: MiniWobPool):
     bare = await first(pointed, "click-button", 5)
     numbered = await first(marked, "click-button", 5)
     assert bare[0] == numbered[0]
     assert bare[1].elements == () and numbered[1].elements
     assert bare[1].png != numbered[1].png
-
-
-async def test_what_is_refused_is_told_to_the_policy(marked: MiniWobPool):
-    environment = marked.new()
-    try:
-        _, view = await environment.reset(Task(id="click-test-2"), 1)
-        count = len(view.elements)
-        for action, reason in (
-            (Action(name=ActionName.CLICK, element_id=99), f"no element 99; they are numbered 0 to {count - 1}"),
-            (Action(name=ActionName.NAVIGATE, url="https://example.org"), "can't be left"),
-            (Action(name=ActionName.GO_BACK), "nothing to go back to"),
-        ):
-            result = await environment.step(action)
-            assert result.action_error and reason in result.action_error
-            assert not result.done and result.view == view
-    finally:
-        await environment.close()
-
-
-async def test_the_end_and_its_score(marked: MiniWobPool):
-    environment = marked.new()
-    try:
-        await environment.reset(Task(id="click-test-2"), 1)
-        unsolved = await environment.answer("done")
-        assert unsolved is not None and unsolved.value == 0.0
-        _, view = await environment.reset(Task(id="click-test-2"), 1)
-        wrong = next(element for element in view.elements if element.name == "TWO")
-        result = await environment.step(Action(name=ActionName.CLICK, element_id=wrong.id))
-        assert result.done and result.view is None and result.score is not None
-        assert (result.score.source, result.score.value) == ("environment", 0.0)
-        assert result.score.extras == {"raw_reward": -1.0}
-        assert await environment.answer("done") == result.score
-        assert (await environment.step(Action(name=ActionName.WAIT, seconds=0))).done
-    finally:
-        await environment.close()
-        await environment.close()
-
-
-async def test_unknown_pages_and_pages_without_an_expert(marked: MiniWobPool):
-    with pytest.raises(UsageError, match="no MiniWoB page 'click-tset'"):
-        await first(marked, "click-tset", 1)
-    environment = marked.new()
-    try:
-        await environment.reset(Task(id="tic-tac-toe"), 1)
-        with pytest.raises(UsageError, match="no expert for 'tic-tac-toe'"):
-            await environment.expert_action()
-    finally:
-        await environment.close()
-    assert "tic-tac-toe" not in list_expert_tasks() and set(list_expert_tasks()) <= set(list_pages())
