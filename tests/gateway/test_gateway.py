@@ -651,18 +651,15 @@ async def test_a_picture_is_served_and_trained_as_a_person_sees_it(world, kind, 
         assert not image.getexif()
 
 
-async def test_a_prompt_whose_pictures_the_server_lost_is_refused(world):
+@pytest.mark.parametrize(
+    ("fault", "code"), [({"lost_images": 3}, "prompt_tokens_differ"), ({"has_ids": False}, "no_prompt_tokens")]
+)
+async def test_a_prompt_is_refused_unless_the_server_returns_its_tokens_pictures_included(world, fault, code):
     session = await world.open()
-    world.upstream.lost_images = 3
+    vars(world.upstream).update(fault)
     reply = await world.chat(session["key"], ask("Look.", picture()))
-    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "prompt_tokens_differ")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, code)
     assert (await end(world, session, reward=1))["calls"] == 0
-
-
-async def test_a_prompt_whose_tokens_the_server_does_not_return_is_refused(world):
-    session, world.upstream.has_ids = await world.open(), False
-    reply = await world.chat(session["key"], ask("Look.", picture()))
-    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "no_prompt_tokens")
 
 
 async def test_a_session_without_a_call_of_the_policy_is_a_failure(world):

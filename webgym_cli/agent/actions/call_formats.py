@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS as CALL_FORMATS  # plugins import it from here
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError, make_no_call_error
@@ -47,13 +45,16 @@ def make_call_format(
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         text = strip_reasoning(response, thinking=spec.thinking)
-        reading = _read_or_error(read, text, spec.tools or ())
-        if isinstance(reading, ParseError):
-            is_open = reading.kind is ParseErrorKind.NO_TOOL_CALL
-            return make_no_call_error(reading.detail, truncated=truncated) if is_open else reading
-        if not reading[0] and (truncated or not reading[1].strip()):
-            return make_no_call_error("a call that does not end, or nothing at all", truncated=truncated)
-        return _make_action(*reading, limit=max_calls)
+        try:
+            reading = read(text, spec.tools or ())
+            if isinstance(reading, ParseError):
+                is_open = reading.kind is ParseErrorKind.NO_TOOL_CALL
+                return make_no_call_error(reading.detail, truncated=truncated) if is_open else reading
+            if not reading[0] and (truncated or not reading[1].strip()):
+                return make_no_call_error("a call that does not end, or nothing at all", truncated=truncated)
+            return _make_action(*reading, limit=max_calls)
+        except ValueError as error:
+            return ParseError.of_arguments(error)
 
     def format_action(action: AnyAction, mode: InteractionMode) -> str:
         if not isinstance(action, Action):
@@ -81,25 +82,13 @@ def make_call_format(
     )
 
 
-def _read_or_error(
-    read: Callable[[str, Schemas], Reading | ParseError], text: str, tools: Schemas
-) -> Reading | ParseError:
-    try:
-        return read(text, tools)
-    except ValueError as error:
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
-
-
 def _make_action(calls: Sequence[tuple[str, Any]], text: str, *, limit: int) -> Action | ParseError:
     if len(calls) > limit:
         return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls, {limit} are allowed")
-    try:
-        if not calls:
-            return Action(name=ActionName.ANSWER, text=text.strip())
-        tool_calls = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in calls)
-        return Action(name=ActionName.CALL, calls=tool_calls, text=text.strip() or None)
-    except ValidationError as error:
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
+    if not calls:
+        return Action(name=ActionName.ANSWER, text=text.strip())
+    tool_calls = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in calls)
+    return Action(name=ActionName.CALL, calls=tool_calls, text=text.strip() or None)
 
 
 def _format_results(step: Step, after: Observation, write_result: Callable[[str], str]) -> Iterator[str]:

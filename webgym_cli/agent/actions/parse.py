@@ -31,6 +31,12 @@ class ParseError:
     kind: ParseErrorKind
     detail: str = ""
 
+    @classmethod
+    def of_arguments(cls, error: ValueError) -> ParseError:
+        """Return the error of a call whose arguments are invalid."""
+        detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        return cls(ParseErrorKind.INVALID_ARGUMENTS, detail)
+
 
 def make_no_call_error(detail: str, *, truncated: bool) -> ParseError:
     """Return the error of a response without a complete call. `truncated`: it reached its length limit."""
@@ -117,7 +123,5 @@ def read_arguments(actions: WebActions, arguments: Mapping[str, Any], mode: Inte
         return actions.read(arguments, mode)
     except UnknownActionError as error:
         return ParseError(ParseErrorKind.UNKNOWN_ACTION, str(error))
-    except ValidationError as error:
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
     except ValueError as error:
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
+        return ParseError.of_arguments(error)

@@ -127,7 +127,7 @@ def _parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) 
     try:
         action = read_arguments(_ACTIONS, _read_call(match[1]), COORDINATES)
     except ValueError as error:
-        action = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
+        action = ParseError.of_arguments(error)
     if truncated and isinstance(action, ParseError) and action.kind is ParseErrorKind.INVALID_ARGUMENTS:
         return ParseError(ParseErrorKind.TRUNCATED, action.detail)
     return action

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from webgym_cli.agent.actions.parse import ParseError, make_no_call_error
 from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.agent.forms.webrl_forms import FORMS, WAIT_SECONDS
@@ -55,14 +53,12 @@ def parse_webrl_action(
         if not calls:
             return make_no_call_error("no line begins with a call", truncated=truncated)
         return _FUNCTIONS[calls[0].name](calls[0])
-    except ValidationError as error:
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
-    except BadCall as error:
-        if error.is_open:
-            return make_no_call_error(str(error), truncated=truncated)
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
     except _UnknownNameError as error:
         return ParseError(error.kind, str(error))
+    except ValueError as error:
+        if isinstance(error, BadCall) and error.is_open:
+            return make_no_call_error(str(error), truncated=truncated)
+        return ParseError.of_arguments(error)
 
 
 def _read_calls(text: str) -> list[Call]:
