@@ -249,16 +249,14 @@ webgym.kinds = (() => {
   const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));
 
   const pressInterest = (element) => {
-    if (element.matches(NATIVE)) {
-      if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
-      return 3;
-    }
+    if (element.matches(NATIVE)) return element.localName !== "option" || element.closest("select[multiple],select[size]") ? 3 : 0;
     const role = (attributeOf(element, "role") || "").trim().split(/\s+/)[0];
     if (ROLES.has(role) || editable(element)) return 3;
     if (element === element.ownerDocument.body || element === element.ownerDocument.documentElement) return 0;
     if (element.hasAttribute("aria-sort")) return 2;
     if (element.localName === "label" && (element.control || element.htmlFor && !listens(element))) return 0;
     if (element.getAttribute("draggable") === "true") return 2;
+    if (element.localName.includes("-") && treeOf(element).getElementById?.(element.getAttribute("for"))) return 0; // a label
     const parent = parentOf(element);
     // a list that is pressed and receives drops is a board's column: its items are dragged
     if (parent && isZone(parent) && listens(parent) && !matches(parent, "tr,th,td")) return 1;

@@ -171,7 +171,7 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || "";
     }
     return "";
@@ -186,7 +186,7 @@ webgym.names = (() => {
   const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" || !field.checkVisibility() ||
     field.localName === "select" && field.tabIndex < 0 && !field.labels.length &&
     [field, field.parentElement].some((at) => at && (rectOf(at).width < 8 || styleOf(at).opacity === "0"));
-  const shown = (at, side) => { do at = at[side]; while (at && (!at.checkVisibility() || matches(at, FIELDS) && isUnused(at))); return at; };
+  const shown = (at, side) => { do at = at[side]; while (at && (at.localName === "br" || !at.checkVisibility() || matches(at, FIELDS) && isUnused(at))); return at; };
   // An element and those around it that contain more than the one before.
   const levelsOf = function* (element) {
     for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at)) {
@@ -196,6 +196,10 @@ webgym.names = (() => {
     }
   };
 
+  const isIn = (element, selector) => matches(element, selector) || Boolean(parentOf(element)) && isIn(parentOf(element), selector);
+
+  const isButton = (host) => Boolean(rootOf(host)?.querySelector(CONTROLS));
+
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
     const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && !isUnused(one);
@@ -204,7 +208,7 @@ webgym.names = (() => {
     for (const at of levelsOf(element)) {
       // a label may float over its field from behind it; what is not shown, as another tab's panel, is no label
       const before = shown(at, "previousElementSibling"), after = isField && !before && shown(at, "nextElementSibling"), beside = before || after;
-      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !one.closest(CONTROLS) && /\p{L}/u.test(textOf(one))) : [];
+      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !isIn(one, CONTROLS) && !isButton(one) && /\p{L}/u.test(textOf(one))) : [];
       const label = named.filter((one) => one.className === named[0].className).length === 1 && named[0]; // several are another field's options
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside)) return null;
@@ -274,7 +278,7 @@ webgym.names = (() => {
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element),
-      () => roleOf(element) === "generic" && classOf(element),
+      () => roleOf(element) === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
     ]) {
       const name = oneLine(source());
       if (name) return name;

@@ -1,7 +1,7 @@
 // Observation of a page, called from Python: `look` lists the interactive elements in the viewport, `unlisted` counts those
 // beyond its limit, `locate` returns the current click point of one of them, `marked` the elements themselves.
 webgym.observe = (() => {
-  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf } = webgym.names;
+  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf, wordsIn } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
@@ -18,11 +18,11 @@ webgym.observe = (() => {
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.
-  const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
+  const TWINS = "[role=switch],[role=checkbox],[role=radio],[role=slider]", MOVED = `[type=checkbox],[type=radio],[type=range],${TWINS}`;
   // Fields that may be around the one that takes their text.
   const WRAPPED = "[role=combobox],[role=spinbutton]";
   const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
-  const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/, TWINS = "[role=switch],[role=checkbox],[role=radio],[role=slider]";
+  const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
   const MOST_OF_SCREEN = 0.25, MOST_OF_ZONE = 0.5, MOST_FOUND = 2000, THIN = 8, LOW = 60;
@@ -35,13 +35,14 @@ webgym.observe = (() => {
     const labels = Array.from(element.labels || []);
     let drawn = null, clicked = null;
     const sections = sectionsOf(element);
+    const isClear = !seen && element.tabIndex >= 0 && Boolean(place(element, true)); // its label lies in its place
     for (let at = parentOf(element), level = 0; at && level < WRAPPERS && at.localName !== "body"; at = parentOf(at), level++) {
       if (matches(at, PARTS) || labels.some((label) => label !== at && at.contains(label))) break;
       if (inside(at, FIELDS).some((other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
       const stands = place(at);
       if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
       if (interest(at)) clicked = stands;
-      else if (!drawn && (isDrawn(at) || sections.length)) drawn = stands;
+      else if (!drawn && (isDrawn(at) || sections.length || isClear && wordsIn(at).trim())) drawn = stands;
     }
     const isHidden = !seen || isSmall(seen);
     if (clicked && (isHidden || area(seen) * 2 < area(clicked))) return clicked;
@@ -58,7 +59,7 @@ webgym.observe = (() => {
     const isClear = isTicked || element.localName === "select" && element.tabIndex >= 0;
     const seen = place(element), hidden = isClear && !seen && place(element, true);
     if ((isTicked || matches(element, "[role=checkbox],[role=radio],[role=switch]")) && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
-    const labels = isTicked ? Array.from(element.labels || []) : [];
+    const labels = isTicked || matches(element, TWINS) ? Array.from(element.labels || []) : [];
     // a button that is a label with a hidden box or field in it; a label of several parts has its own picture of the box
     const around = labels.find((label) => label.contains(element));
     if (around && place(around)) return place(around);
@@ -126,7 +127,7 @@ webgym.observe = (() => {
     if (sure > 2 || isLarge || wordsOf(element) || matches(element, "[aria-label],[title]")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
       const fields = fieldsIn(at);
-      if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 && !isOwn(element, fields[0]) || matches(fields[0], "[role=slider]"));
+      if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 && !isOwn(element, fields[0]) || roleOf(fields[0]) === "slider");
     }
     return false;
   };

@@ -9,6 +9,10 @@ webgym.roles = (() => {
     button: "button", option: "option", table: "table", details: "group", canvas: "canvas", video: "video",
     audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
 
+  // Controls of HTML, and roles of texts and containers that components give to them, such as an item that is a link.
+  const NATIVE = "a[href],button,input,select,textarea,summary";
+  const TEXTS = /^(alert|status|log|list|listitem|group|heading|img|image|article|document|note|region|application)$/;
+
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
 
@@ -58,7 +62,7 @@ webgym.roles = (() => {
 
   const roleOf = (element) => {
     const told = (attributeOf(element, "role") || "").trim().toLowerCase().split(/\s+/)[0];
-    if (told && told !== "presentation" && told !== "none") return told;
+    if (told && told !== "presentation" && told !== "none" && !(TEXTS.test(told) && matches(element, NATIVE))) return told;
     const tag = element.localName;
     if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
