@@ -6,8 +6,8 @@ import statistics
 
 from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS
+from webgym_cli.environments.browser.page_connection import PAGE_JS
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.worlds import PAGE_JS
 
 _LOOK = f"(limit) => {OBSERVE_JS}.look({{ limit }}).length"
 # The scroll extents, which an observation measures once beside its two looks.

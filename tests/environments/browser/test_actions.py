@@ -8,14 +8,13 @@ import pytest
 from tests.environments.browser.test_executors import act
 from tests.environments.browser.test_observe import read_controls
 from webgym_cli.environments.browser import mouse
-from webgym_cli.environments.browser.actions import perform_action
+from webgym_cli.environments.browser.actions import close_tab, perform_action, show_tab
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.field_actions import press_keys, type_text, upload_files
 from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.tabs import close_tab, show_tab
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind

@@ -5,8 +5,7 @@ import json
 import pytest
 from websockets.asyncio.server import serve
 
-from webgym_cli.environments.browser.cdp import CDPConnection, CDPError
-from webgym_cli.environments.browser.page_activity import PageActivity
+from webgym_cli.environments.browser.cdp import CDPConnection, CDPError, PageActivity
 
 
 async def closing_browser(socket):

@@ -15,14 +15,13 @@ from PIL import Image
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import actions
-from webgym_cli.environments.browser.actions import normalise_point, perform_action, point_at_elements
+from webgym_cli.environments.browser.actions import list_tabs, normalise_point, perform_action, point_at_elements
 from webgym_cli.environments.browser.field_actions import upload_files
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.observe import list_elements, observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.tabs import list_tabs
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
 from webgym_cli.record.recording_file import read_recording

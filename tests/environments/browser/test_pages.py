@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from webgym_cli.environments.browser.page_connection import IsolatedWorlds
 from webgym_cli.environments.browser.pages import PageTracker
-from webgym_cli.environments.browser.worlds import IsolatedWorlds
 
 
 class Told:

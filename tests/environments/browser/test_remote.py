@@ -16,7 +16,7 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.remote import error_reason, redact_keys, require_address
+from webgym_cli.environments.browser.process import error_reason, redact_keys, require_address
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, SettingsError, VenvError

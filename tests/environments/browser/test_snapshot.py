@@ -9,8 +9,8 @@ from PIL import Image
 from tests.records.builders import png
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import snapshot as module
-from webgym_cli.environments.browser.snapshot import _TRIES as TRIES
-from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
+from webgym_cli.environments.browser.observe import _TRIES as TRIES
+from webgym_cli.environments.browser.observe import is_blank, take_snapshot
 from webgym_cli.records.trajectory import Element
 
 DRAWN = png(1) + b"\0" * 30_000  # too large for a blank picture

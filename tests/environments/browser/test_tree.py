@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
+from webgym_cli.environments.browser.html import MAX_TREE_CHARACTERS, format_state, read_tree, write_tree
 from webgym_cli.environments.browser.observe import look_at, measure_extent, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.tree import MAX_CHARACTERS, format_state, read_tree, write_tree
 from webgym_cli.records.trajectory import Element, PageState
 
 PAGE = """<!doctype html><title>Orders</title><body style="margin: 0">
@@ -76,7 +76,7 @@ async def test_without_marks_it_has_roles_and_names(browsers):
 def test_a_long_page_is_cut_and_its_marks_follow():
     late = Element(id=0, role="button", name="Late", box=(0, 0, 9, 9))
     tree = write_tree([*([0, f"{number} {'x' * 400}"] for number in range(60)), [0, "button", 0, "", 0]], [late])
-    assert len(tree) < MAX_CHARACTERS + 100
+    assert len(tree) < MAX_TREE_CHARACTERS + 100
     assert tree.splitlines()[-1] == '[0] button "Late"'
     cut = tree.splitlines()[-2]
     assert cut.startswith("... ") and cut.endswith(" more lines")

@@ -12,7 +12,7 @@ from tests.environments.lab import served_with_sites
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.html import MAX_CHARACTERS, MAX_IDS, read_page
-from webgym_cli.environments.browser.worlds import PAGE_JS
+from webgym_cli.environments.browser.page_connection import PAGE_JS
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.environments.webarena.environment import WebArenaEnvironment, WebArenaPool
 from webgym_cli.records.action import Action, ActionName

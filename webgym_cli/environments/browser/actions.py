@@ -7,8 +7,9 @@ returns an error text for the policy; only infrastructure failures raise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.failures import attempt
@@ -17,12 +18,15 @@ from webgym_cli.environments.browser.frames import OBSERVE_JS, ActScript, locate
 from webgym_cli.environments.browser.keys import find_key
 from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.tabs import close_tab, new_tab, show_tab
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.trajectory import Tab
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 from webgym_cli.util.optional import map_known
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 # Returns the reason why an address may not be visited; None if it may.
 AddressCheck = Callable[[str], str | None]
@@ -219,6 +223,51 @@ async def _new_tab(session: BrowserSession, action: Action, point: mouse.Point |
         return f"{len(session.pages)} tabs are open, no more can be"
     await new_tab(session)
     return await _navigate(session, action, point) if action.url else None
+
+
+def list_tabs(session: BrowserSession, titles: Mapping[Page, str]) -> tuple[Tab, ...]:
+    """Return the open tabs with their known titles; empty unless there are several."""
+    tabs = tuple(
+        Tab(url=page.url, title=titles.get(page, ""), current=page is session.page) for page in session.pages.tabs
+    )
+    return tabs if len(tabs) > 1 else ()
+
+
+async def new_tab(session: BrowserSession) -> None:
+    """Open an empty tab, which becomes the current page."""
+    async with session.guard("opening a tab"):
+        session.pages.show(await session.page.context.new_page())
+    await session.traffic()  # connected before its first navigation, so that its traffic is tracked
+
+
+async def show_tab(session: BrowserSession, number: int) -> str | None:
+    """Show a tab by its index in `session.pages.tabs`. Returns None, or the reason why it does not exist."""
+    if refusal := _refuse_tab(session, number):
+        return refusal
+    tab = session.pages.tabs[number]
+    session.pages.show(tab)
+    async with session.guard("showing a tab"):
+        await tab.bring_to_front()
+    return None
+
+
+async def close_tab(session: BrowserSession, number: int | None) -> str | None:
+    """Close a tab by its number, or the current one. Returns None, or why it stays."""
+    if refusal := _refuse_tab(session, number or 0):
+        return refusal
+    if len(session.pages) == 1:
+        return "the only tab can't be closed"
+    async with session.guard("closing a tab"):
+        await (session.page if number is None else session.pages.tabs[number]).close()
+    return None
+
+
+def _refuse_tab(session: BrowserSession, number: int) -> str | None:
+    count = len(session.pages)
+    if number < count:
+        return None
+    known = f"they are numbered 0 to {count - 1}" if count > 1 else "there is only tab 0"
+    return f"there is no tab {number}; {known}"
 
 
 _EXECUTORS: dict[ActionName, _Executor] = {

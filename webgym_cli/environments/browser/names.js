@@ -7,8 +7,7 @@ webgym.names = (() => {
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
-  const { atOnce, attributeOf, editable, matches, memo, roleOf } = webgym.roles;
-  const { classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf } = webgym.icons;
+  const { atOnce, attributeOf, classOf, editable, generatedIn, hintOf, iconOf, matches, memo, pictured, purposeOf, roleOf, testIdOf } = webgym.roles;
   const closed = new WeakMap();
 
   // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.

@@ -1,17 +1,20 @@
-"""Script evaluation and screenshots of one page over its CDP session."""
+"""Script evaluation and screenshots of one page over its CDP session.
+
+Scripts run in isolated worlds, in which they see a page's documents but share no JavaScript object with the page's
+scripts: a page that declares its own `Map`, or overrides prototypes, does not change what ours see or do.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender, CDPSession
-from webgym_cli.environments.browser.failures import has_sign
-from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
-from webgym_cli.environments.browser.worlds import IsolatedWorlds
+from webgym_cli.environments.browser.cdp import DOMAINS, EVENTS, CDPConnection, CDPSender, CDPSession, PageActivity
+from webgym_cli.environments.browser.failures import SESSION_GONE, ScriptError, attempt, has_sign
 from webgym_cli.jobs.workers import race
 
 if TYPE_CHECKING:
@@ -25,6 +28,133 @@ _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
 _PAUSE = 0.05
 # Seconds for a picture to come after its document was replaced: mostly it does.
 _LAST_CHANCE = 0.3
+# The injected scripts are stored under a symbol that page scripts do not encounter.
+PAGE_JS = "window[Symbol.for('webgym')]"
+_NAME = "webgym"
+_REPLACED_MESSAGE = "the page replaced its document"
+_GONE = ("cannot find context", "uniquecontextid not found", _REPLACED_MESSAGE)
+# Maximum number of successive documents in which a call is retried.
+_REPLACED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FrameDocument:
+    """A frame that its page can't read; without arguments the page itself."""
+
+    id: str = ""
+    """Chrome's id of the frame."""
+    hops: tuple[tuple[str, int], ...] = ()
+    """How to find it from the page: the frames on the way, each with the number there of the next one's element."""
+
+
+@dataclass(slots=True)
+class IsolatedWorld:
+    """An isolated world of one document."""
+
+    channel: CDPSender
+    """Sends commands to the process of the document."""
+    context: int
+    """Chrome's number of the world."""
+    known: set[int] = field(default_factory=set)
+    """Nodes whose listeners were passed to our scripts."""
+    document: str = ""
+    """Chrome's id of the document in the page's own world, once it is known."""
+
+
+class IsolatedWorlds:
+    """The worlds of a page's frames, each made on first use. Without a script, calls run in the page's own world."""
+
+    def __init__(
+        self, channel: CDPSender, main: str, script: str, direct: CDPConnection | None, traffic: PageActivity
+    ) -> None:
+        """`main`: id of the main frame. `script`: runs in each new world. `traffic`: of the page with its frames."""
+        self.channel = channel
+        self.script = script
+        self._main = main
+        self._traffic = traffic
+        self._direct = direct
+        self._channels = {main: channel}
+        self._worlds: dict[str, IsolatedWorld] = {}
+
+    async def call(self, function: str, argument: object, frame: str = "") -> Any:
+        """Call a JavaScript function in a frame (default: the main one). Raises `ScriptError` where it throws."""
+        expression = f"({function})({json.dumps(argument)})"
+        parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        return (await self.evaluate(parameters, frame)).get("value")
+
+    async def evaluate(self, parameters: dict[str, Any], frame: str = "") -> dict[str, Any]:
+        """Return the result object of an expression. A document that was replaced before the call gets a new world.
+
+        Raises `TimeoutError` if each of `_REPLACED` documents was.
+        """
+        for _ in range(_REPLACED):
+            try:
+                world = await self.find(frame)
+                place = {"contextId": world.context} if self.script else {}
+                answer = await world.channel.send("Runtime.evaluate", {**parameters, **place})
+                if "exceptionDetails" in answer and self.script and not await self._has_script(world):
+                    raise ScriptError(_REPLACED_MESSAGE)
+            except Exception as error:
+                self._worlds.pop(frame, None)
+                if frame and has_sign(error, SESSION_GONE):  # the frame is in another process now
+                    self._channels.pop(frame, None)
+                if not has_sign(error, _GONE):
+                    raise
+                continue
+            if "exceptionDetails" in answer:
+                details = answer["exceptionDetails"]
+                raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
+            result: dict[str, Any] = answer["result"]
+            return result
+        raise TimeoutError(f"failed: {_REPLACED_MESSAGE} again and again")
+
+    async def find(self, frame: str = "") -> IsolatedWorld:
+        """Return the world of a frame."""
+        if not self.script:
+            return IsolatedWorld(self.channel, 0)
+        if frame not in self._worlds:
+            channel = self._channels.get(frame or self._main, self.channel)
+            created = await channel.send(
+                "Page.createIsolatedWorld", {"frameId": frame or self._main, "worldName": _NAME}
+            )
+            world = IsolatedWorld(channel, int(created["executionContextId"]))
+            # A document that is being replaced may not run the script to its end.
+            complete = f"{self.script}\n;Boolean({PAGE_JS})"
+            ran = await channel.send("Runtime.evaluate", {"expression": complete, "contextId": world.context})
+            if ran["result"].get("value") is not True:
+                raise ScriptError(_REPLACED_MESSAGE)
+            self._worlds[frame] = world
+        return self._worlds[frame]
+
+    async def _has_script(self, world: IsolatedWorld) -> bool:
+        """Whether our script is still in a world: the next document may take over its context, empty."""
+        place = {"contextId": world.context}
+        answer = await world.channel.send("Runtime.evaluate", {"expression": f"Boolean({PAGE_JS})", **place})
+        return answer["result"].get("value") is True
+
+    async def enter(self, expression: str, frame: str, page: Page, seconds: float) -> str:
+        """Return the id of the frame whose element an expression in another frame returns; it can be called then."""
+        world = await self.find(frame)
+        element = await self.evaluate({"expression": expression}, frame)
+        node = (await world.channel.send("DOM.describeNode", {"objectId": element["objectId"]}))["node"]
+        inner = str(node["frameId"])
+        # A frame without a content document is in another process.
+        if inner not in self._channels:
+            remote = "contentDocument" not in node
+            self._channels[inner] = await self._attach(inner, page, seconds) if remote else world.channel
+            if remote:
+                await self._channels[inner].send("Network.enable")
+        return inner
+
+    async def _attach(self, frame: str, page: Page, seconds: float) -> CDPSender:
+        if self._direct is not None:
+            return await self._direct.attach(frame, self._traffic)
+        for one in page.frames[1:]:
+            # fails for a frame in its page's process
+            session = await attempt(page.context.new_cdp_session(one), seconds)
+            if session and (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"] == frame:
+                return session
+        raise LookupError("the frame is gone or does not answer")
 
 
 @dataclass(frozen=True, slots=True)

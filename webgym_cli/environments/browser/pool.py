@@ -10,8 +10,7 @@ from itertools import chain
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import advise_on_start, find_chromium, raise_open_files
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.process import BrowserProcess
-from webgym_cli.environments.browser.remote import require_address
+from webgym_cli.environments.browser.process import BrowserProcess, require_address
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, VenvError
 from webgym_cli.records.failure import FailureKind

@@ -1,4 +1,8 @@
-"""Lifecycle of one Chromium process and its driver, shared by many contexts."""
+"""Lifecycle of one Chromium process and its driver, shared by many contexts; or of the connection to a remote one.
+
+The driver of Playwright is a Node.js process that takes its environment from ours. Addresses of remote browsers are
+checked, and shown without the API keys that services put into them.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,21 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.cdp import CDPConnection
-from webgym_cli.environments.browser.driver import start_driver
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.failures import close_quietly, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process_tree import VARIABLE, ProcessTree
-from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.proxies import describe_proxy, is_this_machine
+from webgym_cli.util.secrets import lend_variables
 from webgym_cli.util.temporary_folder import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -59,6 +63,12 @@ _CLOSE_TIMEOUT = 10.0
 _ADDRESS_POLL = 0.02
 # Maximum length of a quoted Playwright message, in characters.
 _LONGEST_REASON = 800
+_SCHEMES = ("http", "https", "ws", "wss")
+# A password may contain `@`.
+_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{0,30})://(?:[^\s/?#]*@)?([^\s/?#]*)\S*", re.IGNORECASE)
+_LONGEST_TOLD = 300
+# Starts that overlap would restore each other's variables, and leave a folder in TMPDIR that is removed later.
+_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 class BrowserProcess:
@@ -208,3 +218,55 @@ class BrowserProcess:
                     return f"ws://127.0.0.1:{port}{path}"
             time.sleep(_ADDRESS_POLL)
         raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser did not tell its DevTools address")
+
+
+async def start_driver(direct: str = "", **variables: str) -> Playwright:
+    """Start a driver with these environment variables; for this process they are as before afterwards.
+
+    `direct`: another host that it reaches without the environment's proxy.
+    """
+    from playwright.async_api import async_playwright
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_handle_exception)
+    async with _LOCKS.setdefault(loop, asyncio.Lock()):
+        # A small young generation saves 20 MB.
+        # Node.js takes loopback's brackets, and no networks.
+        exempt = [entry for entry in (os.environ.get("no_proxy"), "localhost,127.0.0.1,[::1]", direct) if entry]
+        variables["no_proxy"] = ",".join(exempt)
+        variables["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()
+        with lend_variables(**variables):
+            return await async_playwright().start()
+
+
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # Playwright raises a driver's end in the calls, and keeps it in a future that nothing reads.
+    if "reading from the driver" not in str(context.get("exception")):
+        loop.default_exception_handler(context)
+
+
+def require_address(url: str) -> None:
+    """Raise `SettingsError` unless this may be a browser's CDP address."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        # what has no host to be shown alone may be a key from the first letter on
+        shown = redact_keys(url) if _ADDRESS.fullmatch(url) else f"a text of {len(url)} characters"
+        raise SettingsError(
+            f"browser.cdp_urls: {shown} is no address of a browser",
+            hint="http://HOST:PORT, or the ws:// address that the browser tells",
+        )
+
+
+def redact_keys(text: str) -> str:
+    """Return a text whose addresses have only scheme, host and port: the rest may hold a key."""
+    return _ADDRESS.sub(r"\1://\2", text)
+
+
+def error_reason(error: Exception) -> str:
+    """Return Playwright's message for a failed connection as one short line, without call log and keys."""
+    reason = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
+    return redact_keys(" ".join(reason.split()))[:_LONGEST_TOLD] or type(error).__name__

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,30 +19,6 @@ _POLL_SECONDS = 0.05
 VARIABLE = "WEBGYM_BROWSER"
 
 
-class Reaper:
-    """Reaper process. It ends the registered processes when this process dies or calls `dismiss`."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, "reap"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def add(self, pids: Iterable[int]) -> None:
-        """Register processes."""
-        if self._process.stdin is not None:
-            lines = (f"{pid} {began}\n" for pid in pids if (began := guard.start_time(pid)))
-            self._process.stdin.write("".join(lines).encode())
-            self._process.stdin.flush()
-
-    def dismiss(self) -> None:
-        """Make the reaper end the remaining processes, and wait for it."""
-        self._process.communicate()
-
-
 @dataclass(slots=True)
 class ProcessTree:
     """The driver and its descendants, recorded so that orphaned ones can be ended as well."""
@@ -52,7 +27,8 @@ class ProcessTree:
     """Value of the variable; distinguishes this pool's browser from other descendants of this process."""
     _members: dict[int, str] = field(default_factory=dict)
     """Start times by pid."""
-    _reaper: Reaper | None = None
+    _reaper: subprocess.Popen[bytes] | None = None
+    """Ends the registered processes when this process dies, or at the end of its input."""
 
     def scan(self) -> None:
         """Scan our descendants and record the marked browser, its driver and all of their children."""
@@ -64,8 +40,13 @@ class ProcessTree:
 
     def hand_to_reaper(self) -> None:
         """Register the recorded processes with a reaper, which ends them if we are killed together with the driver."""
-        self._reaper = self._reaper or Reaper()
-        self._reaper.add(self._members)
+        command, silent = [sys.executable, "-I", "-S", guard.__file__, "reap"], subprocess.DEVNULL
+        self._reaper = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True
+        )
+        if self._reaper.stdin is not None:
+            self._reaper.stdin.write("".join(f"{pid} {began}\n" for pid, began in self._members.items()).encode())
+            self._reaper.stdin.flush()
 
     def alive(self) -> list[int]:
         """Return the pids of the recorded processes that are still running."""
@@ -80,7 +61,7 @@ class ProcessTree:
         self._members.clear()
         reaper, self._reaper = self._reaper, None
         if reaper is not None:
-            reaper.dismiss()
+            reaper.communicate()  # it ends what remains
 
     def _is_marked(self, pid: int) -> bool:
         with suppress(OSError):

@@ -10,12 +10,12 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action, point_at_elements
+from webgym_cli.environments.browser.html import read_tree
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.tree import read_tree
 from webgym_cli.environments.miniwob.oracle import OracleScene, next_action, require_expert
 from webgym_cli.environments.miniwob.pages import (
     GC_ARGUMENT,

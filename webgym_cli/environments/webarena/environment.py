@@ -11,9 +11,9 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
+from webgym_cli.environments.browser.actions import new_tab, show_tab
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.accounts import is_fixture, task_sites
 from webgym_cli.environments.tools.answer_judge import AnswerJudge

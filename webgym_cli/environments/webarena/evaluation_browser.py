@@ -9,9 +9,9 @@ from urllib.parse import quote, urljoin
 import httpx
 
 from webgym_cli.config.model import Settings
+from webgym_cli.environments.browser.actions import new_tab
 from webgym_cli.environments.browser.failures import ScriptError
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.tabs import new_tab
 from webgym_cli.environments.sites.accounts import Login, find_account, find_site, read_password
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.errors import BoundaryError, SettingsError

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from webgym_cli.environments.browser.driver import start_driver
+from webgym_cli.environments.browser.process import start_driver
 from webgym_cli.util.secrets import inherited_environ
 
 pytestmark = pytest.mark.browser
@@ -45,7 +45,7 @@ def test_a_driver_that_was_killed_leaves_no_error_that_nothing_reads():
     code = """
 import asyncio, psutil
 from playwright.async_api import Error
-from webgym_cli.environments.browser.driver import start_driver
+from webgym_cli.environments.browser.process import start_driver
 
 async def main():
     driver = await start_driver()
