@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.records.builders import png
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.browser import snapshot as module
+from webgym_cli.environments.browser import observe as module
 from webgym_cli.environments.browser.observe import _TRIES as TRIES
 from webgym_cli.environments.browser.observe import is_blank, take_snapshot
 from webgym_cli.records.trajectory import Element

@@ -1,7 +1,7 @@
 // Visible boxes of elements, and points where a click reaches them; through shadow roots and same-origin documents. Which
 // boxes lie over which is known from one pass: a hit test walks over the whole page, and is needed only where they overlap.
 webgym.geometry = (() => {
-  const { getter, matches, memo, parentOf, styleOf } = webgym.names;
+  const { matches, memo, parentNode, parentOf, styleOf } = webgym.names;
   const { allOf, clip, documentOf, hitAt, intersect, offsetOf, rectOf } = webgym.frames;
   const EDGE = 3, HANDLE = 6, SCALE = 1000;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
@@ -10,7 +10,6 @@ webgym.geometry = (() => {
   // Pixels by which a click may land beside its point.
   const ROUNDING = 1;
 
-  const parentNode = getter(Node, "parentNode");
   // Above any z-index; and pixels by which neighbours may overlap.
   const TOP_LAYER = 1e10, SLACK = 0.5;
   const ROOT = { key: [], context: [] };

@@ -66,7 +66,7 @@ _LONGEST_REASON = 800
 _SCHEMES = ("http", "https", "ws", "wss")
 # A password may contain `@`.
 _ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{0,30})://(?:[^\s/?#]*@)?([^\s/?#]*)\S*", re.IGNORECASE)
-_LONGEST_TOLD = 300
+_LONGEST_LINE = 300
 # Starts that overlap would restore each other's variables, and leave a folder in TMPDIR that is removed later.
 _LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -269,4 +269,4 @@ def redact_keys(text: str) -> str:
 def error_reason(error: Exception) -> str:
     """Return Playwright's message for a failed connection as one short line, without call log and keys."""
     reason = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
-    return redact_keys(" ".join(reason.split()))[:_LONGEST_TOLD] or type(error).__name__
+    return redact_keys(" ".join(reason.split()))[:_LONGEST_LINE] or type(error).__name__
