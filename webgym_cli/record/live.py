@@ -11,6 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentStep
 from webgym_cli.environments.browser.frames import NOWHERE, ActScript
 from webgym_cli.environments.browser.pages import FILE_REQUEST
+from webgym_cli.environments.sites.site_expert import SECTIONED
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import BoundaryError
 from webgym_cli.record.replay import ActionWriter, Place, Replay, find_element, list_seen
@@ -23,8 +24,7 @@ from webgym_cli.util.optional import when
 
 # Keys that edit the text of a field: what they lead to is recorded, not they.
 _EDITS = ("Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "a", "c", "v", "x", "z")
-# Roles of fields that people fill in section by section.
-_SECTIONED = ("date", "time", "month", "week", "datetime")
+# The most sections of a field, as a date's.
 _SECTIONS = 6
 
 
@@ -144,7 +144,7 @@ class LiveTask:
             await self._perform(action)
 
     async def _edit(self, action: Action, field: Element) -> EnvironmentStep | None:
-        if action.name is not ActionName.TYPE or field.role not in _SECTIONED:
+        if action.name is not ActionName.TYPE or field.role not in SECTIONED:
             return await self._step(action)
         result = None
         last = next(reversed(self.actions), None)

@@ -33,8 +33,9 @@ _SCROLLS, _WAITS = 4, 5
 _STILL = 4
 # Maximum number of names in a message.
 _NAMES = 12
-# Roles of text fields, and of lists of options.
-_FIELDS = ("textbox", "searchbox", "password", "textarea", "combobox", "spinbutton")
+# Roles of fields that people fill in section by section, of all fields that take a text, and of lists of options.
+SECTIONED = ("date", "time", "month", "week", "datetime")
+_FIELDS = ("textbox", "searchbox", "password", "combobox", "spinbutton", "color", "slider", *SECTIONED)
 _LISTS = ("combobox", "listbox")
 
 
@@ -79,9 +80,11 @@ class ExpertPage:
             if moved:  # otherwise it may still be loading
                 ends.add(look.direction)
         known = {element.name: element.role for element in self.elements}
-        near = get_close_matches(str(getattr(name, "pattern", name)), known, n=_NAMES, cutoff=0)
-        shown = ", ".join(f"{known[one]} {one!r}" for one in near)
-        wanted = f"{' or '.join(roles) or 'element'} that is called {name!r}"
+        near = get_close_matches(str(getattr(name, "pattern", name)), known, n=len(known) or 1, cutoff=0)
+        near.sort(key=lambda one: known[one] not in roles)
+        shown = ", ".join(f"{known[one]} {one!r}" for one in near[:_NAMES])
+        kind = {_FIELDS: "field", _LISTS: "list"}.get(roles, " or ".join(roles) or "element")
+        wanted = f"{kind} that is called {name!r}"
         if nth:
             wanted += f" as number {nth}, of {len(alike)} in sight"
         raise LookupError(f"{self.url} shows no {wanted}, but {shown or 'nothing'}")
