@@ -117,3 +117,5 @@ def test_a_dry_run_refuses_what_the_command_would(place):
     (place / "taken" / "x").touch()
     webgym("init-model", "tiny", "taken", "-n", cwd=place, code=2)
     webgym("report", "nosuch", "-n", cwd=place, code=3)
+    for name in ("eval", "judge"):  # no model has a price
+        assert "cost.prices" in webgym(*PLANS[name][0], "--max-cost", "1", "-n", cwd=place, code=2).stderr

@@ -85,6 +85,15 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
     assert newest == {("ben", IDS[0]): True, ("ben", IDS[1]): False}
 
 
+def test_a_label_that_a_crash_cut_off_hides_no_other(run):
+    labelling(run).add("ben", labelling(run).episodes[0], "yes")
+    (file,) = run.root.glob("*/*/labels.jsonl")
+    with file.open("a") as torn:
+        torn.write('{"trajectory": "test-00')
+    labelling(run).add("ben", labelling(run).episodes[1], "no")
+    assert labelling(run).labels == {"ben": dict(zip(IDS, ("yes", "no"), strict=True))}
+
+
 async def test_labels_of_other_episodes_are_not_counted(run):
     labelling(run).add("ben", labelling(run).episodes[0], "yes")
     async with LabelServer(labelling(run, [IDS[1]])) as server, aiohttp.ClientSession() as session:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from webgym_cli.cli.options import SettingsOptions, StageOptions, format_overrides
+from webgym_cli.cli.options import PaidOptions, SettingsOptions, StageOptions, format_overrides
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources, trust_run
@@ -82,6 +82,8 @@ def resolve(
         options.config or (), overrides, run_config=directory.config, executes=executes
     )
     refuse_changes(directory, settings, sources)
+    if isinstance(options, PaidOptions):
+        settings.cost.require_prices()
     if executes:
         from webgym_cli.train.registry import check_algorithm
 

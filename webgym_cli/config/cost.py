@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
+from webgym_cli.errors import SettingsError
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.optional import known_or
 
@@ -37,6 +38,12 @@ class CostSettings(ConfigSection):
     without a price count nothing."""
     max_judge_calls: int | None = Field(default=None, ge=1)
     """Number of requests to the judge, over all commands of the run, at which a command ends with exit code 86."""
+
+    def require_prices(self) -> None:
+        """Raise `SettingsError` for a limit of the cost that nothing would count towards."""
+        if self.max_cost is not None and not self.prices:
+            hint = """-s 'cost.prices={"MODEL": {"prompt": 2.5, "completion": 10}}'"""
+            raise SettingsError("cost.max_cost: no model has a price, so that nothing would count", hint=hint)
 
     def price(self, models: Collection[str], tokens: TokenUsage) -> float | None:
         """Return the cost of tokens of a model under any of its names; None without a price. No tokens cost nothing."""

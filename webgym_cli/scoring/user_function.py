@@ -110,8 +110,9 @@ class UserFunction:
 
     def explain(self, error: Exception, seconds: float = 0.0) -> BoundaryError:
         """Return the failure of a call: the function, what it raised, and the line of its file that did."""
-        late = isinstance(error, TooLateError)
-        reason = f"it took more than {seconds:g} s" if late else f"{type(error).__name__}: {describe_invalid(error)}"
+        reason = f"{type(error).__name__}: {describe_invalid(error)}"
+        if isinstance(error, TooLateError):
+            reason = f"it took more than {seconds:g} s (its timeout, or agent.reward_timeout)"
         words = " ".join(reason.split())[:_REASON]
         code, places = inspect.unwrap(self.function).__code__, traceback.extract_tb(error.__traceback__)
         # The innermost line of its file; without one its first.

@@ -21,7 +21,7 @@ from webgym_cli.records.judgement import EpisodeLabel, Judgement, effective_verd
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.run import RunDir, refuse_invalid
-from webgym_cli.util.files import append_lines, read_jsonl, read_lines, read_valid_lines
+from webgym_cli.util.files import append_lines, is_json, read_jsonl, read_lines, read_valid_lines
 from webgym_cli.util.json_values import parse_object
 from webgym_cli.util.text import and_more
 
@@ -225,6 +225,8 @@ def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
     for split in Split:
         for file in sorted(run.trajectories(split).glob(f"iteration_*/{_LABELS}")):
             for number, line in read_lines(file):
+                if not is_json(line):  # cut off by a crash, and ended by the next label
+                    continue
                 hint = "mend or remove that line; webgym label writes one a label"
                 with refuse_invalid(f"{file}:{number}: no label", hint):
                     label = EpisodeLabel.model_validate_json(line)

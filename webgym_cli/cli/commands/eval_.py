@@ -90,6 +90,7 @@ def eval_(
     values = {"rollout.test_repeats": repeats, "judge.protocol": protocol, "tasks.test": source}
     values |= {f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")}
     settings = _resolve(subject, out, options, values)
+    settings.cost.require_prices()
     chosen = Benchmark(source, _read_ids(subset) if subset else None, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)

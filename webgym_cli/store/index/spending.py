@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.cost import CostSettings, share_amounts, sum_costs
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.budget import Budget
 from webgym_cli.records.series import is_served_elsewhere
 from webgym_cli.records.stored_events import TrainingEvent
@@ -73,14 +72,11 @@ def _count_trained(run: RunDir, iterations: Collection[int]) -> int:
 def open_budget(run: RunDir, settings: Settings) -> Budget:
     """Return the run's budget, with what its earlier commands spent, on its survey too.
 
-    A run without limits is not read. Raises `SettingsError` for a limit without prices.
+    A run without limits is not read.
     """
     cost = settings.cost
     if cost.max_cost is None and cost.max_judge_calls is None:
         return Budget()
-    if cost.max_cost is not None and not cost.prices:
-        hint = """-s 'cost.prices={"MODEL": {"prompt": 2.5, "completion": 10}}'"""
-        raise SettingsError("cost.max_cost: no model has a price, so that nothing would count", hint=hint)
     from webgym_cli.store.index.query import open_index
 
     budget = Budget(cost, str(run.root))
