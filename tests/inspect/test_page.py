@@ -13,7 +13,7 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
+from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, PromptSpec
 from webgym_cli.store.screenshots import ScreenshotStore
 
 HOSTILE = (
@@ -49,7 +49,8 @@ def episode_view():
     )
     outcome = ANSWERED.model_copy(update={"reward": 0.0, "answer": HOSTILE})
     task = Task(id="t<b>", start_url="http://shop.test/", rubric=(HOSTILE,), reference_answer=HOSTILE)
-    episode = trajectory(steps=0, id="a<b>", task=task, instruction=HOSTILE, outcome=outcome)
+    prompt = PromptSpec(version="full")  # the name of an action set, no member of PromptVersion
+    episode = trajectory(steps=0, id="a<b>", task=task, instruction=HOSTILE, outcome=outcome, prompt=prompt)
     claims = Verdict(question=HOSTILE, passed=True, reason=HOSTILE, votes=(True, True, False))
     fact = Verdict(question="It is cheap.", passed=False, reason="It is not.", votes=(False,))
     verdict = judgement(success=False, claims=claims, facts=(fact,), models={"verdict": HOSTILE})

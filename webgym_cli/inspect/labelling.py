@@ -96,19 +96,15 @@ class LabelServer(SecretServer):
         return self._render_start(who)
 
     def _render_start(self, who: str) -> web.Response:
-        labelling = self._labelling
-        counts = {name: len(of_one) for name, of_one in labelling.labels.items()}
+        episodes, labels = self._labelling.episodes, self._labelling.labels
         facts: dict[str, Any] = {
-            "run": labelling.run.root,
+            "run": self._labelling.run.root,
             "who": who,
-            "counts": counts,
-            "total": len(labelling.episodes),
+            "counts": {name: len(of_one) for name, of_one in labels.items()},
+            "total": len(episodes),
+            "mine": [(one.id, labels.get(who, {}).get(one.id, "")) for one in episodes if who],
         }
-        names = [one.id for one in labelling.episodes] if who else []
-        mine = [(name, labelling.labels.get(who, {}).get(name, "")) for name in names]
-        return respond(
-            render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", mine=mine, **facts)
-        )
+        return respond(render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", **facts))
 
     async def _show_episode(self, request: web.Request) -> web.Response:
         episode, who, run = self._find(request), request.match_info["who"], self._labelling.run

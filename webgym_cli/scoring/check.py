@@ -88,8 +88,6 @@ class CheckContext:
 class TaskCheck(UserFunction):
     """A function that decides an episode; arguments are passed by name."""
 
-    timeout: float | None = None
-    """Time limit in seconds; None: `agent.reward_timeout`."""
     digest: str = ""
     """SHA-256 of the file that defines it, of its code if there is none: scores of another one are outdated."""
 
@@ -98,8 +96,7 @@ class TaskCheck(UserFunction):
     async def score(self, workers: Workers, context: CheckContext, seconds: float) -> Score:
         """Return the score of an episode. Raises `BoundaryError`: a failed check is never a reward of 0."""
         given = {**task_fields(context.trajectory.task), "context": context}
-        limit = self.timeout or seconds
-        value = await self.call(workers, given, limit)
+        value = await self.call(workers, given, seconds)
         try:
             verdict = parse_reward(value)
             if not 0 <= verdict.reward <= 1:

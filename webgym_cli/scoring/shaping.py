@@ -21,9 +21,6 @@ from webgym_cli.util.registry import Registry
 class Shaping(UserFunction):
     """A function that shapes rewards; arguments are passed by name."""
 
-    timeout: float | None = None
-    """Time limit in seconds; None: `agent.reward_timeout`."""
-
     noun = "shaping"
     offered = ("context", "reward")
 
@@ -33,7 +30,7 @@ class Shaping(UserFunction):
         Raises `BoundaryError` if the function fails or returns no finite number.
         """
         given = {**task_fields(trajectory.task), "context": CheckContext(trajectory)}
-        value = await self.call(workers, {**given, "reward": trajectory.outcome.reward}, self.timeout or seconds)
+        value = await self.call(workers, {**given, "reward": trajectory.outcome.reward}, seconds)
         try:
             return parse_reward(value)
         except ValueError as error:

@@ -54,6 +54,8 @@ class UserFunction:
     optional: tuple[str, ...]
     takes_all: bool
     """Whether it has a `**fields` parameter, which receives all other fields."""
+    timeout: float | None = None
+    """Time limit of a call in seconds; None: `agent.reward_timeout`."""
 
     noun: ClassVar[str] = "function"
     offered: ClassVar[tuple[str, ...]] = ("context",)
@@ -64,13 +66,12 @@ class UserFunction:
     """Whether an offered argument may hide a field of the same name; otherwise such a task is refused."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], name: str, **facts: Any) -> Self:
+    def of(cls, function: Callable[..., Any], name: str, *, timeout: float | None = None) -> Self:
         """Make one from a function. Raises `UsageError` unless it can be called by name, in a valid time limit."""
         if not hasattr(inspect.unwrap(function), "__code__") or isinstance(function, type):
             raise UsageError(f"{cls.noun} {name}: a {type(function).__name__} is no function", hint="use def or lambda")
-        seconds = facts.get("timeout")
-        if not (seconds is None or (isinstance(seconds, int | float) and 0 < seconds < math.inf)):
-            raise UsageError(f"{cls.noun} {name}: timeout={seconds!r} is no number of seconds", hint="timeout=10")
+        if not (timeout is None or (isinstance(timeout, int | float) and 0 < timeout < math.inf)):
+            raise UsageError(f"{cls.noun} {name}: timeout={timeout!r} is no number of seconds", hint="timeout=10")
         required: list[str] = []
         optional: list[str] = []
         takes_all = False
@@ -83,7 +84,7 @@ class UserFunction:
             else:
                 (required if parameter.default is parameter.empty else optional).append(parameter.name)
         description = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
-        return cls(name, description, function, tuple(required), tuple(optional), takes_all, **facts)
+        return cls(name, description, function, tuple(required), tuple(optional), takes_all, timeout)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the decorated function."""
@@ -100,7 +101,11 @@ class UserFunction:
         return {name: value for name, value in given.items() if name in names or name in others}
 
     async def call(self, workers: Workers, given: Mapping[str, Any], seconds: float) -> Any:
-        """Call it and return its result. Raises `BoundaryError`: its own, or one that explains what it raised."""
+        """Call it and return its result. `seconds`: its time limit, unless it has one of its own.
+
+        Raises `BoundaryError`: its own, or one that explains what it raised.
+        """
+        seconds = self.timeout or seconds
         try:
             return await workers.call(partial(self.function, **self.bound(given)), seconds)
         except BoundaryError:

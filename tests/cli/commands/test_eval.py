@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import time
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import chain
@@ -275,7 +276,7 @@ async def test_an_unreadable_verdict_is_a_failure_and_is_not_asked_for_again(wor
 @pytest.mark.parametrize("again", [False, True], ids=["by eval", "by score --check first"])
 async def test_a_changed_check_writes_a_second_record_of_the_same_episodes(tmp_path, monkeypatch, again):
     def define(digest, function):
-        monkeypatch.setitem(CHECKS.registered, "mine", TaskCheck.of(function, "mine", digest=digest))
+        monkeypatch.setitem(CHECKS.registered, "mine", replace(TaskCheck.of(function, "mine"), digest=digest))
 
     world = World(tmp_path, check="mine")
     define("d1", lambda context: context.answer == ANSWER)

@@ -175,10 +175,7 @@ class ExpertPage:
 
 @dataclass(frozen=True)
 class SiteExpert(UserFunction):
-    """A generator function that does the tasks of a site; arguments are passed by name."""
-
-    timeout: float | None = None
-    """Time limit of one action in seconds; None: `agent.reward_timeout`."""
+    """A generator function that does the tasks of a site; its time limit is that of one action."""
 
     noun = "expert"
     offered = ("page", "seed")

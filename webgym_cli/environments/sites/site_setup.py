@@ -38,9 +38,6 @@ class SetupContext:
 class SiteSetup(UserFunction):
     """A function that prepares a site for an episode; arguments are passed by name."""
 
-    timeout: float | None = None
-    """Time limit in seconds; None: `agent.reward_timeout`."""
-
     noun = "setup"
     hides_fields = True
 
@@ -89,8 +86,7 @@ async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, 
         return start
     function = SETUPS.find(task.site)
     context = SetupContext(episode, seed, start.start_url, start.state)
-    limit = function.timeout or seconds
-    answer = await function.call(Workers(), {**task_fields(task), "context": context}, limit)
+    answer = await function.call(Workers(), {**task_fields(task), "context": context}, seconds)
     given = parse_start(answer, f"the setup {task.site}")
     try:  # stored with the episode: a check must get the same later
         state = from_json(to_json(given.state, inf_nan_mode="constants"))
