@@ -203,7 +203,7 @@ def test_the_formats_of_labels(tmp_path, name, records, labels):
 
 def test_labels_by_task_and_under_other_names(tmp_path):
     file = tmp_path / "sheet.csv"
-    file.write_text("\ufeffNo;Urteil;Wer\n7;yes;anna\n7;;ben\n")
+    file.write_text("\ufeffNo;Urteil;Wer;trajectory\n7;yes;anna;\n7;;ben;\n")
     labels = read_labels(file, {"task": "No", "label": "Urteil", "who": "Wer"})
     assert labels == [Label("7", True, "anna"), Label("7", None, "ben")]
 

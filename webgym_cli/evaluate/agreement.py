@@ -80,7 +80,7 @@ def _read_file(path: Path, names: Mapping[str, str]) -> list[Label]:
 
 def _read_label(record: Mapping[str, Any]) -> Label:
     if "trajectory" in record or "task" in record:
-        name, label, who = record.get("trajectory", record.get("task")), record["label"], record.get("who")
+        name, label, who = record.get("trajectory") or record.get("task"), record["label"], record.get("who")
     elif "trajectory_success" in record:  # AgentRewardBench, whose `exp_name` is one of all tasks of an agent
         name, label, who = record["task_id"], record["trajectory_success"], record.get("annotator_name")
     elif "human_judgement_outcome" in record:  # CUAVerifierBench, its annotations

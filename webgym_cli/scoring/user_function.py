@@ -101,10 +101,7 @@ class UserFunction:
         return {name: value for name, value in given.items() if name in names or name in others}
 
     async def call(self, workers: Workers, given: Mapping[str, Any], seconds: float) -> Any:
-        """Call it and return its result. `seconds`: its time limit, unless it has one of its own.
-
-        Raises `BoundaryError`: its own, or one that explains what it raised.
-        """
+        """Call it and return its result. `seconds`: the limit unless it has its own. Raises `BoundaryError`."""
         seconds = self.timeout or seconds
         try:
             return await workers.call(partial(self.function, **self.bound(given)), seconds)

@@ -67,6 +67,8 @@ def test_a_killed_evaluation_goes_on_to_the_same_record(tmp_path):
 
     webgym(*arguments[:-1], "whole", cwd=tmp_path)
     assert without_times(read(tmp_path / "whole")) == without_times(record)
+    for other, named in (("killed", "another"), ("nosuch", "nosuch")):
+        assert named in webgym("compare", "killed", other, cwd=tmp_path, code=2).stderr
     compared = webgym("compare", "killed", "whole", "--json", cwd=tmp_path)
     assert json.loads(compared.stdout)["others"][0]["overall"]["counts"]["kept"] == 12
 

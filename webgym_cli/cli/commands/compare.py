@@ -36,6 +36,7 @@ CsvOpt = Annotated[
 AcrossOpt = Annotated[
     bool, typer.Option("--across", help="Also compare evaluations of other tasks, judges, decodings, browsers.")
 ]
+_EVALUATIONS = "webgym compare EVALUATION EVALUATION"
 
 
 def compare(
@@ -72,6 +73,8 @@ def compare(
         refuse_output_in_run(csv)
     if any(records := [find_record(side) for side in sides]):
         refuse_without_effect("for evaluations", {"--split": split is not None, "--csv": csv is not None})
+        if None in records:
+            raise UsageError(f"{sides[records.index(None)]} is no evaluation, as the others are", hint=_EVALUATIONS)
         _compare_evaluations(output, records, top, tasks=tasks, across=across)
         return
     refuse_without_effect("for runs", {"--across": across})
@@ -114,13 +117,13 @@ def _compare_runs(
 
 
 def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int, *, tasks: bool, across: bool) -> None:
-    """Compare records of evaluations. `sides`: None for what is no evaluation."""
+    """Compare records of evaluations."""
     from webgym_cli.compare.study import compare_records
     from webgym_cli.compare.views import build_comparison_tables
 
     records = [record for record in sides if record]
-    if len(records) < max(2, len(sides)):
-        raise UsageError("evaluations are compared with evaluations", hint="webgym compare EVALUATION EVALUATION")
+    if len({record.resolve() for record in records}) < max(2, len(sides)):
+        raise UsageError("an evaluation is compared with another one", hint=_EVALUATIONS)
     comparison = compare_records(records, across=across)
     if output.as_json:
         output.data(comparison)
