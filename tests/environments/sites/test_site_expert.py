@@ -134,6 +134,16 @@ def test_a_missing_element_is_reported_with_those_that_are_there_the_most_alike_
     assert_missed(run(work), scene(Delete_it="button", Find="button", Deleted="link", Home="link"), words)
 
 
+def test_a_missing_element_is_reported_with_those_that_scrolling_passed():
+    def work(page):
+        yield page.type("Tags", "urgent")
+
+    episode = run(work)
+    with pytest.raises(BoundaryError, match=r"'Select tags'.*'Number'"):
+        for field in ("Number", "Select tags", *["Number"] * 20):
+            act(episode, scene(**{field: "textbox"}))
+
+
 def test_of_elements_that_are_alike_the_expert_names_one_by_its_number():
     def work(page):
         yield page.click("Edit", "link", nth=1)

@@ -65,7 +65,9 @@ class ExpertPage:
         """Return the element of this name, of any role without `roles`. Raises `LookupError` if there is none."""
         is_named = name.search if isinstance(name, re.Pattern) else partial(eq, name)
         still, moved, ends = 0, False, set[object]()  # scrolls in a row that moved nothing; ends that were reached
+        known: dict[str, str] = {}  # also of elements that a scroll has moved out of sight
         for left in reversed(range(3 * _SCROLLS + 1)):
+            known |= {element.name: element.role for element in self.elements}
             alike = [one for one in self.elements if is_named(one.name) and (not roles or one.role in roles)]
             if nth < len(alike):
                 return alike[nth]
@@ -79,7 +81,6 @@ class ExpertPage:
             still += 1
             if moved:  # otherwise it may still be loading
                 ends.add(look.direction)
-        known = {element.name: element.role for element in self.elements}
         near = get_close_matches(str(getattr(name, "pattern", name)), known, n=len(known) or 1, cutoff=0)
         near.sort(key=lambda one: known[one] not in roles)
         shown = ", ".join(f"{known[one]} {one!r}" for one in near[:_NAMES])
