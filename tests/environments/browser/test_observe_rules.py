@@ -206,41 +206,41 @@ CASES = {
         "<div style='position:relative;height:40px'><span style='position:absolute;pointer-events:none'>Name</span>"
         "<div style='opacity:0'><input></div></div><div style='opacity:0'>Leave empty <input></div>"
         "<div>Trap <input tabindex=-1 style='opacity:0'></div>",
-        [("textbox", "Name")],
+        "textbox 'Name'",
     ),
     "a hidden switch by its label": (
         "<button role=switch id=s style='position:absolute;width:1px;height:1px;clip-path:inset(50%)'></button>"
         "<label for=s>Live</label>",
-        [("switch", "Live")],
+        "switch 'Live'",
     ),
     "controls that a component gives the role of a text or a container": (
         "<input role=alert aria-label=Amount><a href='#x' role=listitem>Drafts</a><button role=listitem>Inbox</button>"
         "<a href='#y' role=tab>First</a><select role=listbox aria-label=Kind><option>a</select>",
-        [("textbox", "Amount"), ("link", "Drafts"), ("button", "Inbox"), ("tab", "First"), ("listbox", "Kind")],
+        "textbox 'Amount'; link 'Drafts'; button 'Inbox'; tab 'First'; listbox 'Kind'",
     ),
     "a component's label of a field, and one of nothing": (
         "<style>x-l { cursor:pointer }</style><x-l for=n>Name</x-l><input id=n aria-label=Name><x-l for=x>Help</x-l>",
-        [("textbox", "Name"), ("generic", "Help")],
+        "textbox 'Name'; generic 'Help'",
     ),
     "a label above a line's end; a chosen option before its field": (
         "<div><label>Stay</label><br><div><input placeholder=Any><b>!</b></div></div>"
         "<div role=option>Oslo</div><input>",
-        [("textbox", "Stay"), ("option", "Oslo"), ("textbox", "")],
+        "textbox 'Stay'; option 'Oslo'; textbox ''",
     ),
     "a tab with a label, before a field": (
         "<div><x-t id=t class=has-label>All</x-t></div><div><input></div><script>t.attachShadow({mode:'open'})"
         ".innerHTML = '<button role=tab><slot></slot></button>'</script>",
-        [("tab", "All"), ("textbox", "")],
+        "tab 'All'; textbox ''",
     ),
     "what is moved, by its element's own name": (
         "<x-handle style='cursor:grab;display:block;width:30px;height:30px'></x-handle>",
-        [("generic", "x handle")],
+        "generic 'x handle'",
     ),
     "a slider's track, with a range that is cut off in the handle": (
         f"<div><div class=m style='width:200px;height:9px'></div><p style='width:12px;height:12px' tabindex=0>"
         f"<input type=range aria-label=Size style='clip:rect(0,0,0,0);position:absolute'></p></div>"
         f"{LISTENS.format('click')}",
-        [("slider", "Size")],
+        "slider 'Size'",
     ),
     "siblings that are moved over each other": (
         "<button style='width:90px;height:30px;display:block'>One</button>"
