@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from tests.cli.runs import filled
 from tests.cli.terminal import rest, terminal
 from tests.forked import begin, webgym
 from tests.imports.foreign import webrl_episode
+from webgym_cli.cli.main import _require_home
 from webgym_cli.cli.output import Output
+from webgym_cli.util.files import user_folder
 
 ESCAPE = "\x1b"
 JSON = {
@@ -156,3 +159,14 @@ def test_a_run_that_is_none_names_those_nearby(place):
         (place / "runs" / literal / "run.json").write_text("{}")
     first = webgym("status", "zzzzzzzz", cwd=place, code=3).stderr.splitlines()[0]
     assert first == "webgym: zzzzzzzz: there is no run; there are other, run, runs/one, runs/two"
+
+
+def test_a_user_without_a_home_folder_gets_none_that_is_called_tilde(monkeypatch):
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # of a container that runs as any user id
+    before = os.environ["HOME"]
+    _require_home()
+    assert os.environ["HOME"] == before
+    monkeypatch.delenv("HOME")
+    _require_home()
+    assert user_folder("NO_SUCH_VARIABLE", ".local/share") == Path("/nonexistent/.local/share")
+    assert Path("~/model").expanduser() == Path("/nonexistent/model")

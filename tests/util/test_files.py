@@ -1,6 +1,5 @@
 import errno
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.records.builders import trajectory
 from tests.store.disk import disk_full_at
-from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
@@ -18,7 +17,6 @@ from webgym_cli.util.files import (
     read_jsonl,
     read_lines,
     rebuild_folder,
-    user_folder,
     write_atomic,
     write_json,
     write_lines,
@@ -151,15 +149,3 @@ def test_a_folder_is_replaced_whole(tmp_path):
     with pytest.raises(StoreError, match="No space"), rebuild_folder(final):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert list(tmp_path.iterdir()) == [final]
-
-
-def test_a_user_without_a_home_gets_no_folder_that_is_called_tilde(monkeypatch, tmp_path):
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # of a container that runs as any user id
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    assert user_folder("XDG_DATA_HOME", ".local/share") == tmp_path / ".local/share"
-    monkeypatch.delenv("HOME")
-    with pytest.raises(UsageError):
-        user_folder("XDG_DATA_HOME", ".local/share")
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert user_folder("XDG_DATA_HOME", ".local/share") == Path("/data")

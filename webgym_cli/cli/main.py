@@ -41,6 +41,7 @@ ROOM = "make room (df -h) or give access (ls -l), then the same command goes on 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
     _require_docstrings()
+    _require_home()
     # Else the interpreter looks for cycles in all that was imported: a fifth of a short command's time.
     atexit.register(gc.freeze)
     # Installed before the imports, so that a signal during them is handled too.
@@ -148,6 +149,15 @@ def _require_docstrings() -> None:
         # they are the help pages, and the descriptions of tools that a policy sees
         os.environ["PYTHONOPTIMIZE"] = "1"
         os.execv(sys.executable, [sys.executable, "-P", "-m", "webgym_cli", *sys.argv[1:]])
+
+
+def _require_home() -> None:
+    """Name a home folder that is not there for a user without one, as of an unknown user id in a container.
+
+    Else `~` would be a folder's name, and Playwright's driver would end with a traceback of its own.
+    """
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - importing pathlib takes longer than this
+        os.environ["HOME"] = "/nonexistent"
 
 
 def _refuse_undecodable() -> None:

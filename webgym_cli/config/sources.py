@@ -106,12 +106,9 @@ def read_file(path: Path) -> Flat:
     try:
         if path.suffix == ".json":  # YAML would fold odd line ends
             return flatten(json.loads(path.read_text(encoding="utf-8")))
-        from webgym_cli.util.yaml_text import read_yaml, refuse_words  # a run's settings are JSON
+        from webgym_cli.util.yaml_text import read_yaml  # a run's settings are JSON
 
-        flat = flatten(read_yaml(path, SettingsError) or {})
-        for key in FREE_FORM & flat.keys():
-            refuse_words(flat[key])
-        return flat
+        return flatten(read_yaml(path, SettingsError) or {})
     except OSError as error:
         raise SettingsError(f"{path}: can't be read: {error.strerror}") from None
     except ValueError as error:  # not UTF-8, not JSON, a number of 5,000 digits

@@ -24,7 +24,7 @@ from webgym_cli.tasks.format import is_number, read_task
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.json_values import digest_json, list_leaves
 from webgym_cli.util.text import split_command
-from webgym_cli.util.yaml_text import read_yaml, refuse_words
+from webgym_cli.util.yaml_text import read_yaml
 
 # `{parameter}` or `{parameter.column}` in a text of a template.
 PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
@@ -146,8 +146,7 @@ def parse_values(form: str, text: str) -> dict[str, str] | None:
 def read_templates(path: Path) -> TaskTemplates:
     """Return the content of a file of templates. Raises `UsageError`."""
     try:
-        refuse_words(given := read_yaml(path))
-        return TaskTemplates.model_validate(given)
+        return TaskTemplates.model_validate(read_yaml(path, is_data=True))
     except OSError as error:
         raise UsageError(f"{path}: the templates can't be read: {error.strerror}") from None
     except ValidationError as error:

@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.errors import StoreError
 from webgym_cli.util.json_values import as_object, encode_json
 from webgym_cli.util.optional import when
 from webgym_cli.util.secrets import redact
@@ -28,10 +28,8 @@ WriteLine = Callable[[str], None]
 
 
 def user_folder(variable: str, usual: str) -> Path:
-    """Return a folder of the user's by the XDG specification. Raises `UsageError` without a home folder."""
-    with contextlib.suppress(RuntimeError):  # of an unknown user id, as in containers: `~` would be a folder's name
-        return Path(os.environ.get(variable) or Path.home() / usual)
-    raise UsageError("there is no home folder", hint="export HOME=FOLDER, which this user can write")
+    """Return a folder of the user's by the XDG specification: the variable's, else `usual` in the home folder."""
+    return Path(os.environ.get(variable) or os.path.expanduser(f"~/{usual}"))  # noqa: PTH111 - there may be no home
 
 
 @contextmanager

@@ -10,49 +10,50 @@ from typing import Any
 import yaml
 
 from webgym_cli.errors import UsageError
-from webgym_cli.util.json_values import list_leaves
 
 # Maximum number of values after the expansion of aliases: nine levels of nine aliases are 387 million.
 MAX_VALUES = 100_000
 
 
-_INT, _FLOAT, _TIME, _BOOL = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp", "bool"))
-
-
-class UnquotedWord(str):
-    """`yes`, `no`, `on` or `off` without quotes: a text in YAML 1.2, a truth value in YAML 1.1."""
-
-    line = 0
+_INT, _FLOAT, _TIME, _BOOL, _TEXT = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp", "bool", "str")
+)
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads scalars as JSON and YAML 1.2 do. In YAML 1.1 `1e-6` is a text, `12:30` is 750, and Norway (`NO`) false."""
+    """Reads numbers as JSON and YAML 1.2 do. In YAML 1.1 `1e-6` is a text, `12:30` is 750 and `01234` is 668."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [one for one in resolvers if one[0] not in (_INT, _FLOAT, _TIME, _BOOL)]
+    first: [one for one in resolvers if one[0] not in (_INT, _FLOAT, _TIME)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Loader.add_implicit_resolver("!word", re.compile(r"(?:yes|no|on|off)$", re.IGNORECASE), list("yYnNoO"))
-
-
-def _construct_word(_: yaml.Loader, node: yaml.ScalarNode) -> UnquotedWord:
-    word = UnquotedWord(node.value)
-    word.line = node.start_mark.line + 1
-    return word
-
-
-_Loader.add_constructor("!word", _construct_word)
 _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
     _FLOAT, re.compile(r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$", re.ASCII), list("-+.0123456789")
 )
 
 
-def load_yaml(text: str) -> Any:
-    """Parse a YAML text. Raises `yaml.YAMLError`, also for a key that is given twice and for too many values."""
-    loader = _Loader(text)
+class _DataLoader(_Loader):
+    """Refuses `yes`, `no`, `on` and `off` without quotes: in a list of countries Norway's `NO` would be false."""
+
+    def construct_truth(self, node: yaml.ScalarNode) -> bool:
+        """Return the truth value of `true` and `false`. Raises `yaml.MarkedYAMLError` for the others."""
+        if node.value.lower() not in ("true", "false"):
+            problem = f"{node.value} is a truth value to some: quote it, or write true or false"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return bool(self.construct_yaml_bool(node))
+
+
+_DataLoader.add_constructor(_BOOL, _DataLoader.construct_truth)
+
+
+def load_yaml(text: str, *, is_data: bool = False) -> Any:
+    """Parse a YAML text. Raises `yaml.YAMLError`, also for a key that is given twice and for too many values.
+
+    `is_data`: its values have no types by which an unquoted `no` could be known to be a text or false.
+    """
+    loader = (_DataLoader if is_data else _Loader)(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -64,21 +65,15 @@ def load_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def refuse_words(value: Any) -> None:
-    """Raise `ValueError` for an unquoted word within a value whose type is open: nobody knows which one is meant."""
-    if word := next((leaf for leaf in list_leaves(value) if isinstance(leaf, UnquotedWord)), None):
-        raise ValueError(f"line {word.line}: {word}: quote it, or write true or false")
-
-
-def read_yaml(path: Path, kind: type[UsageError] = UsageError, hint: str = "") -> Any:
+def read_yaml(path: Path, kind: type[UsageError] = UsageError, hint: str = "", *, is_data: bool = False) -> Any:
     """Return the content of a YAML file. Raises an error of this kind that names the file and the line.
 
-    Raises also `OSError`, `ValueError` (not UTF-8, a number of 5,000 digits) and `RecursionError`: only the caller
+    `is_data`: see `load_yaml`. Raises also `OSError`, `ValueError` (not UTF-8, a number of 5,000 digits) and `RecursionError`: only the caller
     knows what it reads.
     """
     text = path.read_text(encoding="utf-8-sig")
     try:
-        return load_yaml(text)
+        return load_yaml(text, is_data=is_data)
     except yaml.YAMLError as error:
         place, reason = _describe(error, text)
         raise kind(f"{path}{place}: not YAML: {' '.join(reason.split())}", hint=hint) from None
@@ -116,6 +111,8 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
     keys: set[tuple[str, str]] = set()
     for key, _ in node.value:
         if isinstance(key, yaml.ScalarNode):
+            if key.tag == _BOOL:  # a site or an account that is called `no`
+                key.tag = _TEXT
             if (key.tag, key.value) in keys:  # the last one would replace the others without a word
                 raise yaml.MarkedYAMLError(problem=f"{key.value} is given twice", problem_mark=key.start_mark)
             keys.add((key.tag, key.value))
