@@ -151,10 +151,10 @@ def plan_servers(
             *when(action == "sleep", ("--enable-sleep-mode",)),
             *when(served, lora_args(served)),
         ),
-        # In-place weight updates need the developer endpoints, which let any client run engine methods. Without the
-        # safe path a `datasets` or `queue.py` in the current folder would be imported in place of the package.
-        env={"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_SERVER_DEV_MODE": str(int(dev_mode))}
-        | {"PYTHONSAFEPATH": "1"}
+        # Else a `datasets` or `queue.py` of the current folder would be imported in place of the package.
+        # In-place weight updates need the developer endpoints, which let any client run engine methods.
+        env={"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "PYTHONSAFEPATH": "1"}
+        | {"VLLM_SERVER_DEV_MODE": str(int(dev_mode))}
         | when(device == "cpu", _cpu_env(settings, len(split))),
         dev_mode=dev_mode,
         sleep=SleepPolicy(action),

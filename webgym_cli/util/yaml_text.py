@@ -68,8 +68,8 @@ def load_yaml(text: str, *, is_data: bool = False) -> Any:
 def read_yaml(path: Path, kind: type[UsageError] = UsageError, hint: str = "", *, is_data: bool = False) -> Any:
     """Return the content of a YAML file. Raises an error of this kind that names the file and the line.
 
-    `is_data`: see `load_yaml`. Raises also `OSError`, `ValueError` (not UTF-8, a number of 5,000 digits) and `RecursionError`: only the caller
-    knows what it reads.
+    `is_data`: see `load_yaml`. Raises also `OSError`, `ValueError` (not UTF-8, a number of 5,000 digits) and
+    `RecursionError`: only the caller knows what it reads.
     """
     text = path.read_text(encoding="utf-8-sig")
     try:
