@@ -5,7 +5,8 @@ import json
 import pytest
 from websockets.asyncio.server import serve
 
-from webgym_cli.environments.browser.cdp import CDPConnection, CDPError, PageActivity
+from webgym_cli.environments.browser.cdp import CDPConnection, CDPError
+from webgym_cli.environments.browser.page_activity import PageActivity
 
 
 async def closing_browser(socket):

@@ -4,7 +4,8 @@ import json
 import stat
 from contextlib import AsyncExitStack
 
-from webgym_cli.environments.browser.options import SessionOptions, finish_har, record_har
+from webgym_cli.environments.browser.har import finish_har, record_har
+from webgym_cli.environments.browser.options import SessionOptions
 
 OPTIONS = SessionOptions(width=100, height=100)
 

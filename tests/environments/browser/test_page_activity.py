@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webgym_cli.environments.browser.cdp import PageActivity
+from webgym_cli.environments.browser.page_activity import PageActivity
 
 MAIN = "frame-1"
 

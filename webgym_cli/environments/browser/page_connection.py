@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.environments.browser.cdp import DOMAINS, EVENTS, CDPConnection, CDPSender, CDPSession, PageActivity
+from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender, CDPSession
 from webgym_cli.environments.browser.failures import SESSION_GONE, ScriptError, attempt, has_sign
+from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
 from webgym_cli.jobs.workers import race
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.environments.browser.cdp import CDPConnection, PageActivity
+from webgym_cli.environments.browser.cdp import CDPConnection
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, has_sign, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.page_connection import FrameDocument, PageConnection, connect_page
 from webgym_cli.environments.browser.pages import DialogTracker, PageTracker
 from webgym_cli.errors import BoundaryError

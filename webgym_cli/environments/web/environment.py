@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import list_tabs, perform_action, point_at_elements, tell_exception
-from webgym_cli.environments.browser.cdp import PageActivity
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import reading_page
 from webgym_cli.environments.browser.frames import SILENT_FRAME
+from webgym_cli.environments.browser.har import record_har
 from webgym_cli.environments.browser.html import format_state, read_page, read_tree
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import (
@@ -29,7 +29,8 @@ from webgym_cli.environments.browser.observe import (
     parse_elements,
     take_snapshot,
 )
-from webgym_cli.environments.browser.options import SessionOptions, record_har
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.pages import FILE_REQUEST
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.episode_start import EpisodeStart

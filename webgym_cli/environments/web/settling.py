@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from webgym_cli.environments.browser.cdp import PageActivity
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, attempt, has_sign
 from webgym_cli.environments.browser.frames import WAIT_UNTIL_IDLE, WAITS_JS, wait_in_frames
+from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import race
