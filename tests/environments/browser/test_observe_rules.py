@@ -222,6 +222,20 @@ CASES = {
         "<style>x-l { cursor:pointer }</style><x-l for=n>Name</x-l><input id=n aria-label=Name><x-l for=x>Help</x-l>",
         "textbox 'Name'; generic 'Help'",
     ),
+    "components' labels of fields of other components": (
+        "<style>x-l { cursor:pointer }</style><x-l for=f>Name</x-l><x-f id=f><template shadowrootmode=open>"
+        "<input aria-label=Name></template></x-f><x-l for=s onclick='1'>Live</x-l>"
+        "<x-s id=s role=switch tabindex=0 aria-label=Live>on</x-s><script>customElements.define('x-f',"
+        " class extends HTMLElement { static formAssociated = true })</script>",
+        "textbox 'Name'; switch 'Live'",
+    ),
+    "components that name what they open, or that take the focus, are no labels": (
+        "<style>x-b { cursor:pointer }</style><my-button for=tip tabindex=0 onclick='1'>Menu</my-button>"
+        "<p id=tip>Tip</p><x-b for=menu onclick='1'>Open menu</x-b><x-m id=menu>All</x-m>"
+        "<x-b for=send>Why</x-b><button id=send>Send</button>"
+        "<my-button for=n tabindex=0 onclick='1'>Clear</my-button><input id=n aria-label=Number>",
+        "generic 'Menu'; generic 'Open menu'; generic 'Why'; button 'Send'; generic 'Clear'; textbox 'Number'",
+    ),
     "a label above a line's end; a chosen option before its field": (
         "<div><label>Stay</label><br><div><input placeholder=Any><b>!</b></div></div>"
         "<div role=option>Oslo</div><input>",

@@ -1,7 +1,7 @@
 // Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
   const { editable, inside, isSheetCell, matches, memo, oneLine, parentNode, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
-  const { attributeOf } = webgym.roles;
+  const { attributeOf, labelsField } = webgym.roles;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -256,7 +256,7 @@ webgym.kinds = (() => {
     if (element.hasAttribute("aria-sort")) return 2;
     if (element.localName === "label" && (element.control || element.htmlFor && !listens(element))) return 0;
     if (element.getAttribute("draggable") === "true") return 2;
-    if (element.localName.includes("-") && treeOf(element).getElementById?.(element.getAttribute("for"))) return 0; // a label
+    if (labelsField(element)) return 0;
     const parent = parentOf(element);
     // a list that is pressed and receives drops is a board's column: its items are dragged
     if (parent && isZone(parent) && listens(parent) && !matches(parent, "tr,th,td")) return 1;

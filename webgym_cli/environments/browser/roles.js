@@ -1,4 +1,5 @@
-// Roles of elements; and what one without words is called: by its picture, its style sheet, its class or its purpose.
+// Roles of elements; and what one without words is called: by its picture, its style sheet, its class or its purpose. What
+// all scripts of a page need for it: one computation at a time (`atOnce`, `memo`), and attributes of custom elements.
 webgym.roles = (() => {
   const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
     radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
@@ -72,6 +73,19 @@ webgym.roles = (() => {
     return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";
   };
 
+  const FIELDS = "input:not([type=button],[type=submit],[type=reset],[type=image]),select,textarea";
+  const FIELD_ROLES = /^(checkbox|radio|switch|textbox|searchbox|combobox|slider|spinbutton)$/;
+  // Of components only those that belong to a form are ever enabled.
+  const isField = (element) => matches(element, FIELDS) || FIELD_ROLES.test(roleOf(element)) ||
+    roleOf(element) === "generic" && element.localName.includes("-") && matches(element, ":enabled,:disabled");
+
+  // Whether a component is the label of a field: with `for` others name what they open or explain.
+  const labelsField = (element) => {
+    if (!element.localName.includes("-") || element.hasAttribute("tabindex")) return false;
+    const target = element.getRootNode().getElementById?.(element.getAttribute("for"));
+    return Boolean(target) && isField(target);
+  };
+
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
     "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
@@ -122,5 +136,5 @@ webgym.roles = (() => {
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
     .find((name) => /^(?:[a-z]-)?[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/^[a-z]-|[-_]+/g, (sign, at) => (at ? " " : ""));
 
-  return Object.freeze({ atOnce, attributeOf, classOf, generatedIn, hintOf, iconOf, pictured, purposeOf, testIdOf, editable, matches, memo, roleOf });
+  return Object.freeze({ atOnce, attributeOf, classOf, generatedIn, hintOf, iconOf, labelsField, pictured, purposeOf, testIdOf, editable, matches, memo, roleOf });
 })();
