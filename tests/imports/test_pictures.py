@@ -25,6 +25,7 @@ def test_an_opaque_png_stays_as_it_is_in_any_mode(tmp_path):
         Image.new(mode, (4, 2), "white").save(file, "PNG", exif=upright)
         assert load_png(file.read_bytes()) == load_png(file) == file.read_bytes()
         assert load_size(file) == (4, 2)
+    assert load_png(png(7)) == png(7)  # without EXIF
 
 
 @pytest.mark.parametrize(("kind", "mode"), [*(("PNG", mode) for mode in ("RGBA", "LA", "P")), ("WEBP", "RGBA")])

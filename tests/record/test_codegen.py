@@ -106,13 +106,25 @@ def test_each_action_is_done_in_its_own_tab(tmp_path, lines, actions):
     assert seen == actions.split()
 
 
-def test_a_line_that_is_no_action_is_named_and_a_file_without_actions_refused(tmp_path):
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"name": "dance"},
+        {"name": "click", "selector": 3},
+        {"name": "fill", "selector": "#a"},
+        [1],
+        {"action": {"name": "type"}},
+    ],
+)
+def test_a_line_that_is_no_action_is_named(tmp_path, line):
+    with pytest.raises(UsageError, match=r"a\.jsonl:2"):
+        read(tmp_path / "a.jsonl", {"name": "check", **PLACE}, line)
+
+
+@pytest.mark.parametrize("content", [None, "", '{"browserName": "chromium"}\n'])
+def test_a_file_without_actions_is_refused(tmp_path, content):
     path = tmp_path / "a.jsonl"
-    fields = ({"name": "dance"}, {"name": "click", "selector": 3}, {"name": "fill", "selector": "#a"})
-    for line in (*fields, [1], {"action": {"name": "type"}}):
-        with pytest.raises(UsageError, match=r"a\.jsonl:2"):
-            read(path, {"name": "check", **PLACE}, line)
-    for content in ("", '{"browserName": "chromium"}\n', None):
-        path.write_text(content) if content is not None else path.unlink()
-        with pytest.raises(UsageError, match=r"a\.jsonl"):
-            read_recording(path)
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=r"a\.jsonl"):
+        read_recording(path)

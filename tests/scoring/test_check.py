@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from tests.records.builders import trajectory
+from tests.tables import each
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -173,13 +174,19 @@ def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_
     assert not marker.exists()
 
 
-def test_a_check_is_a_function_with_a_name_and_a_number_of_seconds():
-    for value in (len, None, functools.partial(len, []), dict):
-        with pytest.raises(UsageError, match=r"check closed: a .* is no function"):
-            check("closed")(value)
-    for timeout in (0, -1, "3", float("nan"), float("inf")):
-        with pytest.raises(UsageError, match="check closed: timeout="):
-            check("closed", timeout=timeout)(lambda: 1)
-    for name in (lambda: 1, "", None):
-        with pytest.raises(UsageError, match="needs the name"):
-            check(name)
+@each("value", [len, None, functools.partial(len, []), dict])
+def test_a_check_is_a_function(value):
+    with pytest.raises(UsageError, match=r"check closed: a .* is no function"):
+        check("closed")(value)
+
+
+@each("timeout", [0, -1, "3", float("nan"), INFINITE])
+def test_a_time_limit_is_a_number_of_seconds(timeout):
+    with pytest.raises(UsageError, match="check closed: timeout="):
+        check("closed", timeout=timeout)(lambda: 1)
+
+
+@each("name", [lambda: 1, "", None])
+def test_a_check_needs_a_name(name):
+    with pytest.raises(UsageError, match="needs the name"):
+        check(name)

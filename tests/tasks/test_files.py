@@ -27,13 +27,18 @@ def check(folder, environment, extra, *overrides):
     check_tasks(settings, [place_files(task, folder)])
 
 
-def test_files_elsewhere_are_refused(folder):
-    for uploads in ("/etc", "..", "../other", "mine/../../other", "link", "link/../..", "nosuch", 5, ["a"]):
-        with pytest.raises(UsageError, match="task t: upload_folder: "):
-            check(folder, "web", {"upload_folder": uploads})
-    for image in ("/etc/passwd", "../other/a.png", "link/a.png", "link.png", "mine/b.png", 5):
-        with pytest.raises(UsageError, match="task t: images: "):
-            check(folder, "tools", {"images": [image], "answer": "1"})
+@pytest.mark.parametrize(
+    "uploads", ["/etc", "..", "../other", "mine/../../other", "link", "link/../..", "nosuch", 5, ["a"]]
+)
+def test_folders_elsewhere_are_refused(folder, uploads):
+    with pytest.raises(UsageError, match="task t: upload_folder: "):
+        check(folder, "web", {"upload_folder": uploads})
+
+
+@pytest.mark.parametrize("image", ["/etc/passwd", "../other/a.png", "link/a.png", "link.png", "mine/b.png", 5])
+def test_images_elsewhere_are_refused(folder, image):
+    with pytest.raises(UsageError, match="task t: images: "):
+        check(folder, "tools", {"images": [image], "answer": "1"})
 
 
 def test_files_beside_the_task_file_are_allowed(folder):

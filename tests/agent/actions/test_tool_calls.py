@@ -1,4 +1,5 @@
 import json
+from itertools import product
 
 import jinja2
 import pytest
@@ -134,10 +135,16 @@ def test_the_first_prompt_has_the_tools_and_the_question():
     assert '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>' in system.content
 
 
-def test_without_tools_nothing_is_said_of_them_and_thoughts_leave_the_history():
-    spec = PromptSpec(tools=(), system_prompt="Be brief.", thinking=True)
+def test_without_tools_nothing_is_said_of_them():
+    spec = PromptSpec(tools=(), system_prompt="Be brief.")
+    assert render(spec, "Q", "", [], NOTHING).messages[0].content == "Be brief."
+
+
+@each("tools", [(), SPEC.tools])
+def test_thoughts_leave_the_history(tools):
+    spec = PromptSpec(tools=tools, thinking=True)
     prompt = render(spec, "Q", "", [spoke(0, f"long</think>\n{call()}")], NOTHING)
-    assert (prompt.messages[0].content, prompt.messages[2].content) == ("Be brief.", call())
+    assert prompt.messages[2].content == call()
 
 
 def test_the_pictures_of_a_question_stand_before_it_in_each_round():
@@ -232,8 +239,11 @@ def test_an_input_in_react_ends_where_its_object_ends(given, arguments):
     assert parsed(f"Action: calculator\nAction Input: {given}", form="react").calls[0].arguments == arguments
 
 
-def in_python(response, form="code", truncated=False):
-    spec = PromptSpec(tools=(calculator.schema, python.schema), call_format=form)
+ALONE, WITH_OTHERS = (python.schema,), (calculator.schema, python.schema)
+
+
+def in_python(response, form="code", truncated=False, tools=WITH_OTHERS):
+    spec = PromptSpec(tools=tools, call_format=form)
     return CALL_FORMATS.find(form).parse(response, spec, truncated=truncated, max_calls=4)
 
 
@@ -249,11 +259,13 @@ def test_blocks_of_code_are_calls_of_the_tool_that_takes_code():
         written(parsed(call()), "code")
 
 
-@each("form", ["react", "code"])
-def test_other_formats_write_what_they_read(form):
-    blocks = calling(*[("python", {"code": "print(1)\nprint(2)\n"})] * 2, text="Let me see.")
-    for action in (Action(name=ActionName.ANSWER, text="It is 2."), blocks):
-        assert in_python(written(action, form), form) == action
+BLOCKS = calling(*[("python", {"code": "print(1)\nprint(2)\n"})] * 2, text="Let me see.")
+SPOKEN = Action(name=ActionName.ANSWER, text="It is 2.")
+
+
+@each(("form", "tools", "action"), product(["react", "code"], [ALONE, WITH_OTHERS], [SPOKEN, BLOCKS]))
+def test_other_formats_write_what_they_read(form, tools, action):
+    assert in_python(written(action, form), form, tools=tools) == action
 
 
 def test_a_format_of_a_users_own_is_named_by_the_settings():

@@ -1,7 +1,6 @@
 """The action sets of a page: what each is told, reads and writes. Shapes of calls as the systems document them."""
 
 import json
-from contextlib import nullcontext
 
 import pytest
 
@@ -282,20 +281,24 @@ def test_a_position_is_within_a_marked_element(name, mode, arguments):
     assert isinstance(result, ParseError) and result.kind is ParseErrorKind.INVALID_ARGUMENTS
 
 
+TASK = Task(id="a", environment="web", start_url="https://a.example", instruction="Go.")
+
+
 @each(
-    ("version", "setting"),
+    ("version", "setting", "words"),
     [
-        ("webrl", "more_actions=true"),
-        ("ui_tars", "more_actions=true"),
-        ("computer_use", "interaction_mode=set_of_marks"),
-        ("computer_use", ""),
-        ("webrl", ""),
+        ("webrl", "more_actions=true", "more_actions"),
+        ("ui_tars", "more_actions=true", "more_actions"),
+        ("computer_use", "interaction_mode=set_of_marks", "set_of_marks"),
     ],
 )
-def test_what_a_set_lacks_is_refused_before_an_episode(version, setting):
-    task = Task(id="a", environment="web", start_url="https://a.example", instruction="Go.")
-    given = [f"context_config.prompt_version={version}", *([f"context_config.{setting}"] if setting else [])]
-    words = setting.replace("interaction_mode=", "").removesuffix("=true")
-    with pytest.raises(SettingsError, match=words) if setting else nullcontext():
-        check_tasks(load(overrides=given), [task])
+def test_what_a_set_lacks_is_refused_before_an_episode(version, setting, words):
+    settings = load(overrides=[f"context_config.prompt_version={version}", f"context_config.{setting}"])
+    with pytest.raises(SettingsError, match=words):
+        check_tasks(settings, [TASK])
+
+
+@each("version", ["computer_use", "webrl"])
+def test_a_set_without_marks_needs_no_other_setting(version):
+    check_tasks(load(overrides=[f"context_config.prompt_version={version}"]), [TASK])
     assert ACTION_SETS.find("computer_use").modes == (POINTS,)

@@ -185,12 +185,15 @@ async def show(session: BrowserSession, folder: Path, html: str) -> None:
 
 
 async def read_controls(session: BrowserSession, *, whole: bool = False) -> str:
-    """Return what is listed, each by its role and name; `whole`: with its value and states, too."""
+    """Return what is listed, each by its role and name; `whole`: with a value that is not "", and each state, too."""
     texts = []
     for element in (seen.element for seen in await list_elements(session)):
-        value = f" = '{element.value}'" if whole and element.value else ""
-        states = f" ({', '.join(element.states)})" if whole and element.states else ""
-        texts.append(f"{element.role} '{element.name}'{value}{states}")
+        text = f"{element.role} '{element.name}'"
+        if whole and element.value != "":
+            text += f" = '{element.value}'"
+        if whole:
+            text += "".join(f" ({state})" for state in element.states)
+        texts.append(text)
     return "; ".join(texts)
 
 

@@ -99,7 +99,7 @@ CASES = {
             for n in ("o1", "o2")
         )
         + "</table>",
-        "checkbox 'Select' (unchecked, in Select o1); checkbox 'Select' (unchecked, in Select o2)",
+        "checkbox 'Select' (unchecked) (in Select o1); checkbox 'Select' (unchecked) (in Select o2)",
     ),
     "icons are neither a value nor a name where there is a title": (
         "<button aria-label='Move up'><svg role=img aria-label=FormUp width=9 height=9></svg></button>"
@@ -438,7 +438,7 @@ CASES = {
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",
-        "generic '+' (in Ann, 1 of 2); generic '+' (in Ann, 2 of 2); generic '+' (in Bob)",
+        "generic '+' (in Ann) (1 of 2); generic '+' (in Ann) (2 of 2); generic '+' (in Bob)",
     ),
     "how a column is sorted, whose header takes drops": (
         "<table><tr><th aria-sort=ascending onclick=1 ondragover=1><div>Name</div><th aria-sort=descending><button>Size"

@@ -381,7 +381,7 @@ TOLD = {
         "<input aria-label=I aria-invalid=true aria-errormessage=e><i id=e>wrong</i><input aria-label=F autofocus>"
         "<div role=option aria-posinset=2 aria-setsize=5>Opt</div><ol><li aria-current=step><a href='#'>Step</a></ol>"
         "<p><input aria-label=J aria-invalid=true><b class=field-error>Too short</b></p>",
-        "button 'Off' (disabled); textbox 'R' (readonly, required); button 'Tog' (not pressed); "
+        "button 'Off' (disabled); textbox 'R' (readonly) (required); button 'Tog' (not pressed); "
         "checkbox 'Mix' (mixed); link 'Cur' (current); textbox 'I' (invalid: wrong); textbox 'F' (focused); "
         "option 'Opt' (2 of 5); link 'Step' (current); textbox 'J' (invalid: Too short)",
     ),

@@ -72,7 +72,7 @@ def test_an_expert_without_a_value_says_that_it_is_done():
     def work(page):
         yield page.click("Find", "button")
 
-    episode, elements = run(work), scene(**{"": "link", "Find": "button"})
+    episode, elements = run(work), scene(Search="link", Find="button")
     assert [episode.next(URL, elements, "x").text for _ in range(2)] == [None, "Done."]
 
 

@@ -96,7 +96,8 @@ def test_addresses_are_filled_in_everywhere():
 def test_a_helpers_marks_and_other_words_stay_and_remarks_are_kept_and_not_read():
     locator = "func:gitlab_get_project_memeber_role(__page__, 'koush')"
     target = {"url": "last", "locator": locator, "required_contents": {"exact_match": "Developer"}}
-    scoring = evaluation(eval_types=["program_html"], program_html=[target], annotation_note="hard", url_note=None)
+    remarks = {"annotation_note": "hard", "url_note": None, "string_note": None}
+    scoring = evaluation(eval_types=["program_html"], program_html=[target], **remarks)
     task = read(intent="Write __MY_WORD__", eval=scoring)
     assert task.instruction == "Write __MY_WORD__"
     assert evaluation_of(task).program_html[0].locator == locator

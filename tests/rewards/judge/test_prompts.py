@@ -53,7 +53,7 @@ def test_foreign_text_stays_in_its_field(text):
         system, user = build_messages(question, lambda sha256: f"data:{sha256}")
         rendered = user["content"][0]["text"]
         inside = rendered.removeprefix("<data>\n").removesuffix("\n</data>")
-        assert len(rendered) - len(inside) == 15 and "<" not in inside
+        assert rendered == f"<data>\n{inside}\n</data>" and "<" not in inside
         data = json.loads(inside)
         assert data.pop("question") == question.job
         assert set(data) == set(question.data)

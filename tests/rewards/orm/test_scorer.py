@@ -144,9 +144,11 @@ async def test_a_model_that_never_answers_ends_it_with_a_hint(run, server, score
 
 
 def test_what_is_not_there_is_named(run):
-    for episodes, ids, error in ((0, None, MissingStageError), (1, ("nosuch",), UsageError)):
-        fill(run, *(answered(number) for number in range(episodes)))
-        with pytest.raises(error, match=ids and ids[0]):
-            plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery(ids=ids))
+    scorer = OrmScorer(OrmSettings(model=MODEL))
+    with pytest.raises(MissingStageError):
+        plan_scoring(run, scorer, ScoringQuery())
+    fill(run, answered(0))
+    with pytest.raises(UsageError, match="nosuch"):
+        plan_scoring(run, scorer, ScoringQuery(ids=("nosuch",)))
     with pytest.raises(SettingsError, match="no model to ask"):
         require_orm(OrmSettings())
