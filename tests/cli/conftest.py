@@ -33,7 +33,7 @@ async def server():
 
 @pytest.fixture
 async def policy():
-    """A policy that ends each episode in its first turn: `host.content` is its answer."""
+    """A policy that ends each episode in its first turn: `policy.content` is its answer."""
     host = Host(content='exit(message="done")')
     await host.start()
     yield host

@@ -40,7 +40,7 @@ class World:
         self.file = folder / "tasks.jsonl"
         self.write_tasks({"id": f"t{number}", **task_fields(number)} for number in range(4))
         self.events = []
-        self.pool = ScriptedPool(Script())
+        self.pool, self.gate = ScriptedPool(Script()), PolicyGate()
         self.settings = self.load()
 
     def write_tasks(self, tasks):
@@ -56,13 +56,14 @@ class World:
         write_plan(self.run, plan)
         return plan
 
-    async def roll(self, episodes=4, *, agent=None, pool=None, plan=None, gate=None, sink=None, **more):
-        given = {name: more.pop(name) for name in ("watch", "judge", "unjudged") if name in more}
-        self.pool = pool or ScriptedPool(Script(**more))
+    async def roll(
+        self, episodes=4, *, agent=None, pool=None, plan=None, sink=None, watch=None, judge=None, unjudged=(), **script
+    ):
+        self.pool = pool or ScriptedPool(Script(**script))
         plan = plan or self.plan(episodes)
-        runner = LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool, gate or PolicyGate())
-        rollout = RolloutEngine(plan, self.run, self.settings, runner, sink or self.events.append, given.get("judge"))
-        return await rollout.execute(given.get("watch"), given.get("unjudged", ()))
+        runner = LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool, self.gate)
+        rollout = RolloutEngine(plan, self.run, self.settings, runner, sink or self.events.append, judge)
+        return await rollout.execute(watch, unjudged)
 
     @property
     def stored(self):

@@ -7,7 +7,6 @@ import pytest
 
 from tests.records.builders import png
 from tests.rollout.scripted import ANSWER, CALL, ScriptedAgent, failing
-from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.errors import BoundaryError, JobError, WebGymError
@@ -377,15 +376,14 @@ async def test_a_score_that_is_not_finite_is_a_failure_and_no_success(world, raw
 
 async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(world):
     world.load("rollout.episode_timeout=0.3", "rollout.max_attempts=1")
-    gate = PolicyGate()
 
     async def change():
-        async with gate.closed():
+        async with world.gate.closed():
             await asyncio.sleep(0.8)
 
     changing = asyncio.create_task(change())
     await asyncio.sleep(0)
-    await world.roll(2, gate=gate)
+    await world.roll(2)
     await changing
     assert world.failures == [None, None]
 

@@ -17,8 +17,8 @@ def quick(monkeypatch):
 
 
 def state(world):
-    statuses = read_status(world.run)
-    return statuses[0].state if statuses else None
+    (status,) = read_status(world.run) or [None]
+    return status and status.state
 
 
 async def test_a_rollout_says_how_far_it_is_and_how_it_ended(world):

@@ -240,13 +240,14 @@ def test_skipped_episodes_are_not_waited_for(monitor, clock):
 
 
 def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start_and_what_is_cut_is_counted(clock):
-    monitor = Monitor(planned_rollout(3, range(3), given_up=1), 1, stages=StageTimer(clock))
+    monitor = Monitor(planned_rollout(2, range(2)), 1, stages=StageTimer(clock))
     assert monitor.snapshot()["eta"] is None
+    clock.seconds += 5
     monitor.record_stored(planned_episode(0))
     monitor.record_stored(planned_episode(1, CANCELLED))
     summary = monitor.summary()
     assert (summary["collected"], summary["cut"], summary["failures"]) == (1, 1, {"cancelled": 1})
-    assert monitor.snapshot()["cut"] == 1
+    assert (monitor.snapshot()["cut"], monitor.snapshot()["eta"]) == (1, 5.0)
     monitor.record_stored(planned_episode(1))
     assert monitor.snapshot()["eta"] == 0.0
 

@@ -128,4 +128,4 @@ def test_what_is_missing_is_told(arguments, code, words):
     env = variables(python) | {"CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == code, done.stderr
-    assert words in done.stdout + done.stderr and done.stdout.count("\n") == (code == 0)
+    assert words in (done.stdout, done.stderr)[code] and done.stdout.count("\n") == (code == 0)

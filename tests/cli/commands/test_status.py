@@ -272,3 +272,13 @@ def test_watch_redraws_while_the_rollout_goes_on_and_ctrl_c_ends_it_with_130(run
         assert exit_code(child) == 130
     assert "interrupted" in errors.read_text()
     assert "Traceback" not in errors.read_text()
+
+
+def test_the_board_that_is_watched_ends_as_the_rollout_ended(run):
+    write_status(run, rollout().snapshot())
+    with terminal() as (ours, theirs):
+        child = begin_status(run, {1: theirs}, "--watch", **XTERM)
+        until(ours, "a.com/b")
+        write_status(run, rollout().snapshot(), RolloutState.FINISHED)
+        assert "finished" in rest(ours)
+        assert exit_code(child) == 0

@@ -90,6 +90,12 @@ def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path
         assert reward.function(**reward.bound(offered | {"final_response": f"It is {task.reference_answer}."})) == 1.0
 
 
+def test_a_row_without_a_final_number_is_named_by_file_line_and_field(convert, tmp_path):
+    (tmp_path / "rows").write_text(json.dumps([*ROWS, {"question": "Q", "answer": "about 3"}]))
+    assert convert("rows", "--format", "gsm8k", "-o", "out.jsonl", code=2).stderr.startswith("rows:3: answer: ")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 VOYAGER = {"web_name": "Shop", "id": "Shop--0", "ques": "Find a lamp.", "web": "https://shop.example/"}
 MIND = {"task_id": "a1", "confirmed_task": "Find a lamp.", "website": "https://shop.example/", "reference_length": 5}
 QUESTION = {"id": "x", "task": "Find a lamp."}
@@ -216,7 +222,6 @@ def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):
         ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),
         ("browsecomp", {"problem": "x", "answer": "y", "canary": "z"}, ()),
         ("bu-bench", {}, ()),
-        ("gsm8k", {"question": "Q", "answer": "about 3"}, ()),
     ],
 )
 def test_what_is_no_such_record_or_may_not_be_written_is_refused(convert, tmp_path, name, value, more):

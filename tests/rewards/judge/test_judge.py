@@ -346,8 +346,11 @@ async def test_screenshots_that_can_not_be_told_about_are_shown_and_equal_ones_i
         *((10, 1, [9]), (10, 2, [0, 9]), (10, 4, [0, 3, 6, 9]), (9, 5, [0, 2, 4, 6, 8])),
     ],
 )
-def test_screenshots_are_spread_evenly_and_the_last_of_equal_ones_stands_for_them(count, limit, expected):
+def test_screenshots_are_spread_evenly(count, limit, expected):
     assert select_evenly(range(count), limit) == expected
+
+
+def test_the_last_of_equal_screenshots_stands_for_them():
     assert select_distinct([seen(index, shade) for index, shade in enumerate([5, 5, 5, 6, 5])]) == [2, 3, 4]
     assert select_distinct([]) == []
 
