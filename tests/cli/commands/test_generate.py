@@ -46,6 +46,12 @@ def test_the_scripted_model_makes_a_task_file(run, tmp_path):
     assert read_running_command(run) is None
 
 
+@pytest.mark.parametrize("words", [("tasks", "generate", "run", "-o", "new.jsonl"), ("score", "run", "--check")])
+def test_a_limit_of_the_cost_without_prices_is_refused(run, tmp_path, words):
+    result = webgym(*words, "-s", SCRIPTED[0], "-s", "cost.max_cost=1", cwd=tmp_path, code=2)
+    assert "no model has a price" in result.stderr and not (tmp_path / "new.jsonl").exists()
+
+
 def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
     plan = json.loads(generate(tmp_path, more=("-n", "--json")).stdout)
     assert (plan["stage"], plan["seeds"], plan["requests"]) == ("generate", 4, 4)

@@ -1,9 +1,12 @@
 """What a run has spent."""
 
+import pytest
+
 from tests.records.builders import SOLVED, UNSOLVED, trajectory
 from tests.report.test_training_metrics import batch
 from webgym_cli.config.cost import list_shares
 from webgym_cli.config.load import load
+from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.budget import Work
 from webgym_cli.records.batch import BatchGroup
 from webgym_cli.records.judgement import Judgement
@@ -79,6 +82,11 @@ def test_a_budget_counts_what_the_survey_spent(run):
         append_judgement(one, Split.TRAIN, 0, judged)
     budget = open_budget(run, settings)
     assert (budget.judge_calls, budget.largest_judgement) == (5, 3)
+
+
+def test_a_limit_of_the_cost_without_prices_is_refused(run):
+    with pytest.raises(SettingsError, match=r"cost\.max_cost"):
+        open_budget(run, load(overrides=["cost.max_cost=1"]))
 
 
 def test_each_model_of_a_judge_has_its_own_price_and_old_judgements_have_none(run):

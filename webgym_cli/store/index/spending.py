@@ -72,9 +72,10 @@ def _count_trained(run: RunDir, iterations: Collection[int]) -> int:
 def open_budget(run: RunDir, settings: Settings) -> Budget:
     """Return the run's budget, with what its earlier commands spent, on its survey too.
 
-    A run without limits is not read.
+    A run without limits is not read. Raises `SettingsError` for a limit without prices.
     """
     cost = settings.cost
+    cost.require_prices()
     if cost.max_cost is None and cost.max_judge_calls is None:
         return Budget()
     from webgym_cli.store.index.query import open_index
