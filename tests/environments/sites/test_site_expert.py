@@ -156,6 +156,24 @@ def test_of_elements_that_are_alike_the_expert_names_one_by_its_number():
     assert_missed(episode, rows, "'Stock' as number 2, of 2 in sight")
 
 
+@pytest.mark.parametrize(
+    ("roles", "nth", "typed"),
+    [
+        (("slider", "textbox"), 0, 1),
+        (("textbox", "slider"), 0, 0),
+        (("slider", "spinbutton", "date", "textbox"), 1, 3),
+        (("button", "slider"), 0, 1),
+        (("date", "color"), 1, 1),
+    ],
+)
+def test_text_is_typed_into_the_text_field_of_a_name_if_there_is_one(roles, nth, typed):
+    def work(page):
+        yield page.type("Price", "70", nth=nth)
+
+    fields = [Element(id=at, role=role, name="Price", box=(0, 0, 9, 9)) for at, role in enumerate(roles)]
+    assert act(run(work), fields).element_id == typed
+
+
 def test_a_regular_expression_finds_a_part_of_a_name():
     def work(page):
         yield page.click(re.compile("is (broken|slow)"), "link")

@@ -33,9 +33,10 @@ _SCROLLS, _WAITS = 4, 5
 _STILL = 4
 # Maximum number of names in a message.
 _NAMES = 12
-# Roles of fields that people fill in section by section, of all fields that take a text, and of lists of options.
+# Roles of fields that people fill in section by section, of text fields, of all fields, and of lists of options.
 SECTIONED = ("date", "time", "month", "week", "datetime")
-_FIELDS = ("textbox", "searchbox", "password", "combobox", "spinbutton", "color", "slider", *SECTIONED)
+_TEXT_FIELDS = ("textbox", "searchbox", "password", "combobox", "spinbutton")
+_FIELDS = (*_TEXT_FIELDS, "color", "slider", *SECTIONED)
 _LISTS = ("combobox", "listbox")
 
 
@@ -69,6 +70,7 @@ class ExpertPage:
         for left in reversed(range(3 * _SCROLLS + 1)):
             known |= {element.name: element.role for element in self.elements}
             alike = [one for one in self.elements if is_named(one.name) and (not roles or one.role in roles)]
+            alike = [one for one in alike if roles != _FIELDS or one.role in _TEXT_FIELDS] or alike
             if nth < len(alike):
                 return alike[nth]
             if still == _STILL or len(ends) == 2 or not left:
@@ -104,7 +106,7 @@ class ExpertPage:
         yield self._act(ActionName.DRAG, name, nth=nth, to_element_id=target.id, **how)
 
     def type(self, name: Name, text: str, *, nth: int = 0) -> ActionPlan:
-        """Type into a field, unless it has this text; a line feed at the end submits the form."""
+        """Type into a field, unless it has this text; a line feed at the end submits the form. Text fields go first."""
         element = yield self.find(name, *_FIELDS, nth=nth)
         if element.value != text:
             yield Action(name=ActionName.TYPE, element_id=element.id, text=text)
