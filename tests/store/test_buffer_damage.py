@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
@@ -17,8 +18,9 @@ from tests.records.builders import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import append, append_judgement, scan
+from webgym_cli.records.judgement import EpisodeLabel
+from webgym_cli.records.task import Episode, Split, Task
+from webgym_cli.store.buffer import append, append_judgement, iter_labels, read_plan, scan
 from webgym_cli.store.index.build import rebuild, update
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
@@ -151,6 +153,40 @@ def test_zeros_at_the_end_as_power_loss_leaves_them_cost_nothing_else(run, lengt
     damage = []
     assert (ids(run, damage), len(damage)) == ([name(0), name(1)], 1)
     assert indexed(run) == ([name(0), name(1)], 1)
+
+
+EPISODE = Episode(id="e", split=TRAIN, iteration=0, task=Task(id="a", instruction="{é}"), seed=1, max_steps=5)
+LABEL = EpisodeLabel(trajectory="{é}", who="ben", label="yes", labelled_at="2026-01-01T00:00:00Z")
+DAMAGED = ["garbage", "\0\0\0", '{"id": "\0\0', "[1", "7", '{"other": "form"}', "%s,", "{%s", "%s%s", '{"a":' * 9999]
+
+
+def locate_lines(run, record):
+    """Return the file of records of this kind, and what reads it."""
+    if record is EPISODE:
+        return run.plan(TRAIN, 0, of_sessions=True), partial(read_plan, run, TRAIN, 0, of_sessions=True)
+    return run.trajectories(TRAIN) / "iteration_0000" / "labels.jsonl", partial(iter_labels, run)
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize("record", [EPISODE, LABEL], ids=["plan", "labels"])
+def test_a_damaged_line_of_a_plan_or_of_labels_is_named(run, record, damage, end):
+    (file, read), line = locate_lines(run, record), record.model_dump_json()
+    append_lines(file, line)
+    file.write_text(f"{line}\n{damage.replace('%s', line)}{end}")
+    with pytest.raises(StoreError, match=f"{file}:2: "):
+        list(read())
+
+
+@pytest.mark.parametrize("record", [EPISODE, LABEL], ids=["plan", "labels"])
+def test_wherever_a_crash_cut_a_line_of_a_plan_or_of_labels_the_others_are_read(run, record):
+    (file, read), line = locate_lines(run, record), record.model_dump_json().encode()
+    append_lines(file, line.decode())
+    for length in range(len(line)):
+        file.write_bytes(line + b"\n\n" + line[:length])
+        assert list(read()) == [record]
+        file.write_bytes(file.read_bytes() + b"\n" + line)
+        assert list(read()) == [record, record]
 
 
 def test_a_line_of_fifty_megabytes_is_a_line(run):

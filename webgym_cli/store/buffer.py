@@ -21,11 +21,10 @@ from webgym_cli.records.judgement import EpisodeLabel, Judgement, effective_verd
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.run import RunDir, refuse_invalid
-from webgym_cli.util.files import append_lines, is_json, read_jsonl, read_lines, read_valid_lines
-from webgym_cli.util.json_values import parse_object
+from webgym_cli.util.files import append_lines, open_regular, read_jsonl, read_lines
 from webgym_cli.util.text import and_more
 
-RecordT = TypeVar("RecordT", Trajectory, Judgement)
+RecordT = TypeVar("RecordT", Trajectory, Judgement, Episode, EpisodeLabel)
 # Labels of people, beside the trajectories of an iteration.
 _LABELS = "labels.jsonl"
 
@@ -208,11 +207,10 @@ def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = 
     if not path.is_file():
         return ()
     hint = "restore it from a copy of the run, or start another run"
-    values = read_jsonl(path)
-    if of_sessions:  # grows line by line: one that a crash has torn is of a session that never opened
-        values = read_valid_lines(path, parse_object)
+    if of_sessions:  # a line that a crash cut off is of a session that never opened
+        return tuple(_read_appended(path, Episode, "no episode of this version", hint))
     with refuse_invalid(f"{path}: not a plan of this version", hint):
-        return tuple(map(Episode.model_validate, values))
+        return tuple(map(Episode.model_validate, read_jsonl(path)))
 
 
 def append_label(run: RunDir, file: str, label: EpisodeLabel) -> None:
@@ -224,10 +222,19 @@ def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
     """Yield the labels of a run, those of each person and trajectory in order. Raises `StoreError`."""
     for split in Split:
         for file in sorted(run.trajectories(split).glob(f"iteration_*/{_LABELS}")):
-            for number, line in read_lines(file):
-                if not is_json(line):  # cut off by a crash, and ended by the next label
-                    continue
-                hint = "mend or remove that line; webgym label writes one a label"
-                with refuse_invalid(f"{file}:{number}: no label", hint):
-                    label = EpisodeLabel.model_validate_json(line)
-                yield label
+            hint = "mend or remove that line; webgym label writes one a label"
+            yield from _read_appended(file, EpisodeLabel, "no label", hint)
+
+
+def _read_appended(path: Path, record: type[RecordT], what: str, hint: str) -> Iterator[RecordT]:
+    """Yield the records of a file that grows line by line, without lines that a crash cut off. Raises `StoreError`."""
+    with open_regular(path) as file:
+        lines = file.read().split(b"\n")
+    for number, line in enumerate(map(bytes.strip, lines), 1):
+        try:
+            if line:
+                yield record.model_validate_json(line)
+        except ValidationError as error:
+            is_cut_off = line.startswith(b"{") and error.errors()[0]["msg"].startswith("Invalid JSON: EOF")
+            if not is_cut_off:  # edited or overwritten
+                raise StoreError(f"{path}:{number}: {what}: {describe_invalid(error)}", hint=hint) from error
