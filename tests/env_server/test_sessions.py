@@ -1,13 +1,15 @@
 """Sessions of a client over a scripted world: turns, ends, failures and leases."""
 
 import asyncio
+import gc
+from functools import partial
 
 import pytest
 
 from tests.rollout.scripted import CALL, Script, ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.env_server.sessions import ClientSession
-from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.errors import BoundaryError, StoreError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Score
@@ -66,6 +68,34 @@ async def test_a_failure_is_an_error_and_the_session_goes_on(session, at):
         await session.step(CALL)
     assert (await session.reset(EPISODE, pool)).view is not None
     await session.stop()
+
+
+@pytest.mark.parametrize(
+    ("make_error", "logged"),
+    [
+        (RuntimeError, [RuntimeError]),
+        (partial(StoreError, "full"), [StoreError]),
+        (partial(BoundaryError, FailureKind.ENVIRONMENT_ERROR, "down"), []),
+        (ConnectionResetError, []),
+        (asyncio.CancelledError, []),
+    ],
+)
+async def test_of_errors_that_no_client_waits_for_the_unexpected_ones_are_logged(make_error, logged):
+    kinds, clients, session, pool = [], [], open_session(), ScriptedPool(Script())
+
+    def leave_and_fail():
+        clients[0].cancel()
+        raise make_error()
+
+    pool.new = leave_and_fail
+    clients.append(asyncio.create_task(session.reset(EPISODE, pool)))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: kinds.append(type(context["exception"])))
+    await asyncio.wait(clients)
+    await session.stop()
+    assert clients.pop().cancelled()
+    del session, pool
+    gc.collect()
+    assert kinds == logged
 
 
 async def test_a_client_that_thinks_too_long_gets_the_failure():

@@ -44,10 +44,10 @@ class ClientSession(Agent):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._turns: asyncio.Queue[Turn | asyncio.Task[Trajectory | None]] = asyncio.Queue()
+        self._turns: asyncio.Queue[Turn | asyncio.Task[Trajectory | Exception | None]] = asyncio.Queue()
         self._replies: asyncio.Queue[str] = asyncio.Queue()
         self._runner: LocalRunner | None = None
-        self._playing: asyncio.Task[Trajectory | None] | None = None
+        self._playing: asyncio.Task[Trajectory | Exception | None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
 
@@ -67,8 +67,6 @@ class ClientSession(Agent):
             self._runner = LocalRunner(run, self._settings, self, pool, make_episode=_ClientEpisode)
             self._playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
             self._playing.add_done_callback(self._turns.put_nowait)
-            # Retrieves an error: a client that has left does not.
-            self._playing.add_done_callback(lambda done: done.cancelled() or done.exception())
             return await self._next_turn()
 
     async def step(self, reply: str) -> Turn:
@@ -114,6 +112,8 @@ class ClientSession(Agent):
         if isinstance(turn, Turn):
             return turn
         self._playing, trajectory = None, turn.result()
+        if isinstance(trajectory, Exception):
+            raise trajectory
         if trajectory is None or trajectory.outcome.failure is FailureKind.CANCELLED:
             raise BoundaryError(FailureKind.CANCELLED, f"{FailureKind.CANCELLED}: {_ENDED}")
         outcome = trajectory.outcome
@@ -132,9 +132,12 @@ class _ClientEpisode(EpisodeRun):
         return await super()._decide(view)
 
 
-async def _play(runner: LocalRunner, owed: PendingEpisode, folder: TemporaryFolder) -> Trajectory | None:
+async def _play(runner: LocalRunner, owed: PendingEpisode, folder: TemporaryFolder) -> Trajectory | Exception | None:
     with folder:
-        return await runner.run(owed)
+        try:
+            return await runner.run(owed)
+        except (BoundaryError, ConnectionError) as error:
+            return error  # raised, it would be logged if the client has left; any other error should be
 
 
 def _describe_error(step: Step) -> str:
