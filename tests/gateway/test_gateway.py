@@ -796,24 +796,29 @@ async def test_a_session_whose_trajectory_a_full_disk_does_not_take_is_stored_la
     assert (await world.post(f"{path}/end", session["key"])).status_code == 401
 
 
-async def test_while_the_disk_stays_full_a_session_is_tried_ever_more_rarely_and_noted_once(world, monkeypatch):
-    session, looks = await world.open(), iter(range(100))
-    await world.chat(session["key"])
+async def test_while_the_disk_stays_full_each_session_is_tried_ever_more_rarely_and_noted_once(world, monkeypatch):
+    ended = [world.recorder.find_session((await world.open())["key"]) for _ in range(2)]
+    tries, looks, sleep = {session.id: [] for session in ended}, 0, asyncio.sleep
     monkeypatch.setattr(recorder, "_LOOK", 0)
-    sleep = asyncio.sleep
+
+    def refuse(run, trajectory):
+        tries[trajectory.id].append(looks)
+        raise FULL
 
     async def look_again(seconds):
-        if next(looks, None) is None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            ended[1].record("end", end=Outcome())
+        if looks == 200:
             raise TimeoutError
         await sleep(seconds)
 
-    with mock.patch.object(recorder, "append", side_effect=FULL) as tries:
-        await world.post(f"/sessions/{session['id']}/end", session["key"], {"reward": 1})
-        tries.reset_mock()
-        with mock.patch.object(asyncio, "sleep", look_again):
-            await look_for_expired(world, patience=60)
-    assert 3 <= tries.call_count <= 10
-    assert [event["id"] for event in world.events if event["event"] == "not_stored"] == [session["id"]]
+    ended[0].record("end", end=Outcome())
+    with mock.patch.object(recorder, "append", refuse), mock.patch.object(asyncio, "sleep", look_again):
+        await look_for_expired(world, patience=60)
+    assert list(tries.values()) == [[0, 2, 6, 14, 30, 62, 126, 190], [3, 5, 9, 17, 33, 65, 129, 193]]
+    assert [event["id"] for event in world.events if event["event"] == "not_stored"] == list(tries)
 
 
 async def test_an_end_that_arrives_while_another_is_read_is_of_no_open_session(world, monkeypatch):

@@ -45,9 +45,9 @@ from webgym_cli.util.files import append_lines
 MAX_CALLS = 1000
 # Maximum number of a session's calls in flight, and of open sessions.
 MAX_RUNNING, MAX_SESSIONS = 16, 4096
-# Seconds between two looks at the sessions' deadlines. Of the looks at a session that could not be stored every second
-# tries it again, and half as many after each further failure, but at least one in `_MAX_LOOKS`.
-_LOOK, _MAX_LOOKS = 1.0, 64
+# Seconds between two looks at the sessions' deadlines, and the maximum exponent of the looks until a session that could
+# not be stored is tried again: their number doubles with each failure.
+_LOOK, _MAX_EXPONENT = 1.0, 6
 
 
 @dataclass(slots=True)
@@ -151,11 +151,11 @@ class Recorder:
 
     async def end_expired(self) -> None:
         """Until cancelled, end each session beyond the time limit as a failure, and store those that wait for it."""
-        limit, failures = self.settings.rollout.episode_timeout, Counter[str]()
+        limit, failures, due = self.settings.rollout.episode_timeout, Counter[str](), Counter[str]()
         late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
         for look in count():
             for session in [one for one in self.sessions.values() if one.end is not None or one.age > limit]:
-                if look % min(2 ** failures[session.id], _MAX_LOOKS):
+                if look < due[session.id]:
                     continue
                 try:
                     self.end(session, late)
@@ -164,6 +164,7 @@ class Recorder:
                         message = f"{session.id} is not stored yet, and tried again: {error}"
                         self.sink(make_event("not_stored", id=session.id, reason=str(error), message=message))
                     failures[session.id] += 1
+                    due[session.id] = look + 2 ** min(failures[session.id], _MAX_EXPONENT)
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
