@@ -213,7 +213,7 @@ def _read_memory(text: str) -> tuple[str, ...]:
         return tuple(f"{_to_text(key)}: {_to_text(item)}" for key, item in value.items())
     if isinstance(value, list):
         return tuple(map(_to_text, value))
-    return tuple(filter(None, map(_to_text, text.splitlines())))
+    return tuple(line for line in (_to_text(line) for line in text.splitlines()) if line)
 
 
 def _read_progress(text: str) -> dict[str, str]:
