@@ -8,6 +8,12 @@
   const FRAMES = 4; // levels from what is seen of a field to what is around both
   const rootOf = (element) => element.shadowRoot || window.truthRoots?.get(element);
   const above = (node) => node.assignedSlot || node.parentElement || node.getRootNode().host || null;
+  // where a component shows its own text: the hit is the component, not the label within it around the slot
+  const slotOf = (hit, [x, y]) => {
+    const isAt = ({ left, right, top, bottom }) => left <= x && x <= right && top <= y && y <= bottom;
+    const boxes = (node) => { const range = new Range(); range.selectNode(node); return [...range.getClientRects()]; };
+    return [...hit.childNodes].find((node) => node.nodeType === Node.TEXT_NODE && node.assignedSlot && boxes(node).some(isAt))?.assignedSlot;
+  };
   const deep = (x, y) => {
     let hit = document.elementFromPoint(x, y), at = [x, y];
     for (let found = null; hit && hit !== found;) {
@@ -20,7 +26,7 @@
       } else inner = rootOf(hit);
       hit = inner?.elementFromPoint(...at) || hit;
     }
-    return hit;
+    return hit && slotOf(hit, at) || hit;
   };
   const pointer = (element) => /^(pointer|grab|move)$/.test(getComputedStyle(element).cursor);
   const control = (hit) => {
