@@ -196,6 +196,12 @@ def test_what_is_commented_out_changes_nothing(written, content, changed):
     assert load([written("a.yaml", content)]) == resolve_model_defaults(Settings(**changed))
 
 
+def test_a_text_for_a_list_is_answered_with_how_a_list_is_written():
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=["plugins=a.py,b.py"])
+    assert caught.value.hint == "-s 'plugins=[FIRST, SECOND]'"
+
+
 @each(
     ("overrides", "words"),
     [

@@ -135,9 +135,11 @@ def _value(text: str) -> Any:
 
 def refuse_truth(key: str, value: Any, source: str) -> None:
     """Raise `SettingsError` for a truth value of a setting that is a number: pydantic would take it for 0 or 1."""
-    annotation = known_keys()[key].annotation if key in known_keys() else bool
+    if not isinstance(value, bool) or key not in known_keys():
+        return
+    annotation = known_keys()[key].annotation
     kinds = {annotation, *get_args(annotation)}
-    if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
+    if kinds & {int, float} and bool not in kinds:
         raise SettingsError(f"{source}: {key}: it should be a number", hint=f"webgym config show | grep -F {key}")
 
 

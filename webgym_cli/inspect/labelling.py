@@ -57,7 +57,8 @@ class Labelling:
         """Return the next episode without this person's label, from `after` on; empty if there is none."""
         ids = [one.id for one in self.episodes]
         start = ids.index(after) + 1 if after in ids else 0
-        return next((name for name in [*ids[start:], *ids[:start]] if name not in self.labels.get(who, ())), "")
+        mine = self.labels.get(who, {})
+        return next((name for name in [*ids[start:], *ids[:start]] if name not in mine), "")
 
     def add(self, who: str, episode: LineRef, value: LabelValue) -> None:
         """Store a label."""

@@ -44,9 +44,8 @@ def make_call_format(
     """
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-        text = strip_reasoning(response, thinking=spec.thinking)
         try:
-            reading = read(text, spec.tools or ())
+            reading = read(strip_reasoning(response, thinking=spec.thinking), spec.tools or ())
             if isinstance(reading, ParseError):
                 is_open = reading.kind is ParseErrorKind.NO_TOOL_CALL
                 return make_no_call_error(reading.detail, truncated=truncated) if is_open else reading

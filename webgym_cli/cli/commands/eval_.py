@@ -90,7 +90,6 @@ def eval_(
     values = {"rollout.test_repeats": repeats, "judge.protocol": protocol, "tasks.test": source}
     values |= {f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")}
     settings = _resolve(subject, out, options, values)
-    settings.cost.require_prices()
     chosen = Benchmark(source, _read_ids(subset) if subset else None, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
@@ -146,7 +145,9 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
         base = base or evaluated.config
     given = {**values, "rollout.policy": acting, "policy_config.base_model": model}
     overrides = [*options.overrides, *format_overrides(given)]
-    return load_with_sources(files, overrides, run_config=base, executes=True)[0]
+    settings, _ = load_with_sources(files, overrides, run_config=base, executes=True)
+    settings.cost.require_prices()
+    return settings
 
 
 def _collect_options(settings: Settings, chosen: Benchmark, subset: Path | None) -> dict[str, Any]:
