@@ -212,6 +212,8 @@ def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
 def _read_text(choice: Any) -> str:
     """Return the generated text, with the reasoning in front if the server's parser split it off."""
     message = choice["message"]
-    thoughts = (message.get("reasoning_content"), message.get("reasoning"))
-    text = join_reasoning(message.get("content"), *thoughts, truncated=choice.get("finish_reason") == "length")
+    thoughts, content = (message.get("reasoning_content"), message.get("reasoning")), message.get("content")
+    if isinstance(content, list):  # Mistral's and gateways before it: parts, of which those with a text count
+        content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    text = join_reasoning(content, *thoughts, truncated=choice.get("finish_reason") == "length")
     return text or message.get("refusal") or ""
