@@ -50,12 +50,13 @@ def build_completion(call: GatewayCall, session: str, model: str, *, thinking: b
 def stream_completion(completion: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
     """Yield the server-sent events of a chat completion."""
     (choice,), usage = completion["choices"], completion["usage"]
-    delta = dict(choice["message"])
-    if "tool_calls" in delta:
-        delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(delta["tool_calls"])]
+    deltas = [dict(choice["message"])]
+    if calls := deltas[0].pop("tool_calls", ()):
+        # In an event of their own: AutoGen reads no calls in one with a text.
+        deltas.append({"tool_calls": [{"index": number, **call} for number, call in enumerate(calls)]})
     frame = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    for part, reason in ((delta, None), ({}, choice["finish_reason"])):
-        yield _encode_event({**frame, "choices": [{"index": 0, "delta": part, "finish_reason": reason}]})
+    for delta, reason in (*((one, None) for one in deltas), ({}, choice["finish_reason"])):
+        yield _encode_event({**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
     if with_usage:
         yield _encode_event({**frame, "choices": [], "usage": usage})
     yield b"data: [DONE]\n\n"
