@@ -67,6 +67,16 @@ def test_repeats_of_a_test_task_count_once_as_in_an_evaluation_s_record(tmp_path
     assert result["pass_at_k"]["test 0"]["k"] == {"1": {"rate": 0.6, "tasks": 5}, "2": {"rate": 0.75, "tasks": 4}}
 
 
+def test_a_rate_of_repeats_is_rounded_once(tmp_path):
+    solved = {(task, repeat) for task in range(6) for repeat in range(3) if task < 2 or not repeat}
+    played = (
+        did(1, str(task), solved=(task, repeat) in solved).model_copy(update={"id": f"{task}-{repeat}"})
+        for task in range(6)
+        for repeat in range(3)
+    )
+    assert whole(facts(fill_run(tmp_path / "run", *played)))["test", 0]["success_rate"] == 0.5556  # 3 1/3 of 6
+
+
 def test_points_are_of_series_iteration_and_band(tmp_path):
     run = fill_run(
         tmp_path / "run",

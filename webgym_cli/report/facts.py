@@ -106,8 +106,8 @@ def read_points(index: Index) -> list[dict[str, Any]]:
     """
     points = list(index.rows(_POINTS))
     for row in points:
-        solved, scored = round(row["solved_cases"], 4), round(row["scored_cases"])
-        row |= {"scored_cases": scored, "solved_cases": solved}
+        solved, scored = row["solved_cases"], round(row["scored_cases"])
+        row |= {"scored_cases": scored, "solved_cases": round(solved, 4)}
         row |= {"success_rate": ratio(solved, scored), "interval": known_interval(solved, scored)}
     return points
 

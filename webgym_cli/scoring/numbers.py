@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from webgym_cli.scoring.latex import is_equal_latex
-from webgym_cli.scoring.units import NO_UNIT, ONES, TENS, Unit, split_unit, units_agree
+from webgym_cli.scoring.number_words import read_first_words
+from webgym_cli.scoring.units import NO_UNIT, Unit, split_unit, units_agree
 
 _MAX_CHARACTERS = 300
 _PERCENT = "%"
@@ -75,14 +76,8 @@ _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 _NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
+_RATIO = re.compile(r"\d+\s*:\s*\d+")
 _UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
-_SPELLED = {word: number for number, word in enumerate(ONES)} | {
-    f"{tens}{one and '-'}{one}": 10 * ten + unit
-    for ten, tens in enumerate(TENS, 2)
-    for unit, one in enumerate(["", *ONES[1:10]])
-}
-_WORDS = "|".join(sorted((word.replace("-", "[- ]") for word in _SPELLED), key=len, reverse=True))
-_SPELLED_NUMBER = re.compile(rf"(?:(minus|negative)\s+)?((?:{_WORDS})(?!\s+quarters?\b)|\d+)(?![\w-])", re.IGNORECASE)
 # The last `and` of a list with commas.
 _LAST_AND = re.compile(r"^([^,]+,.*?),? and (?=[^,]+$)")
 _FINE = re.compile(r"\.\d{6}")
@@ -161,10 +156,7 @@ def parse_answer(text: str, *, named: bool = True) -> Answer:
         return Answer(" ".join(text.split()).casefold(), "", None, NO_UNIT)
     if inner := _WRAPPED.fullmatch(text):
         text = inner[1]
-    if spelled := _SPELLED_NUMBER.match(text):
-        number = _SPELLED.get(spelled[2].lower().replace(" ", "-"), spelled[2])
-        text = f"{'-' * bool(spelled[1])}{number}{text[spelled.end() :]}"
-    text = _to_latex(text)
+    text = _to_latex(read_first_words(text))
     plain = _LAST_AND.sub(r"\1, ", " ".join(_WRAPPED.sub(r" \1 ", unicodedata.normalize("NFC", text)).split()))
     # Not between letters and digits: `1 2` is not 12.
     plain = re.sub(r"(?<![^\W_])\s+|\s+(?![^\W_])", "", plain).rstrip(".")
@@ -200,6 +192,9 @@ def _is_equal(ours: Answer, theirs: Answer) -> bool:
             return True
         # Only a decimal number with many digits may stand for a fraction: 0.333333.
         if not _FINE.search(ours.expression + theirs.expression):
+            return False
+    for one, other in ((ours, theirs), (theirs, ours)):  # 3:1 may be a fraction, but is not 3
+        if other.value is not None and other.value.denominator == 1 and _RATIO.fullmatch(one.expression):
             return False
     if _SPAN.fullmatch(ours.expression) or _SPAN.fullmatch(theirs.expression):
         return False

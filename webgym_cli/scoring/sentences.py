@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from webgym_cli.scoring.units import CODES, has_known_unit
+from webgym_cli.scoring.numbers import answers_equal
+from webgym_cli.scoring.units import CODES, has_known_unit, measure_alike
 
 # The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`, nor the sign of `n! = 120`.
 SENTENCE = re.compile(
-    r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs)[.!?](?=\s|$|\*\*)(?!\s*m\.|(?<=!)\s*[=<>+*/])|\n", re.IGNORECASE
+    r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs|\bsq|\bcu)(?<!\bincl)[.!?](?=\s|$|\*\*)(?!\s*m\.|(?<=!)\s*[=<>+*/])|\n",
+    re.IGNORECASE,
 )
 _FILLERS = re.compile(
     r"^(?:(?:therefore|thus|hence|then|so|simply|just|indeed|exactly|clearly|obviously|actually|approximately|about|also"
@@ -17,16 +19,30 @@ _FILLERS = re.compile(
 )
 # Words after an answer that begin an explanation.
 _EXPLANATION = re.compile(
-    r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\.)\b.*"
+    r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
+    r"|rather than|instead of|rounded|(?:al)?though)\b.*"
     r"|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
-# Another answer beside the first: `8, maybe 9`.
-_ALTERNATIVE = re.compile(r"\b(?:maybe|perhaps|possibly)\s+(?:even\s+)?[^\sA-Za-z]{0,3}\d", re.IGNORECASE)
+_OTHER = r"([^\sA-Za-z]{0,3}\d[^\s)]*)"
+# Another answer beside the first: `8, maybe 9`, `8 (or 9)`, `8 (Ann) and 9 (Bob)`, `8 for Ann, 9 for Bob`.
+_ALTERNATIVE = re.compile(
+    r"(?:(?:[(,.;\n]\W*or|(?:[(,.;\n]\W*|\b)(?:maybe|perhaps|possibly|alternatively)|[\])]\s+(?:and|or))\b,?\s+"
+    r"(?:even\s+|it(?:['’]s| is)\s+)?|(?:[(,.;\n]\W*(?:but |alternatively, )?it (?:could|might|may)(?: also)? be\s+))"
+    rf"{_OTHER}|\b(when|if|for|in|on|per)\b[^.]{{1,80}}(?:[,;]|\band|\bor)\s+{_OTHER}\s+(?=\2\b)",
+    re.IGNORECASE,
+)
+# What is rounded, before the result; not `rounded to 2 decimal places`.
+_ROUNDED = re.compile(
+    r"^.*\bround(?:s|ed|ing)?(?: (?:it|this|that|\W?[\d.,]+))?(?: (?:up|down|off))? to\s+"
+    r"(?!\d+ (?:decimal|significant|digit|place|d\.?p))(?=\W?[\d.,]+(?:\s[A-Za-z]+){0,2}\W*$)",
+    re.IGNORECASE | re.DOTALL,
+)
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
 # In a text without a mark, the rest of a sentence may state the answer.
 _REASON = re.compile(
-    r"\s(?:because|since|as)\b.*|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
+    r",?\s(?:because|since|as|(?:al)?though)\b.*|,\s+I(?: am|['’]m)? (?:think|believe|guess|sure|certain)\b.*"
+    r"|,\s+(?:up|down) from\b.*|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
     r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
@@ -54,7 +70,7 @@ _ITEM = re.compile(
     r"(?:\s+\d+/\d+|\s*/\s*\d[\d,]*(?:\.\d+)?|:\d+)?)",
     re.DOTALL,
 )
-_NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
+_NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=[$€£¥₹]?\d)", re.IGNORECASE)
 # What states the item after it.
 _STATED = re.compile(
     r"\b(?:is|are|was|were|be|equals?|(?:mak|giv|leav)(?:es?|ing)|gets?|total(?:s|ing)?|so|but)\b"
@@ -65,7 +81,7 @@ _STATED = re.compile(
 _JOINED = re.compile(
     r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided|oder|und|bis|ou|et|или)\b|^\s*(?:[oye]\s+|[或和与到至])"
     r"|^\s*(?:of(?:\s+\w+)?\s*)?$"
-    r"|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
+    r"|[-–+*/×^_<>]\s*$|\b[b-h]\)\s*$|^\s*[-–,;:+*/×^<>]",
     re.IGNORECASE,
 )
 # What states the item before it: `55 in all`.
@@ -78,20 +94,22 @@ _ASIDE = re.compile(
 )
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
-    r"|up to|doubt|unlikely|impossible|whether|(?:false|untrue|wrong) that)\b|n't\b|√"
+    r"|up to|far from|(?:maybe|perhaps|possibly)(?=\s+$)|doubt|unlikely|hardly|impossible|whether"
+    r"|(?:false|untrue|wrong) that)\b|n't\b|√"
     r"|不(?!过)|没|非(?!常)|超过|至[少多]|最[少多]|[大小多少低高]于"
     r"|\b(?:nicht|keine?|als|mindestens|höchstens|pas|plus de|moins|más|menos|не)\b"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
     r"|\b(?:if|over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise"
     r"|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
-    r"|(?:division|divided?) by)\s+$"
+    r"|(?:division|divided?|divisible) by"
+    r"|(?:multiple|factor|divisor|power) of)\s+$"
     r"|\b(?:log|ln|exp|sin|cos|tan|mod|gcd|lcm)(?:\s+of|_\{?\d+\}?)?\s*\(?$",
     re.IGNORECASE,
 )
 # The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.
 _DENIED_VERB = re.compile(
     r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+\S+$"
-    r"|\b(?:could|might|may)\s+be$|\b(?:false|wrong|untrue|only) that\s+\S+\s+\S+$",
+    r"|\b(?:could|might|may|unlikely to)\s+be$|\b(?:(?:false|wrong|untrue|unlikely|only) that|whether)\s+\S+\s+\S+$",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
@@ -118,11 +136,16 @@ _NAMED_WHOLE = re.compile(
 _OTHER_NAME = re.compile(r"[,;]\s*[A-Za-z]\w*\s*=\s*$")
 
 
-def read_phrase(content: str) -> list[str]:
-    """Return the answer at the start of a phrase, without the explanation after it, and the item that it states."""
-    phrase = _FILLERS.sub("", _NEGATIVE.sub("-", content.strip(" *`\"'")))
-    if _ALTERNATIVE.search(phrase, 1):
-        return []
+def read_phrase(content: str, rest: str) -> list[str]:
+    """Return the answer at the start of a phrase, without the explanation after it, and the item that it states.
+
+    Empty if the phrase, or the `rest` of the response after it, gives another answer too.
+    """
+    phrase = _strip_fillers(content.strip(" *`\"'"))
+    if other := _ALTERNATIVE.search(phrase, 1) or _ALTERNATIVE.match(rest):
+        phrase = phrase[: other.start()] if other.string is phrase else phrase
+        if not answers_equal(phrase, other[other.lastindex or 0]):  # `1/2 (or 0.5)`
+            return []
     head = phrase[:1] + _EXPLANATION.sub("", phrase[1:])
     items = _items(head)
     if items and items[0][0] == 0:
@@ -141,11 +164,16 @@ def read_loose(text: str) -> list[str]:
         start = end
     if _REFUSED.search(text, len(before)):
         return []
-    phrase = _FILLERS.sub("", _NEGATIVE.sub("-", sentence.strip(" *`\"'.!\n")))
+    phrase = _strip_fillers(sentence.strip(" *`\"'.!\n"))
     listed = [
         match[1] for match in _LISTED.finditer(phrase) if not _DENIED_VERB.search(phrase[: match.start(1)].strip())
     ]
     return list(dict.fromkeys((*listed, *(_read_last(_REASON.sub("", phrase), before) or _read_last(phrase, before)))))
+
+
+def _strip_fillers(text: str) -> str:
+    """Return a text without filling words before its answer, and without what is rounded to it."""
+    return _FILLERS.sub("", _ROUNDED.sub("", _NEGATIVE.sub("-", text)))
 
 
 def _read_first(head: str, items: list[tuple[int, int, str]]) -> list[str]:
@@ -154,7 +182,8 @@ def _read_first(head: str, items: list[tuple[int, int, str]]) -> list[str]:
         return []
     link = head[items[0][1] : items[1][0]]
     aside = _ASIDE.search(link)
-    return [items[0][2] + link[: aside.start() + 1]] if aside and not _JOINED.search(link) else []
+    is_list = link.rstrip().endswith((",", ";"))
+    return [items[0][2] + link[: aside.start() + 1]] if aside and not (is_list or _JOINED.search(link)) else []
 
 
 def _read_last(text: str, before: str = "") -> list[str]:
@@ -187,7 +216,8 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
     return bool(
         (stated and _DENIED_VERB.search(text[first:stated]))
         or _DENIED.search(near)
-        or (first and re.search(r"(?<!given) by\s+$", near))
+        or (first and re.search(r"(?<!given) by\s+$|\b(?:if|unless)\b[^,]*$", link))
+        or (first and _is_compound(link.strip(), f"{content}{text[end:]}"))
         or (re.search(r"\b(?:or|and)\b", link if first else near) and not _SOLVED.search(text[:start]))
         or _PARTIAL.search(near)
         or _asks_unknown(text[:start], content + text[end:], before)
@@ -197,6 +227,12 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         # of `x -5`
         or (content[0] in "-−+" and re.search(r"(?:\b[A-Za-z]|[\d)}])\s*$", near))
     )
+
+
+def _is_compound(unit: str, item: str) -> bool:
+    """Whether an item is only a part of a quantity: `6 in` of `5 ft 6 in`, `30` of `45° 30'`."""
+    smaller = re.match(r"\d+\s?([A-Za-z]+)", item)
+    return unit == "°" or bool(smaller and measure_alike(unit.rstrip(".,"), smaller[1]))
 
 
 def _asks_unknown(text: str, value: str, before: str) -> bool:

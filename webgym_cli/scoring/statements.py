@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
+from webgym_cli.scoring.number_words import join_repeated
 from webgym_cli.scoring.sentences import SENTENCE, read_loose, read_phrase
 from webgym_cli.util.text import skip_match
 
@@ -19,8 +20,11 @@ _EMPHASIS = re.compile(r"(?<![\w*_)\]}\\])(\*{1,3}|_{1,2}|`)(?=[^\s*_`])([^*_`\n
 _BETWEEN_BOXES = re.compile(r"[\s,;$.]*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?[\s$]*", re.IGNORECASE)
 # LaTeX boxes the next token, too.
 _BARE_BOX = re.compile(r"(\\boxed)\s*(-?\d+(?:\.\d+)?)(?![\w{])")
-# Formatting, and tokens of chat templates.
-_HTML = re.compile(r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>", re.IGNORECASE)
+# Formatting, tokens of chat templates, what is struck out, and the number of a source: `42 [1]`.
+_HTML = re.compile(
+    r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>|~~[^~\n]{1,300}~~|(?<=[\d%])\s?\[\d{1,2}\](?=[\s.,;]|$)",
+    re.IGNORECASE,
+)
 # Where reasoning starts, and ends; a sentence may mention the tags: `I used <think> tags`.
 _THOUGHT = re.compile(r"^[ \t]*<think(?:ing)?>", re.MULTILINE)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>")
@@ -54,11 +58,18 @@ _CHOSEN = re.compile(
 )
 # What takes a statement back at once; `It is incorrect because ...` may explain another.
 _WITHDRAWN = re.compile(
-    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually)\W+)+|(?=that['’]s wrong))(?:that|this|it)(?:['’]s| is| was)"
-    r" (?:wrong|incorrect|not right)(?!-| (?:of|to|because|since|as)\b)",
+    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but)\W+)+|(?=that(?:['’]s wrong| can| does)))"
+    r"(?:that|this|it)(?: does(?:n['’]t| not) (?:look|seem) right| can(?:['’]t|not) be(?: right| correct)?"
+    r"|(?:['’]s| is| was) (?:wrong|incorrect|impossible|not (?:right|correct|possible)))"
+    r"(?!-| (?:of|to|because|since|as)\b)",
     re.IGNORECASE,
 )
-_RETRACTED = re.compile(r"\b(?:wait|correction|mistake|sorry|scratch that|actually)\b|\bno,", re.IGNORECASE)
+_RETRACTED = re.compile(
+    r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|I mean|on second thought|make that|or rather)\b"
+    r"|\b(?:no,|oh,|edit:|rather,|not quite[:,])|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
+    r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
+    re.IGNORECASE,
+)
 _FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 
 
@@ -68,17 +79,21 @@ def find_answers(response: str) -> list[str]:
     Empty if no statement is clear, as in `42 or 43`.
     """
     response = _EMPHASIS.sub(r"\2", _BARE_BOX.sub(r"\1{\2}", strip_thoughts(response)[-_MAX_CHARACTERS:]))
-    response = _HTML.sub("", response).translate(_PUNCTUATION)
+    response = join_repeated(_HTML.sub("", response).translate(_PUNCTUATION))
     marked = _last_statement(response)
     if marked is None:
         return [response, *_find_choice(response), *read_loose(response)]
     content, end, is_exact = marked
     rest = response[end:]
-    withdrawn = _WITHDRAWN.match(rest)
-    retracted = withdrawn or _RETRACTED.search(rest)
-    if retracted and ((corrected := read_loose(f"so {rest[retracted.end() :]}")) or withdrawn):
-        return corrected
-    return [content] if is_exact else [content, *read_phrase(content)]
+    withdrawn, number = _WITHDRAWN.match(rest), re.search(r"\d", content)
+    within = None if is_exact or number is None else _RETRACTED.search(content, number.end())
+    for retracted in filter(None, (withdrawn or _RETRACTED.search(rest), within)):
+        if (corrected := read_loose(f"so {retracted.string[retracted.end() :]}")) or retracted is withdrawn:
+            return corrected
+    if is_exact:
+        return [content]
+    phrases = read_phrase(content, rest)
+    return phrases and [content, *phrases]
 
 
 def _find_choice(response: str) -> list[str]:

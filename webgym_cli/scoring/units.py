@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+from webgym_cli.scoring.number_words import ONES, TENS
+
 # Names of each unit; the first stands for all. A plural in s is known, too.
 _NAMES = """
+nm nanometer nanometre|ohm|kb kilobyte|mb megabyte|gb gigabyte|tb terabyte
 cm centimeter centimetre|m meter metre|km kilometer kilometre|mm millimeter millimetre|in inch inches|ft foot feet
 yd yard|mi mile|kg kilogram|g gram|mg milligram|lb pound|oz ounce|l liter litre|ml milliliter millilitre|gal gallon
 h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢
@@ -15,19 +18,16 @@ celsius c|fahrenheit f|% percent pct|n newton|j joule|w watt|v volt|hz hertz|rad
 _LINES = [line.split() for line in re.split(r"[|\n]", _NAMES) if line]
 _CANONICAL = {name: names[0] for names in _LINES for name in names}
 _KNOWN = frozenset(_CANONICAL.values())
+# Units of one kind, which a quantity may have together: `5 ft 6 in`.
+_KINDS = [
+    frozenset(line.split()) for line in ("h min s day week month year", "ft in yd m cm", "lb oz kg g", "usd cent")
+]
 # Words that multiply the number before them.
 _FACTORS = {
-    **{"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
-    **{"lakh": 10**5, "crore": 10**7},
+    **{"ten": 10, "dozen": 12, "hundred": 100, "lakh": 10**5, "crore": 10**7},
+    **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
 
-# The words of 0 to 19, and of the tens from 20.
-ONES = re.findall(
-    r"\w+",
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen",
-)
-TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
 # Words after a number that are no unit: they change it or join it with another.
 _OPERATORS = re.compile(
     r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|times|plus|minus|by|squared|cubed|half|halves"
@@ -72,6 +72,10 @@ _TAIL = re.compile(
     rf"((?:[A-Za-zÀ-ɏ]|[%°¢€£¥])(?:[A-Za-zÀ-ɏ]|[%°¢/ .'-])*(?:\s*\^\{{?[23]\}}?)?|{_FOREIGN}|[%°$])$"
 )
 _SIGN = re.compile(rf"(?:US)?\\?(\$)|([€£¥₹])|({CODES})")
+# After a number with a currency: `$45k`, and `$3.99/lb`. Without one `5k` may be a product.
+_SHORT = re.compile(r"(?<=\d)\s?(k|mn?|bn?)$", re.IGNORECASE)
+_SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
+_PRICE = re.compile(r"(?<=\d)\s?/\s?(?=[A-Za-z]{2})")
 
 # A unit's words, and the factor of a multiplying word among them.
 Unit = tuple[frozenset[str], int]
@@ -82,7 +86,8 @@ def split_unit(text: str) -> tuple[str, Unit]:
     """Return a text without its unit, and the unit. A tail that may be no unit (`5x`, `5 or 6`) is left."""
     signs = {_CANONICAL[(match[1] or match[2] or match[3]).lower().rstrip(".")] for match in _SIGN.finditer(text)}
     if len(signs) == 1:
-        number, (words, factor) = split_unit(_SIGN.sub("", text).strip())
+        amount = _SHORT.sub(lambda match: f" {_SCALES[match[1].lower()]}", _SIGN.sub("", text).strip())
+        number, (words, factor) = split_unit(_PRICE.sub(" per ", amount))
         return number, (words | signs, factor)
     plain = _DEGREE.sub("°", _WORDS.sub(r"~\1", text).replace("\\%", "%")).rstrip(" .")
     tail = _TAIL.search(plain)
@@ -99,6 +104,12 @@ def has_known_unit(text: str) -> bool:
     """Whether a number has a unit, or one plural after it: `180 minutes`, `40 pencils`."""
     words = split_unit(text)[1][0]
     return any(map(_is_known, words)) or (len(words) == 1 and re.search(r"\d [A-Za-z]{3,}s\W*$", text) is not None)
+
+
+def measure_alike(unit: str, other: str) -> bool:
+    """Whether two words are different units of one kind: `ft` and `inches`."""
+    names = {_canonical(unit.lower()), _canonical(other.lower())}
+    return len(names) > 1 and any(names <= kind for kind in _KINDS)
 
 
 def _read_unit(text: str, *, spaced: bool) -> Unit | None:

@@ -17,6 +17,8 @@ NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
 STEPS = tuple(seen(index, index, title="A portrait" if index != 1 else "Way") for index in range(4))
 LIMIT = Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
 
+TAG = "<success>Successful</success>"
+
 
 def read_reply(text):
     return read_object(text, JudgeReply)
@@ -254,6 +256,9 @@ def test_a_status_in_the_spellings_of_models(text):
         (replies.read_score, "### Score: 5", True),
         (replies.read_status, "Status: success\n\nThe task did not need a login.", True),
         (replies.read_webvoyager, "Evaluation: no issue is left. Verdict: SUCCESS", True),
+        (replies.read_webvoyager, "The result is as expected.\nSUCCESS", True),
+        (replies.read_status, "I cannot see any error.\nStatus: success\nNothing is left to do.", True),
+        (replies.read_tags, f"It failed at first.\n{TAG} <optimal>1. Complete Failure</optimal>", True),
         (
             replies.read_webvoyager,
             "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
@@ -303,7 +308,6 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
     assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is None
 
 
-TAG = "<success>Successful</success>"
 UNREADABLE = {
     replies.read_score: [
         *("Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"),
@@ -314,6 +318,8 @@ UNREADABLE = {
         "The form reads:\nStatus: success\n(not filled)",
         *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
+        *("If so, my reply would be:\nStatus: success", "I'm sorry, I can't assist. Status: success"),
+        *(f"Status: success\n{rest}" for rest in ("P.S. not all points hold.", "Correction: a filter is missing.")),
     ],
     replies.read_webvoyager: [
         *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),
@@ -331,10 +337,12 @@ UNREADABLE = {
         "The agent ended with: the task is considered a success.",
         "The agent ended with:\nthe task is considered a success.",
         "The agent finished with the words I conclude that the task is a SUCCESS.",
+        *("Expected verdict: SUCCESS", "The task was not done.\n\nSUCCESS", "I cannot see the images. SUCCESS"),
     ],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
         *(f"{TAG} is what I'd write if it were done.", f"I can't write {TAG}"),
+        *(f"{TAG}\nWait, it is Unsuccessful.", f"{TAG}\nActually not.", f"The form is\n{TAG}\nand it is empty."),
     ],
 }
 

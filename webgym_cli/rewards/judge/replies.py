@@ -61,7 +61,15 @@ _DENIAL = re.compile(
 )
 # The same as a sentence: only right before the verdict, since earlier ones tell what was so at first.
 _DENIAL_BEFORE = re.compile(
-    rf"(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)\W*\Z",
+    rf"(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)\W*\Z"
+    r"|\btask (?:failed|(?:is|was|has) not (?:been )?(?:done|completed|finished|achieved|accomplished))\W*\Z"
+    r"|\b(?:expected|desired|claimed) \Z",
+    re.IGNORECASE,
+)
+# A judge that refuses, or that saw nothing.
+_EXCUSED = re.compile(
+    r"\bI(?:['’]m| am) (?:sorry|unable)\b|\bI can(?: ?not|['’]t) (?:assist|help|evaluate|judge"
+    r"|(?:see|view|open|access) the (?:screenshot|image|picture))",
     re.IGNORECASE,
 )
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
@@ -72,11 +80,19 @@ _STATUS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 # What takes a success back: words after it, or a sentence before it that tells what would be written.
-_RETRACTED = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however|not (?:a )?success\w*)\b", re.IGNORECASE)
-_SUPPOSED = re.compile(
-    r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z", re.IGNORECASE
+_RETRACTED = re.compile(
+    r"\b(?:fail(?:ed|ure)|wait|actually|but|however|not (?:a )?success\w*|unsuccessful|not (?:all|every|really)"
+    r"|correction|second thought|is (?:wrong|missing))\b",
+    re.IGNORECASE,
 )
-_OWN_LINE = re.compile(r"(?:^|[>:.])\s{0,9}<success>[^<]*</success>\s{0,9}(?:$|<)", re.MULTILINE | re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z"
+    r"|\b(?:reply|answer|verdict|status) (?:would|could|might|should) (?:be|have been)\W*\Z",
+    re.IGNORECASE,
+)
+_OWN_LINE = re.compile(
+    r"(?:^|[>:.])\s{0,9}<success>[^<]*</success>\s{0,9}(?:$(?!\s*(?-i:[a-z(]))|<)", re.MULTILINE | re.IGNORECASE
+)
 # What the other tags of AgentRewardBench say, as numbers.
 _ANSWERS = {"yes": 1.0, "no": 0.0}
 _OPTIMALITY = {
@@ -114,7 +130,7 @@ def read_webvoyager(text: str) -> JudgeReply:
     if verdict["no"] is None:
         quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
         denied = _DENIAL.search(text) or _DENIAL_BEFORE.search(plain[: verdict.start()])
-        unsaid = unsaid or quoted or denied or _DENIED.search(sentence)
+        unsaid = unsaid or quoted or denied or _DENIED.search(sentence) or _EXCUSED.search(plain)
     if unsaid:
         raise UnreadableError("the last sentence is no verdict, or both were said")
     return _reply(text, "no" if verdict["no"] else "yes")
@@ -138,14 +154,15 @@ def read_status(text: str) -> JudgeReply:
     reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
     *_, last = _STATUS.finditer(plain)
     before, after = plain[: last.start()][-_END:], plain[last.end() :]
-    return _refuse_unless(reply, not _SUPPOSED.search(before) and not _RETRACTED.search(after))
+    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _EXCUSED.search(before) or _RETRACTED.search(after)))
 
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`, also for one that the reasoning or a sentence quotes."""
     plain = _remove_reasoning(text)
     reply = _read_word(_TAG, plain, yes=("successful",), no=("unsuccessful",))
-    return _reply(text, _refuse_unless(reply, _OWN_LINE.search(plain) is not None).verdict)
+    rest = re.sub(r"<(\w+)>[^<]*</\1>", "", plain[plain.lower().rfind("<success>") :])  # other tags tell of failures
+    return _reply(text, _refuse_unless(reply, bool(_OWN_LINE.search(plain)) and not _RETRACTED.search(rest)).verdict)
 
 
 def _remove_reasoning(text: str) -> str:

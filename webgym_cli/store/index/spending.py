@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits 
     from webgym_cli.store.index.query import Index
 
 _TOKENS = "{'prompt': sum(prompt_tokens), 'cached': sum(cached_tokens), 'completion': sum(completion_tokens)} AS tokens"
-_POLICY = f"""SELECT policy AS model, count(*) AS episodes, count(*) FILTER (success) AS successes,
+_POLICY = f"""SELECT policy AS model, count(DISTINCT (split, iteration, episode)) AS episodes,
+    count(*) FILTER (success) AS successes,
     coalesce(sum(steps), 0)::BIGINT AS steps, sum(cpu_seconds) AS cpu_seconds, sum(gpu_seconds) AS gpu_seconds,
     {_TOKENS} FROM trajectories GROUP BY 1 ORDER BY 1"""
 _CALLS = """SELECT coalesce(sum(calls), 0)::BIGINT AS calls, coalesce(max(calls), 0) AS largest
