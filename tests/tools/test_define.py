@@ -88,6 +88,23 @@ def test_a_parameter_without_any_is_an_empty_object_and_the_style_of_rest_is_rea
     assert add.description == "Add."
 
 
+def test_a_parameter_is_described_by_its_annotation_unless_the_docstring_does():
+    @tool
+    def go(
+        a: Annotated[int, Field(description="A.", le=3)], b: Annotated[str, "B."], c: Annotated[str, "-"] = ""
+    ) -> str:
+        """Go.
+
+        Args:
+            c: C.
+        """
+        return f"{a}{b}{c}"
+
+    parameters = go.schema["function"]["parameters"]
+    assert [parameters["properties"][name]["description"] for name in "abc"] == ["A.", "B.", "C."]
+    assert (parameters["required"], parameters["properties"]["a"]["maximum"]) == (["a", "b"], 3)
+
+
 def test_types_of_all_kinds_and_a_property_called_title():
     @tool
     def go(colour: Colour, place: Place, speed: Annotated[float, Field(gt=0)], title: str) -> str:
@@ -172,6 +189,18 @@ class NoCall:
     """Do."""
 
 
+def yields(n: int):
+    """Count."""
+    yield n
+
+
+class YieldsLater:
+    """Count."""
+
+    async def __call__(self, n: int):
+        yield n
+
+
 class NeedsMore:
     """Do."""
 
@@ -190,6 +219,8 @@ class NeedsMore:
         (undocumented, "tool undocumented: the policy is not told what it does"),
         (unknown_type, "tool unknown_type: its types can't be read: name 'Nowhere'"),
         (without_schema, "tool without_schema: its parameters have no JSON schema"),
+        (yields, "tool yields: it yields"),
+        (YieldsLater, "tool YieldsLater: it yields"),
         (NoCall, "tool NoCall: the class has no __call__"),
         (NeedsMore, "tool NeedsMore: it is made with no argument but context, and needs key"),
     ],

@@ -148,6 +148,8 @@ def tool(
         _check_definition(called, {"timeout": timeout, "max_length": max_length})
         stateful = inspect.isclass(given)
         function = _method_of(called, given) if stateful else given
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise UsageError(f"tool {called}: it yields, and a call has one result", hint="return a value")
         context = find_context_parameter(function)
         filled = _find_fields(called, function, fields)
         text, parameters = read_docstring(given)

@@ -42,9 +42,12 @@ def argument_model(
             raise UsageError(f"tool {name}: {parameter} can't be told to a policy", hint="give every parameter a name")
         if parameter.name not in hints:
             raise UsageError(f"tool {name}: the parameter {parameter.name} has no type", hint="write name: str, ...")
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        about = Field(default=default, alias=parameter.name, description=texts.get(parameter.name))
-        fields[f"argument_{number}"] = (hints[parameter.name], about)
+        about: dict[str, Any] = {} if parameter.default is inspect.Parameter.empty else {"default": parameter.default}
+        hint = hints[parameter.name]
+        written = (one for one in getattr(hint, "__metadata__", ()) if isinstance(one, str))
+        if text := texts.get(parameter.name) or next(written, ""):  # None would hide that of an annotated Field
+            about["description"] = text
+        fields[f"argument_{number}"] = (hint, Field(alias=parameter.name, **about))
     try:
         model = create_model(name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
         model.model_json_schema()
