@@ -39,6 +39,10 @@ EXIT_CODES: dict[int, str] = {
 }
 
 
+class UserNote(Warning):
+    """A note for users, which a command shows as a line without a place in the code."""
+
+
 class WebGymError(Exception):
     """Base of all user-facing errors. `hint` is the command or action that resolves the error."""
 

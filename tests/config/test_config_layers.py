@@ -182,6 +182,21 @@ def test_a_refused_file_is_named_with_the_place(content, place, words, written):
     assert f"{path}{place}" in str(caught.value) and words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        ("sites: {desk: {login_hours: true}}", "sites.desk.login_hours"),
+        ("cost: {prices: {gpt-4.1: {prompt: true, completion: 1}}}", "cost.prices.gpt-4.1.prompt"),
+        ("tasks: {difficulty_ratio: {easy: true}}", "tasks.difficulty_ratio.easy"),
+        ("seed: false", "seed"),
+    ],
+)
+def test_a_truth_value_is_no_number(content, key, written):
+    with pytest.raises(SettingsError, match=f"{key}: it should be a number"):
+        load([written("own.yaml", content)])
+    assert load([written("own.yaml", "train: {extra: {bf16: true}}")]).train.extra == {"bf16": True}
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_bytes(b"seed: \xff\xfe\x00")

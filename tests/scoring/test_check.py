@@ -134,6 +134,29 @@ def test_what_a_check_raises_is_a_failure_at_the_line_that_raised():
         score(decide)
 
 
+def test_an_exception_without_a_text_is_a_failure_too():
+    class Silent(Exception):
+        __str__ = None
+
+    def decide():
+        raise Silent
+
+    with pytest.raises(BoundaryError, match=r"the check closed failed: Silent \(test_check.py:\d+\)"):
+        score(decide)
+
+
+def test_a_check_gets_copies_of_the_fields():
+    given = context()
+    given.trajectory.task.extra["titles"] = ["b", "a"]
+
+    def decide(titles):
+        titles.sort()
+        return titles == ["a", "b"]
+
+    assert score(decide, given).value == 1
+    assert given.trajectory.task.extra["titles"] == ["b", "a"]
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_check_ends_at_its_deadline(is_async):
     async def wait():
@@ -180,7 +203,7 @@ def test_a_check_is_a_function(value):
         check("closed")(value)
 
 
-@each("timeout", [0, -1, "3", float("nan"), INFINITE])
+@each("timeout", [0, -1, True, "3", float("nan"), INFINITE])
 def test_a_time_limit_is_a_number_of_seconds(timeout):
     with pytest.raises(UsageError, match="check closed: timeout="):
         check("closed", timeout=timeout)(lambda: 1)

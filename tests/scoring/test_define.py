@@ -1,3 +1,7 @@
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 from tests.tables import each
@@ -68,10 +72,16 @@ def test_numbers_and_mappings_are_verdicts(value, verdict):
     assert parse_reward(value) == verdict
 
 
+def test_numbers_of_other_types_are_numbers_too():
+    others = {"share": Decimal("0.5"), "is_open": np.bool_(True), "count": np.array(3), "half": np.float32(0.5)}
+    verdict = parse_reward({"reward": Fraction(1, 2), **others, "texts": "7", "many": np.array([1, 2])})
+    assert (verdict.reward, verdict.numbers()) == (0.5, {"share": 0.5, "is_open": 1.0, "count": 3.0, "half": 0.5})
+
+
 NO_REWARDS = [
     *(None, "1", b"1", float("nan"), float("inf"), {}, {"acc": 1}, {"reward": None}, [1], {"reward": float("nan")}),
-    *({"reward": 1, "acc": value} for value in (float("nan"), float("-inf"), 10**400)),
-    10**400,
+    *({"reward": 1, "acc": value} for value in (float("nan"), float("-inf"), 10**400, Decimal("NaN"), Decimal("sNaN"))),
+    *(10**400, np.array([1.0])),
 ]
 
 

@@ -41,6 +41,31 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
     assert first.extra == {**own, "template": TEMPLATE}
 
 
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        ('\ufeffname;note\r\n"A, b";c\r\n;\r\n', ["A, b"]),  # as a spreadsheet writes it where a comma is in numbers
+        ("name\tnote\nA, b\tc\n", ["A, b"]),
+        ('"Name; full", name\nx, "A, b"\ny, C\n,\n', ["A, b", "C"]),
+        ("name\nA;b\n", ["A;b"]),
+    ],
+)
+def test_a_table_is_read_whatever_separates_its_columns(tmp_path, table, values):
+    (tmp_path / "own.csv").write_text(table, newline="")
+    template = TEMPLATE | {"id": "close-{p.name}", "instruction": "Close {p.name}.", "extra": {}}
+    tasks = expand(tmp_path, parameters={"p": {"csv": "own.csv"}}, templates=[template]).train
+    assert [task.extra["p"]["name"] for task in tasks] == values
+
+
+def test_a_line_of_a_command_is_a_value_as_json_if_json_can_hold_it(tmp_path):
+    texts = {"\ufeffNaN": "NaN", "Infinity": "Infinity", "1e999": "1e999", "A\u2028B\x0c": "A\u2028B"}
+    lines = {**texts, "7\r": 7, '{"a": [1]}': {"a": [1]}}
+    (tmp_path / "lines").write_text("\n".join(lines), newline="")
+    template = TEMPLATE | {"instruction": "Do it.", "extra": {"n": "{n}"}}
+    tasks = expand(tmp_path, parameters={"n": {"command": "cat lines"}}, templates=[template]).train
+    assert [task.extra["n"] for task in tasks] == list(lines.values())
+
+
 def test_values_that_are_written_alike_in_an_id_have_ids_of_their_own(tmp_path):
     titles = ["Red", "red", "🎉", "blue", "🎈"]
     tasks = expand(tmp_path, parameters={"title": titles}, **SHORT).train
@@ -102,9 +127,14 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
         ({"parameters": {"title": {"command": "no-such-program"}}}, "can't be run"),
         ({"parameters": {"title": {}}}, "either csv or command"),
         ({"parameters": {"title": []}}, "has no values"),
+        ({"parameters": {"title": {"command": "true"}}}, "'true' printed nothing"),
+        ({"parameters": {"title": {"csv": "latin.csv"}}}, "latin.csv is no CSV: not UTF-8"),
         ({"parameters": {"title": {"command": " "}}}, "can't be run"),
         ({"parameters": {"title": {"csv": "ragged.csv"}}}, "ragged.csv: row 2"),
-        ({"parameters": {"title": {"csv": "twice.csv"}}}, "twice.csv: two columns have the same name"),
+        (
+            {"parameters": {"title": {"csv": "twice.csv"}}},
+            "twice.csv is no CSV: two columns have the same name",
+        ),
         ({"parameters": {"title": {"command": "echo a | sort"}}}, "| needs a shell"),
         ({"parameters": {"template": ["a"]}}, "parameters.template: a task keeps its template there"),
         ({"parameters": {"title": ["A", True]}, **SHORT}, "True can't be a part of a text"),
@@ -122,6 +152,7 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
 def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):
     (tmp_path / "ragged.csv").write_text("name,team\nA,b\nC\n")
     (tmp_path / "twice.csv").write_text("name,name\nA,b\n")
+    (tmp_path / "latin.csv").write_text("name\nZoë\n", encoding="latin-1")
     with pytest.raises(UsageError, match=r"templates.yaml: ") as caught:
         expand(tmp_path, **changes)
     assert words in str(caught.value)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from webgym_cli.cli.output import Output, fail
 from webgym_cli.cli.streams import discard, explain_os_error, open_streams
-from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
+from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, UserNote, WebGymError
 from webgym_cli.util.optional import when
 from webgym_cli.util.proxies import check_key_log, exempt_loopback
 from webgym_cli.util.secrets import add_address_keys, add_environment
@@ -201,7 +201,7 @@ def _typed_command() -> list[str]:
 
 def _show_warning(usual: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
     """Print a warning; webgym's own are meant for users and are shown without a code location."""
-    if type(message).__name__ == "RenamedSettingWarning":  # by name: importing the class imports the settings
+    if isinstance(message, UserNote):
         Output().note(f"note: {message}")
     else:
         usual(message, *where, **more)

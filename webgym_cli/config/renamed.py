@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from webgym_cli.errors import SettingsError
+from webgym_cli.errors import SettingsError, UserNote
 from webgym_cli.util.optional import when
 
 # No value of a setting that has no former default is another one.
@@ -50,7 +50,7 @@ _DEAD = (
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-class RenamedSettingWarning(FutureWarning):
+class RenamedSettingWarning(UserNote):
     """A setting was given under another name, or one that has no effect."""
 
 

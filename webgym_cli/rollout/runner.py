@@ -168,7 +168,7 @@ async def check_trajectory(
     view = PageView(page, asyncio.get_running_loop()) if page is not None else None
     changes: dict[str, Any] = {"success_threshold": settings.rollout.success_threshold}
     try:
-        context = CheckContext(trajectory, view)
+        context = CheckContext(trajectory.model_copy(deep=True), view)  # a check may change its lists, not the record
         score = await find_check(task).score(workers, context, settings.agent.reward_timeout)
         changes |= {"reward": score.value, "scores": (*outcome.scores, score)}
     except BoundaryError as error:

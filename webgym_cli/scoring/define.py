@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, overload
+from typing import Any, SupportsFloat, overload
 
 from webgym_cli.scoring.user_function import UserFunction
 from webgym_cli.util.optional import known_or
@@ -29,7 +27,8 @@ class RewardResult:
 
     def numbers(self) -> dict[str, float]:
         """Return the extras that are numbers."""
-        return {key: float(value) for key, value in self.extras.items() if isinstance(value, Real)}
+        numbers = {key: _to_float(value) for key, value in self.extras.items()}
+        return {key: number for key, number in numbers.items() if number is not None}
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,22 @@ def parse_reward(value: Any) -> RewardResult:
             raise ValueError(f"its mapping has no reward, but {', '.join(map(str, value)) or 'nothing'}")
         extras = {str(key): item for key, item in value.items() if key != "reward"}
         value = value["reward"]
-    try:
-        number = float(value) if not isinstance(value, str | bytes) else math.nan
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"a {type(value).__name__} is no reward") from None
+    if (number := _to_float(value)) is None:
+        raise ValueError(f"a {type(value).__name__} is no reward")
     # NaN would spread through every mean of the run.
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no reward")
-    numbers: dict[str, Any] = {key: item for key, item in extras.items() if isinstance(item, Real)}
-    if bad := [key for key, item in numbers.items() if not abs(item) <= sys.float_info.max]:
+    result = RewardResult(number, extras)
+    if bad := [key for key, item in result.numbers().items() if not math.isfinite(item)]:
         raise ValueError(f"the {bad[0]} of its mapping is not finite")
-    return RewardResult(number, extras)
+    return result
+
+
+def _to_float(value: object) -> float | None:
+    """Return a number, also one of numpy or `decimal`; NaN if no float can hold it, None for what is no number."""
+    try:
+        return float(value) if isinstance(value, SupportsFloat) else None
+    except TypeError:  # an array
+        return None
+    except (ValueError, OverflowError):  # a signalling NaN; an integer of 400 digits
+        return math.nan

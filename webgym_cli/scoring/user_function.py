@@ -7,6 +7,8 @@ import inspect
 import math
 import traceback
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,7 +72,7 @@ class UserFunction:
         """Make one from a function. Raises `UsageError` unless it can be called by name, in a valid time limit."""
         if not hasattr(inspect.unwrap(function), "__code__") or isinstance(function, type):
             raise UsageError(f"{cls.noun} {name}: a {type(function).__name__} is no function", hint="use def or lambda")
-        if not (timeout is None or (isinstance(timeout, int | float) and 0 < timeout < math.inf)):
+        if timeout is True or not (timeout is None or (isinstance(timeout, int | float) and 0 < timeout < math.inf)):
             raise UsageError(f"{cls.noun} {name}: timeout={timeout!r} is no number of seconds", hint="timeout=10")
         required: list[str] = []
         optional: list[str] = []
@@ -95,16 +97,21 @@ class UserFunction:
         return tuple(name for name in self.required if name not in fields and name not in self.offered)
 
     def bound(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the given values that it has parameters for."""
+        """Return the given values that it has parameters for, as copies: what it changes in a list is not stored."""
         names = {*self.required, *self.optional}
         others = given.keys() - self.living if self.takes_all else set()
-        return {name: value for name, value in given.items() if name in names or name in others}
+        own = {name: value for name, value in given.items() if name in names or name in others}
+        return {name: value if name in self.living else deepcopy(value) for name, value in own.items()}
 
     async def call(self, workers: Workers, given: Mapping[str, Any], seconds: float) -> Any:
         """Call it and return its result. `seconds`: the limit unless it has its own. Raises `BoundaryError`."""
+        return await self.run(workers, partial(self.function, **self.bound(given)), seconds)
+
+    async def run(self, workers: Workers, part: Callable[[], Any], seconds: float) -> Any:
+        """Run a part of it, as of a generator, as `call` does the whole."""
         seconds = self.timeout or seconds
         try:
-            return await workers.call(partial(self.function, **self.bound(given)), seconds)
+            return await workers.call(part, seconds)
         except BoundaryError:
             raise
         except Exception as error:
@@ -112,7 +119,9 @@ class UserFunction:
 
     def explain(self, error: Exception, seconds: float = 0.0) -> BoundaryError:
         """Return the failure of a call: the function, what it raised, and the line of its file that did."""
-        reason = f"{type(error).__name__}: {describe_invalid(error)}"
+        reason = type(error).__name__
+        with suppress(Exception):  # its class may have a text of its own, which raises
+            reason += f": {describe_invalid(error)}"
         if isinstance(error, TooLateError):
             reason = f"it took more than {seconds:g} s (its timeout, or agent.reward_timeout)"
         words = " ".join(reason.split())[:_REASON]

@@ -92,6 +92,7 @@ def refuse(reason: str) -> dict[str, Any]:
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
+_QUOTED = re.compile(r'"[^"]*"')
 # Names of the list of records in a file that is one object; the first one also of those in a list of sets.
 _LISTS = ("tasks", "data", "records", "examples", "questions")
 # What `--field` names.
@@ -224,22 +225,33 @@ def _open_lists(value: Any) -> list[Any]:
     return values
 
 
+def open_table(content: bytes, delimiters: str) -> csv.DictReader[str]:
+    """Return the rows of a table. `delimiters`: what may separate its columns. Raises `csv.Error`."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise csv.Error(f"not UTF-8, as which a spreadsheet can save it: {error}") from None
+    header = _QUOTED.sub("", text.partition("\n")[0])
+    rows = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=max(delimiters, key=header.count), skipinitialspace=True, strict=True
+    )
+    rows.fieldnames = names = [name.strip() for name in rows.fieldnames or ()]
+    named = [name for name in names if name]  # a sheet's empty columns have no names
+    if len({*named}) < len(named):
+        raise csv.Error(f"two columns have the same name: {', '.join(names)}")
+    return rows
+
+
 def _table_records(content: bytes, delimiters: str) -> Iterator[tuple[int, ReadRecord]]:
     number = 0
     try:
-        text = content.decode("utf-8-sig")
-        delimiter = max(delimiters, key=text.partition("\n")[0].count)
-        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        named = [name for name in rows.fieldnames or () if name]  # a sheet's empty columns have no names
-        if len({*named}) < len(named):
-            raise csv.Error("two columns have the same name")
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(open_table(content, delimiters), 1):
             if None in row:  # more fields than the header names
                 yield number, partial(refuse, f"more than {len(row) - 1} fields")
             else:
                 yield number, partial(dict, row)
-    except (UnicodeDecodeError, csv.Error) as error:
-        yield number + 1, partial(refuse, f"no table in UTF-8: {error}")
+    except csv.Error as error:
+        yield number + 1, partial(refuse, f"no table: {error}")
 
 
 def _parquet_records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import describe_invalid, is_finite
 from webgym_cli.records.task import Task
+from webgym_cli.tasks.convert import TABLES, open_table
 from webgym_cli.tasks.format import is_number, read_task
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.json_values import digest_json, list_leaves
@@ -173,20 +175,15 @@ def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource)
 
 def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
     try:
-        with (path.parent / file).open(encoding="utf-8-sig", newline="") as rows:  # spreadsheets write a BOM
-            reader = csv.DictReader(rows, strict=True)
-            header, listed = reader.fieldnames or (), list(reader)
+        listed = list(open_table((path.parent / file).read_bytes(), TABLES[".csv"]))
     except OSError as error:
         raise UsageError(f"{path}: parameters.{name}: {file} can't be read: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
         raise UsageError(f"{path}: parameters.{name}: {file} is no CSV: {error}") from None
-    named = [column for column in header if column]  # a spreadsheet may write empty columns at the end
-    if len(set(named)) < len(named):
-        raise UsageError(f"{path}: parameters.{name}: {file}: two columns have the same name", hint=", ".join(header))
     # A missing value is None, and the values without a column are under the name None.
     if ragged := next((number for number, row in enumerate(listed, 1) if None in (*row, *row.values())), 0):
         raise UsageError(f"{path}: parameters.{name}: {file}: row {ragged} and the header differ in length")
-    return listed
+    return [row for row in listed if any(row.values())]  # a spreadsheet may write empty rows at the end
 
 
 def _run_command(path: Path, name: str, command: str) -> list[Any]:
@@ -194,7 +191,7 @@ def _run_command(path: Path, name: str, command: str) -> list[Any]:
     try:
         words = split_command(command) or [command]
         done = subprocess.run(
-            words, cwd=path.parent, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+            words, cwd=path.parent, capture_output=True, encoding="utf-8", timeout=_COMMAND_SECONDS, check=False
         )
     except (OSError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise UsageError(f"{where} can't be run: {error}") from None
@@ -202,14 +199,18 @@ def _run_command(path: Path, name: str, command: str) -> list[Any]:
         raise UsageError(f"{where} took longer than {_COMMAND_SECONDS:g} s") from None
     if done.returncode:
         raise UsageError(": ".join([f"{where} ended with {done.returncode}", *done.stderr.strip().splitlines()[-1:]]))
-    return [_parse(line) for line in done.stdout.splitlines() if line.strip()]
+    # No `splitlines`: a text may have other separators within, such as U+2028.
+    if not (lines := [line for line in done.stdout.removeprefix("\ufeff").split("\n") if line.strip()]):
+        raise UsageError(f"{where} printed nothing")
+    return list(map(_parse, lines))
 
 
 def _parse(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line.strip()
+    with suppress(ValueError):
+        value = json.loads(line)
+        json.dumps(value, allow_nan=False)  # `Infinity` is a film, and 1e999 no number that JSON can hold
+        return value
+    return line.strip()
 
 
 def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mapping[str, list[Any]]) -> list[Any]:
@@ -224,7 +225,7 @@ def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mappin
         return ranked[: min(math.ceil(chosen * len(known)), len(known) - 1)]
     keys = set(map(_key, known))
     if unknown := [value for value in chosen if _key(value) not in keys]:
-        raise UsageError(f"{path}: held_out.{name}: {unknown[0]!r} is no value of it")
+        raise UsageError(f"{path}: held_out.{name}: {unknown[0]!r} is no value of it", hint=f"such as {known[0]!r}")
     return list(chosen)
 
 

@@ -53,7 +53,7 @@ async def test_a_login_is_kept_for_its_owner_alone_and_is_known_to_the_site_unti
     code, (result,), output = await login("--check", SITE)
     assert (code, result["status"]) == (3, "expired")
     assert result["detail"] == f"{mail.url}/folder/inbox leads to the login page"
-    assert output == f"webgym: 1 of 1 logins are of no use\n  next: webgym login {SITE}\n"
+    assert output == f"webgym: 1 of 1 logins are of no use\n  next: webgym login {SITE} -c webarena\n"
 
     assert (await login())[0] == 0
     os.utime(state, (0, time.time() - 13 * 3600))
@@ -101,7 +101,7 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
 async def test_a_form_that_looks_otherwise_names_the_setting(login):
     code, _, output = await login("-s", f"sites.{SITE}.submit=button=Enter here")
     assert code == 1
-    assert f"does not show sites.{SITE}.submit, 'button=Enter here'" in output
+    assert f"does not show sites.{SITE}.submit, 'button=Enter here', but 'User name', 'Password', 'Log in'" in output
     assert "Traceback" not in output
 
 

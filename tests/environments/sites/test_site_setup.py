@@ -1,6 +1,7 @@
 """A user's set-up function: what it returns starts the episode, and what it raises is an infrastructure failure."""
 
 import time
+from contextlib import AsyncExitStack
 from unittest import mock
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites import setup
 from webgym_cli.environments.sites.site_setup import SETUPS, require_setup_fields, set_up_site
-from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.errors import BoundaryError, UsageError, UserNote
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 
@@ -24,7 +25,7 @@ def _no_setups():
 
 async def prepare(function, **options):
     setup("desk", **options)(function)
-    return await set_up_site(TASK, "train-0-0.1", 7, START, 5.0)
+    return await set_up_site(TASK, "train-0-0.1", 7, START, 5.0, AsyncExitStack())
 
 
 async def test_a_setup_adds_to_the_start_of_the_episode():
@@ -44,10 +45,43 @@ async def test_a_setup_adds_to_the_start_of_the_episode():
 
 
 async def test_a_setup_may_return_nothing_and_a_site_may_have_none_and_a_state_be_zero():
-    assert await set_up_site(TASK, "x", 0, START, 5.0) == START
+    assert await set_up_site(TASK, "x", 0, START, 5.0, AsyncExitStack()) == START
     assert await prepare(lambda: None) == START
     SETUPS.registered.clear()
     assert (await prepare(lambda: {"state": 0})).state == 0
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_generator_goes_on_once_the_episode_is_over(is_async):
+    done = []
+
+    def make(title):
+        done.append("made")
+        yield {"state": title}
+        done.append("removed")
+
+    async def make_later(title):
+        for answer in make(title):
+            yield answer
+
+    setup("desk")(make_later if is_async else make)
+    async with AsyncExitStack() as held:
+        start = await set_up_site(TASK, "x", 0, START, 5.0, held)
+        assert (start.state, done) == ("Chair", ["made"])
+    assert done == ["made", "removed"]
+
+
+async def test_what_fails_after_an_episode_is_shown_and_before_it_fails_the_attempt():
+    setup("desk")(lambda role: (1 / (count == 1) for count in range(2)))
+    held = AsyncExitStack()
+    with pytest.raises(BoundaryError, match="the setup desk failed: ZeroDivisionError"):
+        await set_up_site(TASK, "x", 0, START, 5.0, held)
+    await held.aclose()
+    SETUPS.registered.clear()
+    setup("desk")(lambda role: ([None, 1 / 0][count] if count else None for count in range(2)))
+    await set_up_site(TASK, "x", 0, START, 5.0, held)
+    with pytest.warns(UserNote, match="after an episode the setup desk failed: ZeroDivisionError"):
+        await held.aclose()
 
 
 @pytest.mark.parametrize(

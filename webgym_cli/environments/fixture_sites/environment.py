@@ -144,11 +144,7 @@ class SitesEnvironment(WebEnvironment):
         value, reason = self._sites.episodes[self._token].score(text)
         return Score(source="environment", value=value, detail=reason)
 
-    async def close(self) -> None:
-        """Close the browser context and drop the episode's state."""
-        await super().close()
-        self._sites.episodes.pop(self._token, None)
-
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         self._token = self._sites.start_episode(task, seed)
+        self._held.callback(self._sites.episodes.pop, self._token, None)
         return self._sites.describe_start(self._token, task.start_url)

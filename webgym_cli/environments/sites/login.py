@@ -30,6 +30,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import race
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.optional import when
+from webgym_cli.util.text import name_first
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page, Request
@@ -38,6 +39,13 @@ _PASSWORD_SHOWN = "input[type=password]:visible"
 # Elements with a site's error messages.
 _ALERTS = "[role=alert], .message-error, .alert, .error, .flash-alert"
 _LONGEST_ALERT = 200
+# Fields and buttons, and their names, which are never what was typed.
+_CONTROLS = "input, button, [role=button]"
+_NAMES_OF = """(shown) => shown.map((one) => (one.labels?.[0]?.innerText || one.ariaLabel || one.innerText
+  || (["submit", "button"].includes(one.type) ? one.value : one.alt || one.placeholder || one.name) || "").trim()
+).filter(Boolean)"""
+# Maximum number of names in a message.
+_NAMED = 8
 
 
 class LoginManager:
@@ -179,9 +187,12 @@ class LoginManager:
         locator = _locator(session.page, where).filter(visible=True).first
         if await self._appears(session, locator, f"{login.site_key}.{place}"):
             return locator
+        async with session.guard("listing the form"):
+            names = await session.page.locator(_CONTROLS).filter(visible=True).evaluate_all(_NAMES_OF)
+        shown = name_first([repr(name) for name in names], _NAMED) or "nothing with a name"
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
-            f"{login}: {session.url} does not show {login.site_key}.{place}, {where!r}",
+            f"{login}: {session.url} does not show {login.site_key}.{place}, {where!r}, but {shown}",
             hint=f"look at the page's login form, then: -s '{login.site_key}.{place}=...'"
             + when(place == "submit", " (empty: Enter, on each page of the form)"),
         )

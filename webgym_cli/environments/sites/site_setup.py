@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -12,7 +15,7 @@ from pydantic_core import from_json, to_json
 
 from webgym_cli.config.sites import SiteSettings
 from webgym_cli.environments.episode_start import EpisodeStart, parse_start
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import BoundaryError, UsageError, UserNote
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.registry import task_fields
 from webgym_cli.scoring.user_function import UserFunction
@@ -55,7 +58,8 @@ def setup(site: str, *, timeout: float | None = None) -> Callable[[Callable[...,
     """Register a function, sync or async, that prepares the episodes of tasks with this `site`.
 
     Arguments are passed by name: `context` (the `SetupContext`), and each field of the task. It returns None or a
-    mapping with any of `start_url`, `cookies`, `storage_state` and `state`.
+    mapping with any of `start_url`, `cookies`, `storage_state` and `state`. A generator function yields it instead, and
+    goes on once the episode is over.
     """
     if not isinstance(site, str) or not site:
         raise UsageError("a setup needs the site that tasks have in their field site", hint='@setup("SITE")')
@@ -77,16 +81,23 @@ def require_setup_fields(task: Task) -> None:
         SETUPS.find(task.site).require_fields(task, task_fields(task), f"setup {task.site}")
 
 
-async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, seconds: float) -> EpisodeStart:
+async def set_up_site(
+    task: Task, episode: str, seed: int, start: EpisodeStart, seconds: float, held: AsyncExitStack
+) -> EpisodeStart:
     """Return the start of an episode with what the site's set-up function adds; unchanged without one.
 
-    Raises `BoundaryError` if the function fails, or returns anything else.
+    `held`: runs the rest of a generator function at the episode's end. Raises `BoundaryError` if the function fails,
+    or returns anything else.
     """
     if not task.site or task.site not in SETUPS.names():
         return start
     function = SETUPS.find(task.site)
     context = SetupContext(episode, seed, start.start_url, start.state)
     answer = await function.call(Workers(), {**task_fields(task), "context": context}, seconds)
+    if isinstance(answer, Generator | AsyncGenerator):
+        go_on = partial(next if isinstance(answer, Generator) else anext, answer, None)
+        held.push_async_callback(_finish, function, go_on, seconds)
+        answer = await function.run(Workers(), go_on, seconds)
     given = parse_start(answer, f"the setup {task.site}")
     try:  # stored with the episode: a check must get the same later
         state = from_json(to_json(given.state, inf_nan_mode="constants"))
@@ -97,3 +108,11 @@ async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, 
     here = "{0.scheme}://{0.netloc}".format(urlsplit(address))
     changes = {"start_url": address, "cookies": given.cookies_for(here), "state": state}
     return start.updated_by(given.model_copy(update=changes))
+
+
+async def _finish(function: SiteSetup, go_on: Callable[[], Any], seconds: float) -> None:
+    """Run what a set-up function has after its `yield`. What it raises is shown: the episode has its score by now."""
+    try:
+        await function.run(Workers(), go_on, seconds)
+    except BoundaryError as error:
+        warnings.warn(f"after an episode {error}", UserNote, stacklevel=2)

@@ -162,7 +162,7 @@ class WebEnvironment(Environment):
     async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
         """Start the episode, then call the set-up function of its site. Either may start it on a host of its own."""
         start, seconds = await self._start_episode(task, seed), self._pool.settings.agent.reward_timeout
-        prepared = await set_up_site(task, self.episode, seed, start, seconds)
+        prepared = await set_up_site(task, self.episode, seed, start, seconds, self._held)
         if task.site:
             hosts = (urlsplit(one.start_url).hostname for one in (start, prepared))
             self._pool.gate.rules = self._pool.gate.rules.with_names(filter(None, hosts))
