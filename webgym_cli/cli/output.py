@@ -258,13 +258,7 @@ def fail(message: str, hint: str = "") -> None:
     """Write an error and its hint on stderr."""
     _write_line(f"webgym: {message}")
     if hint:
-        _write_line(f"  next: {_quote_arguments(_name_files(hint))}")
-
-
-def _name_files(hint: str) -> str:
-    """Return a hint that ends in `webgym login`, which reads no run, with the settings files of this command."""
-    files = re.findall(r"\0(?:-c\0?|--config[=\0])([^\0]+)", "\0".join(sys.argv))
-    return hint + when(re.search(r"\bwebgym login[\w@ -]*$", hint), "".join(f" -c {file}" for file in files))
+        _write_line(f"  next: {_quote_arguments(hint)}")
 
 
 def _quote_arguments(hint: str) -> str:

@@ -27,8 +27,9 @@ class EpisodeStart(Record):
 
     @field_validator("start_url")
     @classmethod
-    def _can_be_parsed(cls, url: str) -> str:
-        urlsplit(url)  # raises `ValueError`, as for an open bracket
+    def _can_be_opened(cls, url: str) -> str:
+        if urlsplit(url).scheme not in ("", "http", "https"):  # raises `ValueError` too, as for an open bracket
+            raise ValueError(f"{url!r} is neither a path nor an http(s) address")
         return url
 
     @field_validator("cookies")

@@ -82,6 +82,11 @@ async def test_what_fails_after_an_episode_is_shown_and_before_it_fails_the_atte
     await set_up_site(TASK, "x", 0, START, 5.0, held)
     with pytest.warns(UserNote, match="after an episode the setup desk failed: ZeroDivisionError"):
         await held.aclose()
+    SETUPS.registered.clear()
+    setup("desk")(lambda role: ({"state": count} for count in range(2)))
+    await set_up_site(TASK, "x", 0, START, 5.0, held)
+    with pytest.warns(UserNote, match="the setup desk failed: ValueError: it yielded again"):
+        await held.aclose()
 
 
 @pytest.mark.parametrize(
@@ -93,6 +98,7 @@ async def test_what_fails_after_an_episode_is_shown_and_before_it_fails_the_atte
         ({"cookies": [{"name": "tenant"}]}, "cookies: value should be a text, not None"),
         ({"cookies": [{"name": "tenant", "value": 7}]}, "cookies: value should be a text, not 7"),
         ({"start_url": "http://[::1"}, "start_url"),
+        ({"start_url": "localhost:8000/"}, "start_url: 'localhost:8000/' is neither a path nor"),
         ({"state": object()}, "serializ"),
         ({"state": {"share": float("nan")}}, "not JSON compliant"),
     ],

@@ -113,6 +113,7 @@ async def set_up_site(
 async def _finish(function: SiteSetup, go_on: Callable[[], Any], seconds: float) -> None:
     """Run what a set-up function has after its `yield`. What it raises is shown: the episode has its score by now."""
     try:
-        await function.run(Workers(), go_on, seconds)
+        if await function.run(Workers(), go_on, seconds) is not None:
+            raise function.explain(ValueError("it yielded again: what follows is not run"))
     except BoundaryError as error:
         warnings.warn(f"after an episode {error}", UserNote, stacklevel=2)
