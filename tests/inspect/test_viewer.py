@@ -241,6 +241,16 @@ async def test_several_runs_begin_with_their_curves_and_a_refresh_shows_what_is_
         await view.wait_for_url(server.url)
 
 
+def test_a_run_with_damaged_settings_hides_no_other(run, tmp_path):
+    other = fill_run(tmp_path / "other", attempt(0, "lamp", True))
+    other.config.write_text("{")
+    shown = serve(run, other)._render_study().decode()
+    assert f">{run.root}<" in shown and f"{other.config}: not JSON" in shown
+    run.config.write_text("{")
+    with pytest.raises(StoreError):
+        serve(run, other)._render_study()
+
+
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [

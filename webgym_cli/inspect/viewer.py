@@ -18,7 +18,7 @@ from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.page import read_episode, render_episode_page
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.screenshots import DAMAGE_HINT, ScreenshotStore
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.local_server import SecretServer, respond
@@ -226,9 +226,20 @@ class ViewServer(SecretServer):
         return respond(await asyncio.to_thread(self._render_study))
 
     def _render_study(self) -> bytes:
+        """Render the page of all runs; one whose settings can't be read is left out of its figures, with the reason."""
+        links: dict[str, str] = {}
+        runs: list[tuple[RunDir, Index]] = []
         with ExitStack() as stack:
-            runs = [(run, stack.enter_context(open_index(run))) for run in self._runs]
-            links = {str(run.root): f"{number}/" for number, run in enumerate(self._runs)}
+            for number, run in enumerate(self._runs):
+                name = str(run.root)
+                try:
+                    saved_settings(run)
+                    runs.append((run, stack.enter_context(open_index(run))))
+                except StoreError as error:
+                    if run is self._runs[-1] and not runs:
+                        raise
+                    name = str(error)
+                links[name] = f"{number}/"
             return self._render(runs, links)
 
 
