@@ -8,7 +8,8 @@ from tests.records.builders import CRASHED, UNSOLVED, new_run, png, store_images
 from tests.records.test_judgement import judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.plan import plan_import
+from webgym_cli.imports.execute import Importer
+from webgym_cli.imports.plan import plan_import, require_imported
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
@@ -72,6 +73,9 @@ def test_a_repeated_import_adds_nothing_also_there_and_back(origin, run):
 def test_a_condition_selects_the_episodes(origin, run, where, imported, newest):
     summary, _ = bring(run, origin.root, "run", where=where)
     assert (summary["imported"], summary["iteration"], version(run)) == (imported, newest, newest)
+    plan = plan_import(run, "run", origin.root, where="task = 'z'", iteration=7)
+    with pytest.raises(UsageError, match="no episode, or none that matches --where"):
+        require_imported(Importer(plan, run, lambda event: None).execute(), plan)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,7 @@ def test_a_condition_selects_the_episodes(origin, run, where, imported, newest):
     [
         ("run", {"where": "no_such_column"}, "no condition on trajectories"),
         ("run", {"where": "success); DROP TABLE x"}, "no condition"),
+        ("run", {"where": "id::INTEGER = 1"}, "no condition on trajectories: Conversion Error"),
         ("webgym", {"where": "success"}, "takes no condition"),
     ],
 )

@@ -216,7 +216,11 @@ def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
             hint="the other episodes are imported; leave it out",
         )
     if not summary["imported"] and not skipped.get(SkipReason.KNOWN):
-        why, texts = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
+        if not examples:
+            raise UsageError(
+                f"{plan.path}: no episode, or none that matches --where", hint="name others, or another condition"
+            )
+        why, texts = next(iter(examples.items()))
         hint = when(why == SkipReason.SCREENSHOT_MISSING, "name the folder of the pictures by --images DIR")
         raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {texts[0]}", hint=hint)
 

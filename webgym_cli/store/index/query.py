@@ -130,10 +130,11 @@ class Index:
 
         condition = f"({expression}\n)"
         try:
-            (statement,) = duckdb.extract_statements(f"SELECT id FROM trajectories WHERE {condition}")
+            # Executed, not explained: a cast fails at the first row that it can't read.
+            (statement,) = duckdb.extract_statements(f"SELECT count(*) FROM trajectories WHERE {condition}")
             if not expression.strip() or statement.type != duckdb.StatementType.SELECT:
                 raise ValueError("it is no condition")
-            self._connection.cursor().execute(f"EXPLAIN {statement.query}")
+            self._connection.cursor().execute(statement.query)
         except (duckdb.Error, ValueError) as error:
             raise UsageError(
                 f"{expression!r} is no condition on trajectories: {format_duckdb_error(error)}",
