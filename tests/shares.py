@@ -11,8 +11,7 @@ ROOT = Path(__file__).parents[1]
 SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each file that takes `LEAST` or more: `SECONDS_OF_TESTS=1` has pytest write those of the files it ran."""
 LEAST = 5.0
-SHARED = "files that use one vLLM server or one trained model"
-LIBRARIES = "files that ask the train role's libraries"
+SHARED = "files that use one vLLM server, one trained model or a role's libraries"
 
 
 class Shares(LoadScopeScheduling):
@@ -34,11 +33,8 @@ class Shares(LoadScopeScheduling):
 def shared_by(file: str) -> str:
     """Return the name of the share of a file that uses a fixture which takes half a minute; "" for all others."""
     text = (ROOT / file).read_text(encoding="utf-8")
-    if "mark.stack" not in text:
-        return ""
-    if "sft_run" in text or "policy_server" in text:
-        return SHARED
-    return LIBRARIES if "in_train_role" in text else ""
+    shared = ("sft_run", "policy_server", "in_train_role", "in_serve_role")
+    return SHARED if "mark.stack" in text and any(name in text for name in shared) else ""
 
 
 @cache

@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,17 +49,34 @@ def needs(role: str) -> Path:
         pytest.skip(str(error))
 
 
-LIBRARIES = ("llamafactory.data", "llamafactory.hparams", "llamafactory.model", "datasets")
+LIBRARIES = {
+    "train": ("llamafactory.data", "llamafactory.hparams", "llamafactory.model", "datasets"),
+    "serve": ("vllm.engine.arg_utils", "vllm.reasoning", "vllm.v1.sample.ops.topk_topp_sampler", "transformers"),
+}
 
 
 @pytest.fixture(scope="session")
 def in_train_role(tmp_path_factory):
     """Runs a script (`FILE ...` or `-c CODE ...`) in the train role's interpreter and returns its stdout."""
-    folder = tmp_path_factory.mktemp("role")
+    with forks_of("train", tmp_path_factory.mktemp("role")) as run:
+        yield run
+
+
+@pytest.fixture(scope="session")
+def in_serve_role(tmp_path_factory):
+    """Runs a script in the serve role's interpreter and returns its stdout."""
+    with forks_of("serve", tmp_path_factory.mktemp("role")) as run:
+        yield run
+
+
+@contextmanager
+def forks_of(role: str, folder: Path) -> Iterator[Callable[..., str]]:
+    """Yield what runs scripts in processes forked from a role's interpreter, which imports its libraries once."""
     out, err = folder / "out", folder / "err"
     # -P: tests/ has packages with the names of Python's own
-    command = [needs("train"), "-P", Path(__file__).with_name("role_forks.py"), *LIBRARIES]
-    alone = {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [needs(role), "-P", Path(__file__).with_name("role_forks.py"), *LIBRARIES[role]]
+    alone = {"HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+    alone |= {"HF_HUB_OFFLINE": "1"} if role == "train" else {}  # offline vLLM looks for each model's files here
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": err.open("wb")}
     process = subprocess.Popen(command, text=True, env=os.environ | alone, **pipes)
 

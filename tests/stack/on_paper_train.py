@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText, TrainingArguments
 from transformers.training_args import ParallelMode
+from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
 KEPT = ("deepspeed", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "bf16", "seed")
 
@@ -37,6 +38,7 @@ def on_a_gpu_host():
     """Let transformers believe that it is one of several processes on GPUs: arguments are checked, nothing is run."""
     torch.cuda.is_available = lambda: True
     torch.cuda.is_bf16_supported = lambda *_, **__: True
+    is_torch_bf16_gpu_available.cache_clear()  # it was asked before, by what imported LLaMA-Factory
     TrainingArguments._setup_devices = property(lambda _: torch.device("cuda", 0))
     TrainingArguments.parallel_mode = property(lambda _: ParallelMode.DISTRIBUTED)
     TrainingArguments.world_size = property(lambda _: 8)

@@ -1,12 +1,10 @@
 """The names in the table of families are LLaMA-Factory's and vLLM's own."""
 
 import json
-import subprocess
 
 import pytest
 
 from tests.config.test_model_families import HUB
-from tests.stack_fixtures import needs
 from webgym_cli.config.model_families import FAMILIES
 
 pytestmark = pytest.mark.stack
@@ -31,6 +29,6 @@ def test_templates_are_llamafactorys_and_the_ones_it_takes_itself(in_train_role)
     assert named == [(model, result["models"][model]) for model, _ in named]
 
 
-def test_parsers_are_vllms():
-    done = subprocess.run([needs("serve"), "-c", _PARSERS], capture_output=True, text=True, check=True, timeout=300)
-    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(json.loads(done.stdout.splitlines()[-1]))
+def test_parsers_are_vllms(in_serve_role):
+    known = json.loads(in_serve_role("-c", _PARSERS).splitlines()[-1])
+    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(known)

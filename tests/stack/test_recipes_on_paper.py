@@ -1,13 +1,11 @@
 """The recipes for GPU hosts without GPUs: the real parsers take each argument, the real shapes are counted."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks.model_shapes import PUBLISHED, published_tensors
-from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.prepare.sft.train_config import build_train_config
@@ -18,14 +16,12 @@ RECIPES = ("webgym", "webrl", "gsm8k", "gpu-host")
 GPUS = tuple(map(str, range(8)))
 
 
-def run_in_role(role, script, job, folder):
-    """Run a script of this folder in a role's environment; return its result."""
+def read_result(run, script, job, folder):
+    """Run a script of this folder by a role's libraries; return its result."""
     file = folder / f"{script}.json"
     file.write_text(json.dumps(job))
-    command = [needs(role), Path(__file__).with_name(f"{script}.py"), file]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))[7:])
+    lines = run(Path(__file__).with_name(f"{script}.py"), file).splitlines()
+    return json.loads(next(line for line in lines if line.startswith("RESULT "))[7:])
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +30,7 @@ def settings():
 
 
 @pytest.fixture(scope="module")
-def trained(settings, tmp_path_factory):
+def trained(in_train_role, settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("train")
     configs = {
         recipe: build_train_config(
@@ -48,11 +44,11 @@ def trained(settings, tmp_path_factory):
         )
         for recipe, given in settings.items()
     }
-    return run_in_role("train", "on_paper_train", {"configs": configs, "models": PUBLISHED}, folder)
+    return read_result(in_train_role, "on_paper_train", {"configs": configs, "models": PUBLISHED}, folder)
 
 
 @pytest.fixture(scope="module")
-def served(settings, tmp_path_factory):
+def served(in_serve_role, settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("serve")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", ",".join(GPUS))
@@ -61,7 +57,7 @@ def served(settings, tmp_path_factory):
             for recipe, given in settings.items()
         }
     job = {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}
-    return run_in_role("serve", "on_paper_serve", job, folder)
+    return read_result(in_serve_role, "on_paper_serve", job, folder)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

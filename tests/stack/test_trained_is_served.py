@@ -1,7 +1,6 @@
 """What is trained is what is served: token for token and pixel for pixel, against the real consumers."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import yaml
 
 from tests.records.builders import new_run
 from tests.stack.conftest import demo_settings
-from tests.stack_fixtures import needs
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -123,16 +121,14 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
     assert converter.shortened == 0
 
 
-def test_both_sides_resize_images_alike(rolled_out, all_trained):
+def test_both_sides_resize_images_alike(in_serve_role, rolled_out, all_trained):
     paths = []
     for run, _, _, _, samples, _ in rolled_out.values():
         store = ScreenshotStore(run.screenshots)
         paths += [str(store.path(sha)) for sample in samples for sha in sample.images]
     _, _, weights, *_ = rolled_out[MODES[0]]
     grid = ModelTokens(str(weights)).grid
-    command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    served_grids = json.loads(done.stdout)
+    served_grids = json.loads(in_serve_role(HERE / "processor_grids.py", weights, *paths).splitlines()[-1])
     assert [shape for trained in all_trained.values() for item in trained for shape in item["grids"]] == served_grids
     assert all(height * width // 4 == grid.tokens(160, 210) for _, height, width in served_grids)
 

@@ -1,5 +1,6 @@
 """The RL room's tests, in the interpreters where the room's code runs: `role_*.py` in the train role's, one process for
-all of them; `serve_*.py` compare with vLLM, in the serve role's. `role_peers.py` finds verl beside the role's packages.
+all of them; `serve_sampling.py` compares with vLLM, in the serve role's. `role_peers.py` finds verl beside the role's
+packages.
 """
 
 import ast
@@ -22,8 +23,7 @@ def functions(file: Path) -> list[str]:
 
 
 ON_GPU = HERE / "role_device.py"
-FILES = sorted([*HERE.glob("role_*.py"), *HERE.glob("serve_*.py")])
-CASES = [(file, name) for file in FILES for name in functions(file)]
+CASES = [(file, name) for file in sorted(HERE.glob("role_*.py")) for name in functions(file)]
 
 
 def packages() -> Path | None:
@@ -39,9 +39,9 @@ def variables(python: Path) -> dict[str, str]:
 class Interpreter:
     """A role's interpreter that runs the tests that it is given, one after another."""
 
-    def __init__(self, role: str, log: Path, **environment: str) -> None:
+    def __init__(self, log: Path, **environment: str) -> None:
         self._log = log
-        python = needs(role)
+        python = needs("train")
         command = [str(python), str(HERE / "runner.py")]
         env = variables(python) | environment
         with log.open("wb") as errors:
@@ -76,18 +76,16 @@ class Interpreter:
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     """A function that runs a test in its role. An interpreter that a test ended is replaced."""
-    started: dict[str, Interpreter] = {}
+    started: list[Interpreter] = []
 
     def run(file: Path, name: str) -> str:
-        role = "serve" if file.name.startswith("serve") else "train"
-        if role not in started or started[role].ended:
-            log = tmp_path_factory.mktemp("role") / "log"
-            further = packages() if role == "train" else None
-            started[role] = Interpreter(role, log, **({"PYTHONPATH": f"{package_path()}:{further}"} if further else {}))
-        return started[role].outcome(file, name)
+        if not started or started[-1].ended:
+            log, further = tmp_path_factory.mktemp("role") / "log", packages()
+            started.append(Interpreter(log, **({"PYTHONPATH": f"{package_path()}:{further}"} if further else {})))
+        return started[-1].outcome(file, name)
 
     yield run
-    for interpreter in started.values():
+    for interpreter in started:
         interpreter.close()
 
 
@@ -104,9 +102,14 @@ def test_in_its_role(outcome, file, name):
     report(outcome(file, name))
 
 
+@pytest.mark.stack
+def test_what_is_left_is_what_vllm_samples_from(in_serve_role):
+    assert "sampled alike" in in_serve_role(HERE / "serve_sampling.py", package_path())
+
+
 @pytest.fixture(scope="module")
 def on_gpu(gpu, tmp_path_factory):
-    interpreter = Interpreter("train", tmp_path_factory.mktemp("role") / "log", TEST_DEVICE="cuda")
+    interpreter = Interpreter(tmp_path_factory.mktemp("role") / "log", TEST_DEVICE="cuda")
     yield interpreter
     interpreter.close()
 
