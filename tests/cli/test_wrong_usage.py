@@ -101,6 +101,7 @@ REFUSED = {
     ("report", "run"): [(("--gpus", HUGE), "--gpus"), (("--html", "-"), "-: this output is a file")],
     ("inspect-buffer", "run"): [((option, HUGE), option) for option in ("--top", "--iteration")],
     ("eval", "oracle"): [(("-b", ""), "-b")],
+    ("init-model", "tiny", "run"): [((), "is in the run")],
     ("rollout", "new", "-c", "demo"): [(NO_MODEL, "./modle")],
     ("prepare", "run"): [(("-s", 'filters.difficulties=["huge"]'), "filters.difficulties")],
     PREPARE: [
@@ -134,6 +135,7 @@ TELLS_FIRST = {("tasks", "check")}
 MISSING = [(*JUDGE, "--iteration", "9"), (*JUDGE, "--split", "test"), ("tasks", "generate", "none", "-o", "new.jsonl")]
 CASES = [((*command, *more), 2, word) for command, rows in REFUSED.items() for more, word in rows]
 CASES += [(words, 3, "next: webgym rollout") for words in MISSING]
+CASES.append((("train", "run"), 3, "next: webgym prepare"))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,11 @@
 import pytest
 
 from tests.agent.policy_host import Host
+from tests.executable import Command, failures, finished, stored
+from tests.loop import dial_vllm
+from tests.loop.async_runs import AsyncRun
 from tests.records.builders import published
+from tests.serve.fakes import fake_python
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
@@ -111,3 +115,19 @@ async def test_groups_of_equal_rewards_are_replaced_by_others(tmp_path, right, p
             assert (summary["episodes"], host.answered) == (planned, planned)
     finally:
         await host.stop()
+
+
+def test_a_policy_server_that_dies_is_started_again_and_no_episode_is_lost(tmp_path, tiny_model_dir):
+    """That vLLM's server dies with its engine: tests/stack/test_thinking_stays.py."""
+    python, run = fake_python(tmp_path, dial_vllm.__file__), AsyncRun(tmp_path / "folder", "vllm", tiny_model_dir)
+    serving = ("venvs.device=cpu", f"venvs.serve={python}", "serve.port=0", "rollout.episodes=14")
+    command = Command(run.folder, *run.words("rollout", *serving), DIAL_PAUSE="0.2")
+    command.until(lambda: stored(run.root).count(b"\n") >= 4)
+    before = stored(run.root)
+    (server,) = [child for child in command.tree() if child.cmdline()[1:2] == [dial_vllm.__file__]]
+    server.kill()
+    assert command.finish() == 0, command.err.read_text()
+    assert "it is started again" in command.err.read_text()
+    assert stored(run.root).startswith(before)
+    assert set(failures(run.root)) <= {"cancelled", "policy_unavailable"}
+    assert len(finished(run.root)) == len(set(finished(run.root))) == 14

@@ -133,7 +133,8 @@ class Engine:
         ids, logprobs = self.answer(model)
         if path == "/v1/completions":
             return {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}}
-        return {"token_ids": ids, "logprobs": {"content": [{"logprob": value} for value in logprobs]}}
+        logprobs = {"content": [{"logprob": value} for value in logprobs]}
+        return {"message": {"role": "assistant", "content": "x"}, "token_ids": ids, "logprobs": logprobs}
 
     def get(self, path):
         """Return status and JSON of a GET; `/fake` is ours."""

@@ -1,7 +1,9 @@
 """A model that thinks before it acts is trained and served as one in every iteration; its training is tracked."""
 
+import asyncio
 import shutil
 
+import psutil
 import pytest
 
 from tests.agent.policy_host import PROMPT
@@ -14,6 +16,7 @@ from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.config.load import load
 from webgym_cli.config.model_families import detect_model
+from webgym_cli.errors import JobError
 from webgym_cli.loop import training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.serve.fleet import Fleet
@@ -91,7 +94,7 @@ def test_a_checkpoint_keeps_the_chat_template_of_its_base(thinker, folder):
     assert (known.family.template_for(thinking=known.is_reasoning), known.is_reasoning) == ("qwen3_vl", True)
 
 
-async def test_its_server_opens_the_thought_and_its_response_is_whole(settings, folder, tmp_path):
+async def test_its_server_opens_the_thought_answers_it_whole_and_ends_with_its_engine(settings, folder, tmp_path):
     plans = plan_servers(settings, str(folder), needs("serve"), "cpu", phases=True)
     fleet = Fleet(plans, tmp_path, lambda event: None)
     try:
@@ -101,6 +104,11 @@ async def test_its_server_opens_the_thought_and_its_response_is_whole(settings, 
         policy = ChatPolicy(settings.rollout.build_endpoint(url, "policy"), settings.policy_config, images)
         reply = await policy.reply(PROMPT)
         await policy.close()
+        processes = psutil.Process(fleet.servers[0].pid).children(recursive=True)
+        # the engine alone, the youngest: the server that answers HTTP must end with it
+        max(processes, key=lambda process: process.create_time()).kill()
+        with pytest.raises(JobError, match="ended while it was serving"):
+            await asyncio.wait_for(fleet.watch(), 60)
     finally:
         await fleet.stop()
     assert len(reply.generation.token_ids) <= 24 and reply.text.startswith("<think>\n")
