@@ -1,6 +1,6 @@
 """An agent without a browser: fetches the start page through its proxy, asks the policy, and writes its answer.
 
-Its first argument is how it behaves, the others begin its questions.
+Its first argument is how it behaves (`by-page`: the query of its start page tells), the others begin its questions.
 """
 
 import base64
@@ -47,6 +47,8 @@ def draw():
 
 
 mode = sys.argv[1]
+if mode == "by-page":
+    mode = os.environ["AGENT_START_URL"].partition("?")[2]
 SHOT = draw() if mode == "seeing" else ""
 try:
     PAGE = fetch(os.environ["AGENT_START_URL"]).read().decode()

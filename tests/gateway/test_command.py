@@ -7,6 +7,7 @@ import re
 import shlex
 import socket
 import sys
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
@@ -50,14 +51,21 @@ def model(tmp_path_factory):
     return build_model(tmp_path_factory.mktemp("model"))
 
 
-async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, shared=None, answers=1000):
-    """Return the trajectories of one episode on the shop, and the run."""
+def write_tasks(tmp_path, *tasks):
+    """Write tasks of the shop with these fields; return the setting that names them."""
+    shop = {"id": "shop-cheapest", "environment": "sites", "start_url": "http://shop.test/"}
+    (tmp_path / "tasks.jsonl").write_text("\n".join(json.dumps(shop | task) for task in tasks))
+    return f"tasks.train={tmp_path}/tasks.jsonl"
+
+
+async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, shared=None, answers=1000, episodes=1):
+    """Return the trajectories of an episode on the shop, or of several, and the run."""
     tokens = ModelTokens(str(model))
     async with Upstream(tokens) as upstream:
         upstream.finish_reason, upstream.answers = "length" if cut else "stop", answers
         own = ("tasks.train=sites:shop-cheapest", "rollout.max_attempts=2", *overrides)
-        run, settings, plan = plan_agent(tmp_path, model, upstream, mode, 1, *own)
-        (episode,) = plan.episodes
+        run, settings, plan = plan_agent(tmp_path, model, upstream, mode, episodes, *own)
+        episode = plan.episodes[0]
         upstream.text = SiteEpisode(find_task(episode.task.id), episode.seed).reference if right else "No idea."
         async with StageContext(run, settings, run.logs, lambda event: None) as context:
             try:
@@ -132,31 +140,29 @@ async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model
     assert isinstance(read_turns(result, tokens), list)
 
 
+BREAKING = {"crash": "I break", "idle": "made no call of the policy", "fifo": "no regular file"}
+BREAKING |= {"misnamed": "its last call was refused: the model is 'policy'"}
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize(
-    ("mode", "override", "failure", "attempts"),
-    [
-        ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-        ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-        ("misnamed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-        ("fifo", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-        ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
-        ("cut-helper", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-        ("cut-killed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
-    ],
+    ("details", "cut"), [(BREAKING, False), ({"cut-helper": "cut off", "cut-killed": "exited with 137"}, True)]
 )
-async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, model, mode, override, failure, attempts):
-    summary, run, _ = await roll_out(tmp_path, model, mode, override, cut=mode.startswith("cut"))
-    assert [(one.outcome.failure, one.outcome.reward) for one in summary] == [(failure, None)] * attempts
-    if mode == "crash":
-        assert "I break" in summary[0].outcome.failure_detail
-    if mode == "misnamed":
-        assert "its last call was refused: the model is 'policy'" in summary[0].outcome.failure_detail
-    if mode == "fifo":
-        assert "no regular file" in summary[0].outcome.failure_detail
-    if mode == "hang":
-        assert len(summary[0].steps) == 1
-    assert (run.logs / "agents" / f"{summary[0].id}.log").is_file()
+async def test_agents_that_break_are_failures_and_are_tried_again(tmp_path, model, details, cut):
+    tasks = write_tasks(tmp_path, *({"start_url": f"http://shop.test/?{mode}"} for mode in details))
+    results, run, _ = await roll_out(tmp_path, model, "by-page", tasks, cut=cut, episodes=len(details))
+    assert len(results) == 2 * len(details)
+    for one in results:
+        assert (one.outcome.failure, one.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
+        assert details[one.task.start_url.partition("?")[2]] in one.outcome.failure_detail
+        assert (run.logs / "agents" / f"{one.id}.log").is_file()
+
+
+@pytest.mark.browser
+async def test_an_agent_that_hangs_is_a_failure_and_is_tried_again(tmp_path, model):
+    results, *_ = await roll_out(tmp_path, model, "hang", "rollout.episode_timeout=6")
+    assert [(one.outcome.failure, one.outcome.reward) for one in results] == [(FailureKind.EPISODE_TIMEOUT, None)] * 2
+    assert len(results[0].steps) == 1
 
 
 @pytest.mark.browser
@@ -181,27 +187,24 @@ async def test_an_answer_without_the_site_is_a_failure(tmp_path, model, monkeypa
     assert error.strerror in result.outcome.failure_detail
 
 
+PAGES = {
+    "captcha": FailureKind.SITE_BLOCKED,
+    "error": FailureKind.START_PAGE_FAILED,
+    "blank": FailureKind.NAVIGATION_FAILED,
+    "late": FailureKind.AUTHENTICATION_REQUIRED,
+}
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("page", "override", "failure"),
-    [
-        ("captcha", "seed=0", FailureKind.SITE_BLOCKED),
-        ("error", "seed=0", FailureKind.START_PAGE_FAILED),
-        ("blank", "seed=0", FailureKind.NAVIGATION_FAILED),
-        ("late", 'browser.http_credentials={"lab.test": "LAB_LOGIN"}', FailureKind.AUTHENTICATION_REQUIRED),
-    ],
-)
-async def test_an_agent_whose_start_page_is_an_error_page_is_a_failure(
-    tmp_path, model, monkeypatch, page, override, failure
-):
+async def test_an_agent_whose_start_page_is_an_error_page_is_a_failure(tmp_path, model, monkeypatch):
     """As of webgym's own episodes; the agent answers whatever it sees, and exits with 0."""
     monkeypatch.setenv("LAB_LOGIN", "user-1:password-7Rq")
-    task = {"id": "shop-cheapest", "environment": "sites", "start_url": f"http://lab.test/{page}"}
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
-    tasks = f"tasks.train={tmp_path}/tasks.jsonl"
+    tasks = write_tasks(tmp_path, *({"start_url": f"http://lab.test/{page}"} for page in PAGES))
+    own = (tasks, 'browser.http_credentials={"lab.test": "LAB_LOGIN"}', "rollout.blocklist_hours=0")
     with served_with_sites():
-        result, *_ = (await roll_out(tmp_path, model, "blind", tasks, override, right=False))[0]
-    assert (result.outcome.failure, result.outcome.reward) == (failure, None)
+        results, *_ = await roll_out(tmp_path, model, "blind", *own, right=False, episodes=len(PAGES))
+    ends = {(one.task.start_url.rpartition("/")[2], one.outcome.failure, one.outcome.reward) for one in results}
+    assert ends == {(page, failure, None) for page, failure in PAGES.items()}
 
 
 @pytest.mark.browser
@@ -236,18 +239,15 @@ async def test_an_agent_whose_last_answer_can_t_be_recorded_is_a_failure_however
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("fact", "failure"),
-    [*((name, FailureKind.ENVIRONMENT_ERROR) for name in ("url", "title", "text", "page")), ("answer", None)],
-)
-async def test_a_check_that_looks_at_the_page_of_an_agent_is_a_failure(tmp_path, model, fact, failure):
-    task = {"id": "shop-cheapest", "environment": "sites", "start_url": "http://shop.test/", "check": "looks"}
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
+async def test_a_check_that_looks_at_the_page_of_an_agent_is_a_failure(tmp_path, model):
+    facts = ("url", "title", "text", "page", "answer")
+    tasks = write_tasks(tmp_path, *({"check": "looks", "fact": fact} for fact in facts))
     with mock.patch.dict(CHECKS.registered, clear=True):
-        check("looks")(lambda context: float(getattr(context, fact) == "Thanks"))
-        results, *_ = await roll_out(tmp_path, model, "answer", f"tasks.train={tmp_path}/tasks.jsonl")
-    assert [one.outcome.failure for one in results] == [failure] * (2 if failure else 1)
-    assert [one.outcome.reward for one in results] == ([None] * 2 if failure else [0.0])
+        check("looks")(lambda fact, context: float(getattr(context, fact) == "Thanks"))
+        results, *_ = await roll_out(tmp_path, model, "answer", tasks, episodes=len(facts))
+    ends = Counter((one.task.extra["fact"], one.outcome.failure, one.outcome.reward) for one in results)
+    failed = {(fact, FailureKind.ENVIRONMENT_ERROR, None): 2 for fact in facts[:-1]}
+    assert ends == failed | {("answer", None, 0.0): 1}
 
 
 @pytest.mark.browser
