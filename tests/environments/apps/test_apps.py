@@ -205,4 +205,4 @@ async def test_a_plan_s_tasks_are_renamed_dated_and_moved_to_another_board(agent
 
 def test_a_rollout_on_applications_that_is_killed_and_resumed(chromium, tmp_path: Path, folder: Path):
     """Each episode is stored once, and its effect is there; 200 of them: `python -m tests.environments.apps.killed`."""
-    assert roll_and_kill(copy_apps(tmp_path), 12)["stored before the kill"] >= 4
+    assert roll_and_kill(copy_apps(tmp_path), 8)["stored before the kill"] >= 2

@@ -13,7 +13,7 @@ from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext
 from webgym_cli.rewards.judge.judge import Judge
 
 pytestmark = pytest.mark.stack
-QUESTIONS = 16
+QUESTIONS = 8
 """A model of random weights closes its reason within the limit about two times out of three."""
 
 

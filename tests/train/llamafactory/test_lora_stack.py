@@ -16,7 +16,7 @@ from webgym_cli.train.execute import execute
 from webgym_cli.train.llamafactory import lora_merge
 
 pytestmark = pytest.mark.stack
-LORA = {"finetuning_type": "lora", "lora_rank": 4, "num_train_epochs": 1, "learning_rate": 1e-2}
+LORA = {"finetuning_type": "lora", "lora_rank": 4, "num_train_epochs": 1, "learning_rate": 1e-2, "save_steps": 2}
 
 CHECK = """
 import json, sys
@@ -45,7 +45,7 @@ def trained(trainable) -> Trained:
     torn, killed = [], []
 
     def kill(event):
-        if event["event"] == "train" and event["done"] >= 2 and not killed:
+        if event["event"] == "train" and event["done"] >= 3 and not killed:
             killed.append(kill_trainer())
 
     with pytest.raises(JobError):

@@ -22,7 +22,7 @@ PROCESSES = 2
 
 @pytest.fixture(scope="session")
 def first(trainable) -> Trained:
-    return train(*trainable())
+    return train(*trainable(save_steps=6))
 
 
 @pytest.fixture(scope="session")
