@@ -12,9 +12,11 @@ from tests.cli.runs import WEBGYM
 from tests.executable import Command
 from tests.prepare.buffer import fill
 from tests.records.builders import CRASHED, trajectory
+from tests.train.fake_checkpoints import published
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import read_running_command
+from webgym_cli.util.files import write_json
 
 TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'
 
@@ -59,10 +61,16 @@ def test_json_is_json_lines(webgym, run):
     assert shown["seed"] == {"key": "seed", "value": 5, "source": "-s seed", "meaning": meaning}
 
 
-def test_nothing_to_resume_is_no_error(webgym, run):
+def test_nothing_a_published_training_and_what_began_in_a_job_are_resumed_without_an_error(webgym, run):
     result = webgym("resume", run.root)
-    assert result.stdout == ""
-    assert "nothing was interrupted" in result.stderr
+    assert (result.stdout, "nothing was interrupted" in result.stderr) == ("", True)
+    published(run, 1)
+    note = {"command": "train", "options": {}, "since": "2026-01-01T00:00:00.000+00:00"}
+    write_json(run.state, note)
+    assert "nothing is left" in webgym("resume", run.root).stderr
+    assert read_running_command(run) is None
+    write_json(run.state, {**note, "command": "loop", "options": {"stop_before": "3m", "eval_every": 0}})
+    assert "--stop-before 3m is left out" in webgym("resume", run.root, "--dry-run").stderr
 
 
 def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path):

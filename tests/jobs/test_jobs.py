@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from tests.executable import alive, wait_until_gone
+from tests.executable import alive, file_system, fill, wait_until_gone
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants, start_time
 from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.train.trainer_log import trainer_error
 
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -199,6 +200,15 @@ def test_the_last_lines_of_a_log(tmp_path):
     assert last_lines(log, 3) == ["30%", "b \ufffd", "end"]
     log.write_bytes(b"x" * 100_000 + b"\nend\n")
     assert last_lines(log, 2, limit=10) == ["xxxxx", "end"]
+
+
+def test_a_log_on_a_full_disk_tells_why_nothing_more_is_in_it(tmp_path):
+    with file_system(tmp_path / "disk", "64k") as disk:
+        (disk / "train.log").touch()
+        assert last_lines(disk / "train.log") == []
+        fill(disk)
+        error = trainer_error(1, disk / "train.log")
+    assert "No space left on device" in str(error) and error.hint.startswith("free disk space")
 
 
 def test_descendants_are_found_below_a_name_with_brackets(tmp_path):

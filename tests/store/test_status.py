@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import socket
@@ -9,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.records.builders import trajectory
-from webgym_cli.errors import StoreError
+from webgym_cli.errors import StoreError, Terminated
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
@@ -19,7 +20,9 @@ from webgym_cli.store.status import (
     count_stored,
     is_process_alive,
     lock_run,
+    note_command,
     read_lock_holder,
+    read_running_command,
     read_status,
     write_status,
 )
@@ -164,6 +167,28 @@ def test_the_holder_of_a_run_is_told_a_dead_one_is_nobody_but_one_elsewhere_coun
     assert read_lock_holder(run)["host"] == "elsewhere"
     write_json(run.lock_holder, {**note, "pid": os.getpid()})
     assert read_lock_holder(run) is None, "a later process has the same pid"
+
+
+# What adds verdicts, episodes or tasks ends no interrupted training. `!`: interrupted.
+RESUMED = {
+    "loop": ("loop! judge score", "loop! judge! judge", "loop! judge! score", "loop! rollout", "loop! gateway!"),
+    "train": ("train! import generate",),
+    "rollout": ("rollout! judge", "loop! judge! rollout! score"),
+    "judge": ("loop! judge!",),
+    None: ("rollout! rollout", "loop! judge! loop", "loop! train", "prepare! train", "judge! score"),
+}
+
+
+@pytest.mark.parametrize(("interrupted", "cases"), RESUMED.items())
+def test_a_command_that_was_interrupted_is_resumed_after_others_that_do_not_go_on_with_it(run, interrupted, cases):
+    for commands in cases:
+        run.state.unlink(missing_ok=True)
+        for command in commands.split():
+            with contextlib.suppress(Terminated), note_command(run, command.rstrip("!"), {"number": 7}):
+                if command.endswith("!"):
+                    raise Terminated
+        note = read_running_command(run)
+        assert (note and (note.command, note.options)) == (interrupted and (interrupted, {"number": 7})), commands
 
 
 def test_stored_lines_are_counted(run):

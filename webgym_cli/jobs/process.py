@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,4 +137,7 @@ def last_lines(log: Path, count: int = 5, limit: int = 65536) -> list[str]:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - limit))
         lines = file.read().decode(errors="replace").replace("\r", "\n").splitlines()
+    disk = shutil.disk_usage(log.parent)
+    if disk.free < 1 << 14 and disk.total:  # full: its process can't say why it fails; some file systems have no sizes
+        lines.append(f"OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: the log is cut off")
     return [line.rstrip() for line in lines if line.strip()][-count:]

@@ -143,7 +143,8 @@ def plan_evaluation(run: RunDir, settings: Settings, benchmark: Benchmark) -> Ev
     if not own.startswith(benchmark.digest):
         raise UsageError(f"{benchmark.source}: the digest of its tasks is {own}, not {benchmark.digest}")
     if begun:
-        stored = _read_conditions(run)
+        if not isinstance(stored := read_json(run.conditions), dict):
+            raise StoreError(f"{run.conditions}: no conditions of an evaluation", hint="restore it from a copy")
         first_checks = as_object(stored.get("scoring")).pop("checks", checks)  # older folders don't have it
         if different := list_differences(stored, conditions):
             raise UsageError(
@@ -152,13 +153,6 @@ def plan_evaluation(run: RunDir, settings: Settings, benchmark: Benchmark) -> Ev
         conditions = stored
     verdict = find_verdict(run, episodes) if run.exists else None
     return EvaluationPlan(run, settings, episodes, conditions, checks, first_checks, verdict)
-
-
-def _read_conditions(run: RunDir) -> dict[str, Any]:
-    conditions = read_json(run.conditions)
-    if not isinstance(conditions, dict):
-        raise StoreError(f"{run.conditions}: no conditions of an evaluation", hint="restore it from a copy")
-    return conditions
 
 
 async def evaluate(context: StageContext, plan: EvaluationPlan) -> dict[str, Any]:

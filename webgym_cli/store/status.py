@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -192,17 +192,35 @@ class RunningCommand(Record):
     """Options of the command, as keyword arguments of its function."""
     since: str
     """ISO 8601, UTC."""
+    interrupted: tuple[dict[str, Any], ...] = ()
+    """Earlier commands that are to be resumed after this one, oldest first, each with the fields above."""
 
 
-def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
-    """Record the start of a command."""
-    noted = RunningCommand.model_validate({"command": command, "options": options, "since": now()})
-    write_json(run.state, noted.model_dump(mode="json"))
+# Commands that go on with no other one: what was interrupted before them is still to be resumed after them.
+_ASIDE = ("judge", "score", "generate", "import", "gateway", "rollout")
 
 
-def finish(run: RunDir) -> None:
-    """Record the end of the command."""
-    run.state.unlink(missing_ok=True)
+def begin(run: RunDir, command: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Record the start of a command. Return the interrupted ones that are to be resumed after it."""
+    earlier: list[dict[str, Any]] = []
+    with contextlib.suppress(StoreError):  # a damaged note is replaced
+        if command in _ASIDE and (before := read_running_command(run)):
+            earlier = [*before.interrupted, before.model_dump(exclude={"interrupted"})]
+    kept = [one for one in earlier if one["command"] not in (command, *_ASIDE[:-1])]
+    _write_note(run, {"command": command, "options": options, "since": now(), "interrupted": kept})
+    return kept
+
+
+def finish(run: RunDir, interrupted: Sequence[dict[str, Any]]) -> None:
+    """Record the end of a command; the newest of those that were interrupted before it is the next to be resumed."""
+    if interrupted:
+        _write_note(run, {**interrupted[-1], "interrupted": interrupted[:-1]})
+    else:
+        run.state.unlink(missing_ok=True)
+
+
+def _write_note(run: RunDir, fields: dict[str, Any]) -> None:
+    write_json(run.state, RunningCommand.model_validate(fields).model_dump(mode="json"))
 
 
 @contextmanager
@@ -211,14 +229,14 @@ def note_command(run: RunDir, command: str, options: dict[str, Any]) -> Iterator
     if command == "record":  # nothing is left to resume, and what another command left can still be
         yield
         return
-    begin(run, command, options)
+    before = begin(run, command, options)
     try:
         yield
     except (KeyboardInterrupt, Terminated):
         if command == "gateway":  # open sessions wait in the run
-            finish(run)
+            finish(run, before)
         raise
-    finish(run)
+    finish(run, before)
 
 
 def read_running_command(run: RunDir) -> RunningCommand | None:

@@ -10,7 +10,6 @@ from typing import Any
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import Placement, PlanInputs, TrainerLaunch, TrainingBackend, TrainingStart, TrainPlan
 from webgym_cli.train.plan import build_plan, find_resumable, identify
-from webgym_cli.util.json_values import digest_json
 from webgym_cli.venvs.locate import resolve_device
 
 LAUNCH_FILE = "launch.json"
@@ -39,7 +38,7 @@ def _plan_script(inputs: PlanInputs, *, file: Path, python: Path) -> TrainPlan:
         "extra": settings.train.extra,
     }
     folder, placement = working_dir.partial_folder(run, prepared.name), Placement(resolve_device(settings.venvs.device))
-    training = identify(prepared, placement, digest_json([str(file), learned]))
+    training = identify(prepared, placement, working_dir.digest_options(run, [str(file), learned]))
     start = find_resumable(folder, working_dir.find_interrupted(run, training), working_dir.newest_complete)
     launch = TrainerLaunch(
         python=python,

@@ -17,6 +17,8 @@ from webgym_cli.records.training_files import TRAINER_STATE as TRAINER_STATE
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.util.files import read_json, read_optional_object
+from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.text import map_texts
 
 RECORD = "webgym_training.json"
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
@@ -37,6 +39,12 @@ class TrainingIdentity(Record):
     """Processes: only as many can read DeepSpeed's states, and go on in LLaMA-Factory's batches."""
     zero_stage: int | None
     """DeepSpeed's ZeRO stage; None without DeepSpeed."""
+
+
+def digest_options(run: RunDir, options: Any) -> str:
+    """Return the SHA-256 of what changes a training's result, the same after its run, which it names, was moved."""
+    root = f"{run.root.resolve()}/"
+    return digest_json(map_texts(options, lambda text: text.removeprefix(root)))
 
 
 def why_states_differ(name: str, training: TrainingIdentity, *, zero_stage: int | None, processes: int) -> str:

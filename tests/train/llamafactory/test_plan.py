@@ -311,6 +311,13 @@ def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
     assert ready(digest="d1", save_only_model=True).start.mode == "fresh"
 
 
+def test_an_interrupted_training_of_a_run_that_was_moved_goes_on(ready, run, role, tmp_path):
+    published(run, 1)
+    interrupt(ready())
+    moved = RunDir(run.root.rename(tmp_path / "moved"))
+    assert plan_training(moved, settings_for(role=role), {}).start.mode == "continued"
+
+
 def test_the_plan_of_a_local_model_tells_what_the_disk_must_hold_and_needs_no_network(run, role, tmp_path):
     model = tmp_path / "model"
     model.mkdir()

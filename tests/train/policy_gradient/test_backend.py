@@ -13,6 +13,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
+from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.policy_gradient.backend import total_steps
 from webgym_cli.util.files import read_json, write_json
@@ -208,6 +209,15 @@ def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
     assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "finished"
     batch(run, digest="another")
     assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "fresh"
+
+
+def test_an_interrupted_training_of_a_run_that_was_moved_goes_on(planned, run, role, tmp_path):
+    batch(run, 1, policy(run).name)
+    first = planned(trainer=ZERO)
+    (first.folder / "state-2").mkdir(parents=True)
+    write_json(first.folder / working_dir.RECORD, first.start.training.model_dump(mode="json"))
+    moved = RunDir(run.root.rename(tmp_path / "moved"))
+    assert plan_training(moved, settings(role, trainer=ZERO), {}).start.mode == "continued"
 
 
 @pytest.mark.parametrize("trainer", [{}, ZERO])

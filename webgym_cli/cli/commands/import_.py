@@ -12,7 +12,6 @@ from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
-    from webgym_cli.cli.output import Output
     from webgym_cli.config.model import Settings
     from webgym_cli.records.trajectory import PromptSpec
 
@@ -84,15 +83,10 @@ def import_(
     with stage("import", directory, settings, output, own_options) as at:
         summary = Importer(plan, at.run, at.sink).execute()
         at.sink(make_event(**summary, message=format_import(summary)))
-    _note_examples(output, summary)
-    require_imported(summary, plan)
-    output.next_step(f"webgym inspect-buffer {run}")
-
-
-def _note_examples(output: Output, summary: dict[str, Any]) -> None:
-    """Show an example of each reason for which something was left out."""
     for why, examples in summary["examples"].items():
         output.note(f"  {why}: {examples[0]}")
+    require_imported(summary, plan)
+    output.next_step(f"webgym inspect-buffer {run}")
 
 
 def _make_prompt(settings: Settings) -> PromptSpec:

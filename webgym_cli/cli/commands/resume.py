@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from webgym_cli.cli.options import DryRunOpt, JsonOpt, MaxCallsOpt, MaxCostOpt, PaidOptions, RunArg, TrustOpt
@@ -40,8 +41,10 @@ def resume(
     from pydantic import validate_call
 
     from webgym_cli.cli.stage import trust as trust_runs
+    from webgym_cli.loop.loop_plan import END_VARIABLE
+    from webgym_cli.store.checkpoints import current
     from webgym_cli.store.find_run import open_run
-    from webgym_cli.store.status import read_running_command
+    from webgym_cli.store.status import finish, read_running_command
 
     directory, _ = open_run(run)
     interrupted = read_running_command(directory)
@@ -52,6 +55,12 @@ def resume(
     if trust:
         trust_runs(directory)
     _require_trust(directory, interrupted)
+    newest = current(directory) if interrupted.command == "train" else None
+    if newest is not None and newest.created_at > interrupted.since:
+        output.note(f"{run}: its training was finished, {newest.name} is published: nothing is left of it")
+        if not dry_run:
+            finish(directory, interrupted.interrupted)
+        return
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
     )
@@ -60,7 +69,11 @@ def resume(
     command = getattr(import_module(f"webgym_cli.cli.commands.{name}"), name)
     # state.json holds texts; the commands take types.
     options = PaidOptions(json=json, dry_run=dry_run, max_cost=max_cost, max_judge_calls=max_judge_calls)
-    validate_call(command)(**{place: run}, options=options, **interrupted.options)
+    own = interrupted.options
+    if own.get("stop_before") and END_VARIABLE not in os.environ:  # begun in a job, resumed outside of one
+        output.note(f"{END_VARIABLE} is not set: --stop-before {own['stop_before']} is left out")
+        own = own | {"stop_before": None}
+    validate_call(command)(**{place: run}, options=options, **own)
 
 
 def _require_trust(run: RunDir, interrupted: RunningCommand) -> None:

@@ -105,15 +105,11 @@ class StepSampler:
                 results[candidate] = (
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
                 )
-                self._report_progress(len(results), len(batch))
+                self._tried += 1
+                if self._tried % PROGRESS_EVERY == 0 or len(results) == len(batch):
+                    total = max(self._tried, sum(self._compute_quotas().values()))
+                    self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
         return (results[candidate] for candidate in batch)
-
-    def _report_progress(self, done: int, batch: int) -> None:
-        """Report the number of tried steps, periodically and at the end of a batch."""
-        self._tried += 1
-        if self._tried % PROGRESS_EVERY == 0 or done == batch:
-            total = max(self._tried, sum(self._compute_quotas().values()))
-            self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
 
 
 # What to do where most drawn steps were dropped for one reason.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,9 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
     ]
     trainings = list(read_records(run, TrainingEvent))
     counts = {name: sum(row[name] for row in acted) for name in ("episodes", "successes", "steps")}
-    counts["trained_trajectories"] = _count_trained(run, {one.iteration for one in trainings})
+    trained = {one.iteration for one in trainings}
+    used = (batch.groups for parent, batch in read_batches(run).items() if parent in trained)
+    counts["trained_trajectories"] = sum(len(group.trajectories) for group in chain.from_iterable(used))
     costs = {
         "policy_cost": _sum_costs(settings.cost, by_policy),
         "judge_cost": _sum_costs(settings.cost, by_judge),
@@ -62,12 +63,6 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
         **{f"{name}_tokens": one.model_dump() for name, one in tokens.items()},
         **share_amounts(costs, amounts, counts),
     }
-
-
-def _count_trained(run: RunDir, iterations: Collection[int]) -> int:
-    """Return the number of trajectories that finished trainings used for the first time."""
-    batches = (batch for parent, batch in read_batches(run).items() if parent in iterations)
-    return sum(len(group.trajectories) for group in chain.from_iterable(batch.groups for batch in batches))
 
 
 def open_budget(run: RunDir, settings: Settings) -> Budget:

@@ -82,7 +82,7 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     model, newest = str(config["model_name_or_path"]), checkpoints.current(run)
     parent, digest = newest.name if newest else prepared.parent, read_data_digest(run, prepared)
     data = TrainingData(prepared.model_name, prepared.iteration, parent, model, digest)
-    training = identify(data, placement, dataset.config_digest(config | {"deepspeed": deepspeed}), deepspeed)
+    training = identify(data, placement, dataset.config_digest(run, config | {"deepspeed": deepspeed}), deepspeed)
     folder, world = working_dir.partial_folder(run, data.name), placement.world_size
     start = find_resumable(
         folder,

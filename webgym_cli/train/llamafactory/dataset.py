@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shlex
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.config.shipped import read_deepspeed_file
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.dataset import TRAIN_CONFIG, WANDB_ENV
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.working_dir import digest_options
 
 # Variables that are taken from `wandb_env.sh`.
 WANDB_VARIABLES = frozenset(
@@ -64,11 +63,10 @@ def read_wandb_env(run: RunDir) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name in WANDB_VARIABLES}
 
 
-def config_digest(config: dict[str, Any]) -> str:
-    """Return the SHA-256 of all configuration values that change the result of the training."""
+def config_digest(run: RunDir, config: dict[str, Any]) -> str:
+    """Return the SHA-256 of all values that change the result of the training, `deepspeed` by its content."""
     kept = {key: value for key, value in config.items() if key not in PLACES}
-    kept["deepspeed"] = read_deepspeed_file(config.get("deepspeed"))
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+    return digest_options(run, json.loads(json.dumps(kept, default=str)))
 
 
 def total_steps(config: dict[str, Any], samples: int, world_size: int) -> int:

@@ -35,7 +35,6 @@ from webgym_cli.train.plan import (
 )
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.working_dir import TrainingIdentity, has_optimizer_states
-from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
@@ -45,8 +44,8 @@ DEEPSPEED_SETTING = "rl.trainer.deepspeed"
 MODULE = "webgym_cli.trainer"
 # The critic's folder in a checkpoint.
 CRITIC = "critic"
-# Keys that don't change the result of the training, or that `TrainingIdentity.carried` covers.
-PLACES = ("data", "plugins", "output_dir", "save_freq", "carry_state")
+# Keys that don't change the result of the training, or that count otherwise: `carried`, and what DeepSpeed's file has.
+PLACES = ("data", "plugins", "output_dir", "save_freq", "carry_state", "deepspeed")
 
 
 def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
@@ -63,7 +62,7 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     config = _trainer_config(inputs, batch, adapter, began, webrl=webrl)
     deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
     data = TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest)
-    training = identify(data, placement, _digest(config, deepspeed), deepspeed)
+    training = identify(data, placement, _digest(run, config, deepspeed), deepspeed)
     begin = _carry(inputs, batch, config, training)
     # Without ZeRO each process has all states, and the mini-batches don't depend on their number.
     candidates = working_dir.find_interrupted(run, begin.training, any_size=training.zero_stage is None)
@@ -207,11 +206,11 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str:
     return str(checkpoints.folder(run, began).resolve())
 
 
-def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
+def _digest(run: RunDir, config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
     """Return the SHA-256 of all settings that change the result of the training."""
     kept = {name: value for name, value in config.items() if name not in PLACES}
     kept["trainer"] = {name: value for name, value in config["trainer"].items() if name not in PLACES}
-    return digest_json([kept, deepspeed])
+    return working_dir.digest_options(run, [kept, deepspeed])
 
 
 def _carry(inputs: PlanInputs, batch: RlData, config: dict[str, Any], training: TrainingIdentity) -> TrainingStart:
