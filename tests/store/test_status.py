@@ -169,8 +169,7 @@ def test_the_holder_of_a_run_is_told_a_dead_one_is_nobody_but_one_elsewhere_coun
     assert read_lock_holder(run) is None, "a later process has the same pid"
 
 
-# What adds verdicts, episodes or tasks ends no interrupted training. `!`: interrupted.
-RESUMED = {
+RESUMED = {  # `!`: interrupted
     "loop": ("loop! judge score", "loop! judge! judge", "loop! judge! score", "loop! rollout", "loop! gateway!"),
     "train": ("train! import generate",),
     "rollout": ("rollout! judge", "loop! judge! rollout! score"),

@@ -206,21 +206,18 @@ def begin(run: RunDir, command: str, options: dict[str, Any]) -> list[dict[str, 
     with contextlib.suppress(StoreError):  # a damaged note is replaced
         if command in _ASIDE and (before := read_running_command(run)):
             earlier = [*before.interrupted, before.model_dump(exclude={"interrupted"})]
-    kept = [one for one in earlier if one["command"] not in (command, *_ASIDE[:-1])]
-    _write_note(run, {"command": command, "options": options, "since": now(), "interrupted": kept})
+    kept = [one for one in earlier if one.get("command") not in (command, *_ASIDE[:-1])]
+    noted = {"command": command, "options": options, "since": now(), "interrupted": kept}
+    write_json(run.state, RunningCommand.model_validate(noted).model_dump(mode="json"))
     return kept
 
 
 def finish(run: RunDir, interrupted: Sequence[dict[str, Any]]) -> None:
     """Record the end of a command; the newest of those that were interrupted before it is the next to be resumed."""
     if interrupted:
-        _write_note(run, {**interrupted[-1], "interrupted": interrupted[:-1]})
+        write_json(run.state, {**interrupted[-1], "interrupted": interrupted[:-1]})
     else:
         run.state.unlink(missing_ok=True)
-
-
-def _write_note(run: RunDir, fields: dict[str, Any]) -> None:
-    write_json(run.state, RunningCommand.model_validate(fields).model_dump(mode="json"))
 
 
 @contextmanager

@@ -75,6 +75,8 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     for damaged files.
     """
     run, settings = inputs.run, inputs.settings
+    if set(str(run.root.resolve())) & set("[*?"):  # it would fail, or train on the samples of another folder
+        raise UsageError(f"{run.root}: LLaMA-Factory reads [, * and ? as a pattern of files", hint="rename it (mv)")
     prepared = read_prepared(run)
     config = dataset.read_train_config(run, planned := inputs.prepared.plan_config(run, settings))
     placement = find_placement(settings, inputs.environ)
