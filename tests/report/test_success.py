@@ -11,6 +11,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.report.facts import find_newest_test
 from webgym_cli.report.views import build_sections
+from webgym_cli.rollout.summary import summarize_rewards
 from webgym_cli.store.buffer import append_judgement
 
 HARD = Task(id="hard", start_url="http://hard.test/", difficulty=9)
@@ -58,6 +59,9 @@ def test_repeats_of_a_test_task_count_once_as_in_an_evaluation_s_record(tmp_path
     test, train = (whole(result)[split, 0] for split in ("test", "train"))
     # (1 + 1/2 + 1 + 0 + 1/2) / 5, of five trials
     assert (test["success_rate"], test["interval"]) == (0.6, [round(bound, 4) for bound in wilson(3, 5)])
+    for split, point in ((Split.TEST, test), (Split.TRAIN, train)):  # what `status` and the trackers show is the same
+        summary = summarize_rewards(list(play(split)))
+        assert [summary[name] for name in ("success_rate", "interval")] == [point["success_rate"], point["interval"]]
     assert (test["scored"], test["successes"]) == (train["scored"], train["successes"]) == (11, 6)
     assert (test["solved_cases"], test["scored_cases"]) == (3.0, 5)
     assert (train["solved_cases"], train["scored_cases"]) == (6.0, 11)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 from typing import cast
 
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import RewardFacts, RolloutSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.statistics import mean, mean_by_name, ratio, round_wilson
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
@@ -80,11 +83,16 @@ def advise(failure: FailureKind | None) -> str:
 def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
 
-    Means are of the reward, the steps, the calls of each tool, and each extra value of the reward functions (over the
-    trajectories that have it).
+    Repeats of a test task with one seed count once, with their mean: they are no independent trials. Means are of the
+    reward, the steps, the calls of each tool, and each extra value of the reward functions (over the trajectories that
+    have it).
     """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)
+    cases: defaultdict[object, list[bool]] = defaultdict(list)
+    for one in known:
+        cases[(one.task.key, one.seed) if one.split is Split.TEST else one.id].append(bool(one.outcome.success))
+    solved = math.fsum(map(fmean, cases.values()))
     calls: Counter[str] = Counter()
     for trajectory in known:
         calls.update(trajectory.count_calls())
@@ -92,8 +100,8 @@ def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     return {
         "episodes": len(known),
         "successes": successes,
-        "success_rate": ratio(successes, len(known)),
-        "interval": round_wilson(successes, len(known)),
+        "success_rate": ratio(solved, len(cases)),
+        "interval": round_wilson(solved, len(cases)),
         "mean_reward": mean(rewards),
         "mean_steps": mean((len(trajectory.steps) for trajectory in known), 2),
         "reward_extra": mean_by_name(trajectory.outcome.extras for trajectory in known),

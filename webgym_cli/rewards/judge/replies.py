@@ -96,10 +96,9 @@ _OWN_LINE = re.compile(
 # What the other tags of AgentRewardBench say, as numbers.
 _ANSWERS = {"yes": 1.0, "no": 0.0}
 _OPTIMALITY = {
-    **dict.fromkeys(("1", "complete failure", "1. complete failure"), 1.0),
-    **dict.fromkeys(("2", "suboptimal", "2. suboptimal"), 2.0),
-    **dict.fromkeys(("3", "somewhat optimal", "3. somewhat optimal"), 3.0),
-    **dict.fromkeys(("4", "completely optimal", "4. completely optimal"), 4.0),
+    form: float(rank)
+    for rank, name in enumerate(("complete failure", "suboptimal", "somewhat optimal", "completely optimal"), 1)
+    for form in (str(rank), name, f"{rank}. {name}")
 }
 _ANNOTATIONS = {
     "side": ("side_effect", _ANSWERS),
