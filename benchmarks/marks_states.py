@@ -110,7 +110,7 @@ DRAWFLOW = App(
     "drawflow",
     SERVE,
     (AppState("/drawflow.html"), AppState("/drawflow.html", menu=".drawflow-node >> nth=0")),
-    extra=".drawflow-node,.input,.output,.drawflow-delete,.main-path",
+    extra="#d,.drawflow-node,.input,.output,.drawflow-delete,.main-path",
 )
 TABULATOR = App(
     "tabulator",

@@ -17,6 +17,7 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import actions
 from webgym_cli.environments.browser.actions import list_tabs, normalise_point, perform_action, point_at_elements
 from webgym_cli.environments.browser.field_actions import upload_files
+from webgym_cli.environments.browser.frames import WAIT_UNTIL_IDLE
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.observe import list_elements, observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions
@@ -275,6 +276,33 @@ async def test_files_come_from_the_task_s_folder_only(session: BrowserSession, m
     assert await ask(session, names) == ["cv.txt", "more.txt"]
     session.options = replace(session.options, upload_folder=None)
     assert await act(session, mode, ActionName.UPLOAD_FILE, "File", text="cv.txt") == "the task has no files"
+
+
+async def test_a_folder_is_given_where_a_page_asks_for_one(session: BrowserSession, tmp_path: Path):
+    file, folder = "document.querySelector('[type=file]')", tmp_path / "files" / "photos" / "old"
+    folder.mkdir(parents=True)
+    (folder / "a.jpg").touch()
+    (folder.parent / "b.jpg").touch()
+    await session.evaluate(f"() => {{ {file}.webkitdirectory = true; }}")
+    for part in ("photos/b.jpg", "cv.txt\nmore.txt\nphotos/b.jpg\nphotos/old/a.jpg"):  # the link leads outside
+        refused = await act(session, MARKS, ActionName.UPLOAD_FILE, "File", text=part)
+        assert refused == "a folder is given there: name all files of one"
+    assert await act(session, MARKS, ActionName.UPLOAD_FILE, "File", text="photos/b.jpg\nphotos/old/a.jpg") is None
+    paths = f"Array.from({file}.files, (one) => one.webkitRelativePath).sort()"
+    assert await ask(session, paths) == ["photos/b.jpg", "photos/old/a.jpg"]
+
+
+async def test_what_a_page_copied_it_can_paste_on_its_next_page(session: BrowserSession):
+    item = "navigator.clipboard.read().then(([one]) => one.getType('text/plain')).then((all) => all.text())"
+    await session.evaluate("() => { b.setAttribute('onclick', \"navigator.clipboard.writeText('a b')\"); }")
+    assert await ask(session, "navigator.clipboard.readText()") == ""
+    await act(session, MARKS, ActionName.CLICK, "Press")
+    assert await ask(session, item) == "a b"
+    copied = (await session.evaluate(WAIT_UNTIL_IDLE, [100, {}]))["copied"]
+    await session.reload()
+    assert await ask(session, "navigator.clipboard.readText()") == ""
+    await session.evaluate(WAIT_UNTIL_IDLE, [100, copied])
+    assert await ask(session, "navigator.clipboard.readText()") == "a b"
 
 
 HOSTILE = [

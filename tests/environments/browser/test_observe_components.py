@@ -14,7 +14,31 @@ __all__ = ["session"]
 UNSEEN = "position:absolute;opacity:0;width:13px;height:13px"
 ICON = "display:inline-block;width:16px;height:16px"
 BOX = "display:inline-block;width:160px;height:30px;border:1px solid"
+CODE = "<input style='width:30px;height:32px'>"
 CASES = {
+    "boxes of one code, and a field beside one that is no part of it": (
+        f"<p>Code</p><p>{CODE * 3}</p><label>Zip <input maxlength=3></label><input maxlength=9>",
+        "textbox 'Code' (1 of 3); textbox 'Code' (2 of 3); textbox 'Code' (3 of 3); textbox 'Zip'; textbox ''",
+    ),
+    "parts without words in a field's frame, and of what has a label before it": (
+        f"<p><label>Size <input value=2></label><button style='{ICON}'></button></p><label>Volume</label><div style="
+        f"'position:relative;height:20px'><i>.</i><i id=t style='{ICON};position:absolute;left:90px'></i></div>"
+        "<script>t.addEventListener('mousedown', () => {})</script>",
+        "textbox 'Size' = '2'; button 'Size'; generic 'Volume'",
+    ),
+    "a small icon, a text area that listens to drops, a cell with a button": (
+        "<p style='cursor:pointer'>Ann <i id=x title=delete style='display:inline-block;width:7px;height:11px'></i></p>"
+        "<div id=a onclick=1><textarea id=b aria-label=Note style='width:90px'></textarea></div><div role=grid><div role="
+        "row aria-label=News><div role=gridcell tabindex=0>News<button>x</button></div></div></div><script>x.addEventListener("
+        "'click', () => {}); b.addEventListener('drop', () => {})</script>",
+        "paragraph 'Ann'; generic 'delete'; textbox 'Note'; button 'x'; gridcell 'News'",
+    ),
+    "a node of a flow editor with a field, and a calendar of cells with things in them": (
+        "<style>.n:hover { cursor: move }</style><div onmousedown=1><div class=n style='position:absolute;top:9px;width:160px'><b>"
+        "Ask</b><p><input aria-label=Question></p></div></div><table role=grid onmousedown=1 style='margin-top:90px'><tr>"
+        "<td role=gridcell>7<i style='cursor:pointer'>Lunch</i><i style='cursor:pointer'>Tea</i></table>",
+        "generic 'Ask Question'; textbox 'Question'; generic 'Lunch'; generic 'Tea'; gridcell 'row 1, column 1' = '7LunchTea'",
+    ),
     "a transparent list over its picture": (
         "<label for=r>Range</label><div style='position:relative;height:30px'><select id=r style='opacity:0;"
         "position:absolute;inset:0;z-index:2;width:160px'><option>Today<option>Week</select><div>Today</div></div>",

@@ -247,6 +247,16 @@ async def test_what_does_not_answer_in_time_is_the_policy_s_experience(visit: Vi
     assert ((await visit.click("b")).title, visit.error) == ("links", None)
 
 
+async def test_handlers_that_a_framework_keeps_for_its_root_are_known(visit: Visit):
+    kept = {"a": "__reactProps$x: { onDoubleClick() {} }", "b": "$$contextmenu() {}", "c": "__click() {}"}
+    kept["d"] = "__reactProps$x: { onMouseEnter() {} }, __reactFiber$x: { onClick: 1 }"
+    kept["e"] = "__reactProps$x: { onScroll() {}, onClick: undefined }"
+    texts = "".join(f"<p id={name}>{name}</p>" for name in kept)
+    scripts = "; ".join(f"Object.assign({name}, {{ {fields} }})" for name, fields in kept.items())
+    await visit.show("/kept", f"<title>k</title>{texts}<script>{scripts}</script>")
+    assert visit.names == ["a", "b", "c", "d"]
+
+
 UNDO = "r.innerHTML = '<button>Undo</button>'"
 LATE = {
     "message": f"setTimeout(() => {{ {UNDO} }}, 1200)",

@@ -77,9 +77,12 @@ webgym.act = (() => {
   // Choose in a list that a component hides. A component that does not follow its list would keep the old choice.
   const chooseBehind = async (list, text) => {
     const display = () => Array.from(list.parentElement.children, (one) => (one === list ? "" : one.innerText)).join(" ");
-    const before = display(), result = choose(list, text);
+    const old = Array.from(list.selectedOptions), before = display(), result = choose(list, text);
     const isShown = () => display() !== before || Array.from(list.selectedOptions).every(({ text }) => before.includes(text));
-    return result.error || await until(isShown, TAKE_MS) ? result : { error: "the page does not show that choice; click what opens it, then the option" };
+    if (result.error || await until(isShown, TAKE_MS)) return result;
+    for (const option of list.options) option.selected = old.includes(option); // a form would send what nobody sees
+    changed(list);
+    return { error: "the page does not show that choice; click what opens it, then the option" };
   };
 
   const select = atPoint((found, text) => {
@@ -216,7 +219,7 @@ webgym.act = (() => {
   });
 
   // What was copied, by type. The browser has one clipboard for all contexts, so each episode keeps its own.
-  let copies = null;
+  let copies = null, kept = {};
   const note = (event) => {
     const [at] = event.composedPath(), data = event.clipboardData;
     if (event.defaultPrevented) copies = Object.fromEntries(data.types.map((type) => [type, data.getData(type)]));
@@ -230,13 +233,12 @@ webgym.act = (() => {
     for (const type of ["copy", "cut"]) view.addEventListener(type, note); // the same listener is added only once
   };
   listen(window);
-  const hearCopy = atFocus((field) => {
-    if (field) listen(field.ownerDocument.defaultView);
-    return {};
-  });
-  const copied = () => {
+  const hearCopy = atFocus((field) => field && listen(field.ownerDocument.defaultView) || {});
+  document.addEventListener("webgym-paste", () =>
+    document.dispatchEvent(new CustomEvent("webgym-copied", { detail: (copies || kept)["text/plain"] || "" })));
+  const copied = (types = kept) => {
     const last = copies;
-    copies = null;
+    [copies, kept] = [null, last || types];
     return { copied: last };
   };
 

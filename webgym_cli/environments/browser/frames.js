@@ -1,6 +1,6 @@
 // Documents within the page: frames that it can read, numbers of the others, and hit tests through both and shadow roots.
 webgym.frames = (() => {
-  const { getter, matches, memo, rectOf: ownRectOf, rootOf, styleOf } = webgym.names;
+  const { getter, matches, memo, rectOf: ownRectOf, rootOf, styleOf } = webgym.names, { ask } = webgym.roles;
   const MIN_SIDE = 3, MOST_HOSTS = 50;
 
   // A form's fields can shadow its properties.
@@ -100,6 +100,14 @@ webgym.frames = (() => {
     return inner ? [element, ...allOf(inner)] : element;
   }));
 
+  // Handlers that a framework keeps for its root, as `stand_ins.js` tells, which no list of listeners has.
+  const hearKept = () => {
+    for (const inner of new Set(allOf(document).map(documentOf))) {
+      const all = inner.querySelectorAll("*");
+      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) webgym.kinds.hear(all[at], types.toLowerCase().replace("double", "dbl").split(" "));
+    }
+  };
+
   // Custom elements that may have a closed shadow root, each reported once: only CDP can tell.
   const asked = new WeakSet();
   const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
@@ -107,6 +115,6 @@ webgym.frames = (() => {
   const hidden = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost);
   const hosts = () => hidden().slice(0, MOST_HOSTS).map((element) => asked.add(element) && element);
 
-  return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hitAt, hosts, innerDocument, intersect, isOpaque,
+  return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hearKept, hitAt, hosts, innerDocument, intersect, isOpaque,
     mayHide: () => hidden().length > 0, numberOf, offsetOf, opaque, originOf, rectOf, through });
 })();

@@ -18,9 +18,9 @@ from webgym_cli.environments.browser.session import BrowserSession
 
 OBSERVE_JS, ACT_JS, WAITS_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act", f"{PAGE_JS}.waits"
 _FRAMES_JS = f"{PAGE_JS}.frames"
-WAIT_UNTIL_IDLE = f"""async (limit) => {{
+WAIT_UNTIL_IDLE = f"""async ([limit, clipboard]) => {{
   await {WAITS_JS}.waitUntilIdle(limit);
-  return {ACT_JS}.copied();
+  return {ACT_JS}.copied(clipboard);
 }}"""
 SILENT_FRAME = "A frame did not answer; its elements are not listed"
 # A point without element: only the focus determines the field.
@@ -120,7 +120,7 @@ async def wait_in_frames(session: BrowserSession, seconds: float) -> None:
     """Wait until the frames are idle that the page can't read, each for at most a time."""
 
     async def wait_in(document: FrameDocument) -> None:
-        result = await _call(session, document, WAIT_UNTIL_IDLE, seconds * 1000)
+        result = await _call(session, document, WAIT_UNTIL_IDLE, [seconds * 1000, session.pages.clipboard])
         session.pages.clipboard = result["copied"] or session.pages.clipboard
 
     waiting = (attempt(wait_in(document), seconds + _FRAME_SECONDS) for document in await _enter_frames(session))

@@ -24,7 +24,7 @@ webgym.kinds = (() => {
   const LISTENERS = [[CLICKS, heard], [/^(drop|dragover|dragenter)$/, zones], [/^(mouse|pointer)over$/, entered], [/^contextmenu$/, menus],
     [/^(mouse|pointer)down$/, pressed], [/^wheel$/, wheeled], [/^(mouse|pointer)enter$/, hoverable]];
   // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
-  const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article";
+  const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article,table";
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
   // For list items the listener is on the list, or on an element that contains only the list.
@@ -50,7 +50,7 @@ webgym.kinds = (() => {
   // Whether things are dropped on an element, by its listeners or by its own word: it is listed, whatever it contains.
   const DROPPED = /drop-?(target|zone)|droppable/, namesOf = Element.prototype.getAttributeNames;
   const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name)) ||
-    matches(element, "[class~=droppable],[class*='-droppable']") || emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && !matches(element, "th,body"));
+    matches(element, "[class~=droppable],[class*='-droppable']") || emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && !matches(element, "th,body,input,textarea"));
 
   // Boxes without anything to drag beside an equal box with such things, as the columns of a board without listeners.
   const DRAGGED = "[draggable=true],[aria-roledescription*=drag i],[aria-roledescription=sortable i]";

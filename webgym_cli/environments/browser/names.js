@@ -1,42 +1,14 @@
-// Accessible names of elements, and the flat tree: shadow roots for their hosts' children, slots with their assigned nodes.
+// Accessible names of elements.
 webgym.names = (() => {
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
-  const LONGEST = 400, MOST_NODES = 300, BESIDE = 6; // characters and nodes of a name, levels around a field without one
+  const LONGEST = 400, MOST_NODES = 300, BESIDE = 6, TALLEST = 60; // characters and nodes of a name, levels and pixels around what has none
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
-  const { atOnce, attributeOf, classOf, editable, generatedIn, hintOf, iconOf, matches, memo, pictured, purposeOf, roleOf, testIdOf } = webgym.roles;
-  const closed = new WeakMap();
-
-  // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.
-  const getter = (kind, name) => {
-    const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
-    return (object) => Reflect.apply(get, object, []);
-  };
-  const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot"), parentNode = getter(Node, "parentNode");
-  const titleOf = getter(Document, "title"), { getRootNode } = Node.prototype;
-  const treeOf = (node) => Reflect.apply(getRootNode, node, []);
-
-  const rootOf = (element) => openRoot(element) || closed.get(element) || null;
-  const closedSlot = (element, host) =>
-    Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
-
-  // The parent in the flat tree; null at the end of the document.
-  const parentOf = memo((element) => {
-    const parent = parentNode(element);
-    if (!parent || parent.nodeType === Node.DOCUMENT_NODE) return null;
-    if (parent.nodeType === Node.DOCUMENT_FRAGMENT_NODE) return parent.host || null;
-    return assignedSlot(element) || (closed.has(parent) && closedSlot(element, parent)) || parent;
-  });
-  const styleOf = memo((element) => getComputedStyle(element)); // one object for all of a look
-
-  const childrenOf = (element) => {
-    const assigned = element.localName === "slot" ? element.assignedNodes() : [];
-    return assigned.length ? assigned : (rootOf(element) || element).childNodes;
-  };
-
+  const { adopt, atOnce, attributeOf, childrenOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf,
+    roleOf, rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;
   const oneLine = (text, most = 80) => {
     const line = `${(text || "").slice(0, LONGEST).replace(/[\s\u200b]+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
@@ -171,7 +143,24 @@ webgym.names = (() => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
       const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
-      if (text || found.includes(null)) return text || "";
+      if (text || found.includes(null)) return text || !ticked && nameBefore(element, at) || "";
+    }
+    return "";
+  };
+
+  // The name of the field right before that is an equal box for a part of one value, such as a digit of a code.
+  const nameBefore = (element, { previousElementSibling: before }) => {
+    const [field, ...others] = before ? [before, ...inside(before, FIELDS)].filter((one) => matches(one, FIELDS) && !isUnused(one)) : [];
+    const { width, height } = rectOf(element), isPart = element.maxLength > 0 || width < 1.5 * height;
+    return field && !others.length && isPart && field.maxLength === element.maxLength && Math.abs(rectOf(field).width - width) < 2 && nameOf(field);
+  };
+
+  // The name of the one field in whose frame a part without words is, or of a label before what it is a part of.
+  const nameAround = (element) => {
+    for (const at of levelsOf(element)) {
+      if (rectOf(at).height > TALLEST) break;
+      const fields = inside(at, FIELDS).filter((field) => !isUnused(field)), before = at.previousElementSibling;
+      if (fields.length || before?.localName === "label") return fields.length === 1 ? nameOf(fields[0]) : !fields.length && textOf(before);
     }
     return "";
   };
@@ -277,7 +266,8 @@ webgym.names = (() => {
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element),
-      () => roleOf(element) === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
+      () => role === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
+      () => /^(button|generic)$/.test(role) && nameAround(element),
     ]) {
       const name = oneLine(source());
       if (name) return name;
@@ -286,6 +276,6 @@ webgym.names = (() => {
   });
 
   return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, isUnused, cellContextOf, rectOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
-    parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, getter,
+    parentNode, parentOf, treeOf, adopt, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

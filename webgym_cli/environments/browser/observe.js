@@ -5,7 +5,7 @@ webgym.observe = (() => {
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
-  const { allOf, hitAt, rectOf } = webgym.frames;
+  const { allOf, hearKept, hitAt, rectOf } = webgym.frames;
   const { area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
@@ -32,7 +32,7 @@ webgym.observe = (() => {
 
   // A wrapper that stands for the one field in it: what is clicked there, else what has a border or background.
   const frameOf = (element, seen) => {
-    const labels = Array.from(element.labels || []);
+    const labels = Array.from(element.labels || []), isPressed = seen && element.localName !== "input" && listens(element);
     let drawn = null, clicked = null;
     const sections = sectionsOf(element);
     const isClear = !seen && element.tabIndex >= 0 && Boolean(place(element, true)); // its label lies in its place
@@ -41,7 +41,8 @@ webgym.observe = (() => {
       if (inside(at, FIELDS).some((other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
       const stands = place(at);
       if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
-      if (interest(at)) clicked = stands;
+      // a thing that is placed freely, such as a flow editor's node, is more than its field; a list may take its own clicks
+      if (interest(at) && !(seen && styleOf(at).position === "absolute") && !(isPressed && interest(at) === 1)) clicked = stands;
       else if (!drawn && (isDrawn(at) || sections.length || isClear && wordsIn(at).trim())) drawn = stands;
     }
     const isHidden = !seen || isSmall(seen);
@@ -93,7 +94,7 @@ webgym.observe = (() => {
     const isLarge = share > most, surface = (isLarge || sure < 2) && sure < 3 && isSurface(element);
     if (sure < 3 && isLarge && !surface) return null;
     // a resize handle between columns or panes, the edge of a cell
-    if (sure <= 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
+    if (sure <= 1 && Math.min(find.box.width, find.box.height) < THIN && Math.max(find.box.width, find.box.height) > 2 * THIN) return null;
     if (sure === 1 && !surface && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
     return { element, sure, isZone: isZone(element), isSurface: surface, reveals: reveals(element), ...find };
   };
@@ -113,9 +114,9 @@ webgym.observe = (() => {
       (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
   };
 
-  // Whether a cell has a text of its own beside a control.
-  const hasWordsBeside = (cell, { element }) =>
-    Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => node === element || node.control })));
+  // Whether a cell has a text of its own beside controls.
+  const hasWordsBeside = (cell, isOther) =>
+    Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => isOther(node) || node.control })));
 
   const fieldsIn = memo((element) => inside(element, FIELDS)); // once for the cells of a sheet
 
@@ -134,7 +135,7 @@ webgym.observe = (() => {
 
   const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true"; // its value
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
-  const needless = (outer, inner) => {
+  const needless = (outer, inner, index) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
     // what lies on a surface; of two surfaces in one place the inner one
@@ -148,7 +149,8 @@ webgym.observe = (() => {
     if (inner.sure < 1 && isRow) return "outer";
     const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
-    if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, inner)) return null;
+    const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
+    if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
@@ -188,7 +190,7 @@ webgym.observe = (() => {
         if (faced && (find.sure === 1 && !isOwn(find.element, faced) || find.sure < 3 && matches(faced, MOVED))) dropped.add(find);
         const outer = index.get(above);
         if (!outer || dropped.has(outer)) continue;
-        const drop = needless(outer, find);
+        const drop = needless(outer, find, index);
         if (drop) dropped.add(drop === "outer" ? outer : find);
         if (drop === "inner" && matches(outer.element, WRAPPED)) outer.value ||= (isChosen(outer, find) ? wordsOf(find.element) : valueOf(find.element)) || undefined;
         if (drop === "outer" && outer.reveals) [find.reveals, outer.reveals] = [true, false]; // the mouse is over both
@@ -223,6 +225,7 @@ webgym.observe = (() => {
 
   const look = ({ limit, detail }) => atOnce(() => {
     const found = new Map();
+    hearKept();
     for (const element of allOf(document)) {
       if (found.size >= MOST_FOUND) break;
       // A form is not interactive, and its fields' names can shadow its methods (<input name="matches">).

@@ -1,5 +1,6 @@
 // Roles of elements; and what one without words is called: by its picture, its style sheet, its class or its purpose. What
-// all scripts of a page need for it: one computation at a time (`atOnce`, `memo`), and attributes of custom elements.
+// all scripts of a page need for it: one computation at a time (`atOnce`, `memo`), attributes of custom elements, and the
+// flat tree: shadow roots for their hosts' children, slots with their assigned nodes.
 webgym.roles = (() => {
   const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
     radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
@@ -33,13 +34,42 @@ webgym.roles = (() => {
     };
   };
 
+  const closed = new WeakMap();
+
+  // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.
+  const getter = (kind, name) => {
+    const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
+    return (object) => Reflect.apply(get, object, []);
+  };
+  const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot"), parentNode = getter(Node, "parentNode");
+  const titleOf = getter(Document, "title"), { getRootNode } = Node.prototype;
+  const treeOf = (node) => Reflect.apply(getRootNode, node, []);
+
+  const rootOf = (element) => openRoot(element) || closed.get(element) || null;
+  const closedSlot = (element, host) =>
+    Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
+
+  // The parent in the flat tree; null at the end of the document.
+  const parentOf = memo((element) => {
+    const parent = parentNode(element);
+    if (!parent || parent.nodeType === Node.DOCUMENT_NODE) return null;
+    if (parent.nodeType === Node.DOCUMENT_FRAGMENT_NODE) return parent.host || null;
+    return assignedSlot(element) || (closed.has(parent) && closedSlot(element, parent)) || parent;
+  });
+  const styleOf = memo((element) => getComputedStyle(element)); // one object for all of a look
+
+  const childrenOf = (element) => {
+    const assigned = element.localName === "slot" ? element.assignedNodes() : [];
+    return assigned.length ? assigned : (rootOf(element) || element).childNodes;
+  };
+
   // What `stand_ins.js` tells of the internals of a custom element, or the names of all elements with internals. The event
   // is one that hands on an element, also out of a closed shadow root.
-  const ask = (document, submitter) => {
+  const ask = (document, submitter, question = "webgym-ask") => {
     let told = {};
     const hear = ({ detail }) => { told = detail || {}; };
     document.addEventListener("webgym-told", hear);
-    document.dispatchEvent(new SubmitEvent("webgym-ask", { submitter }));
+    document.dispatchEvent(new SubmitEvent(question, { submitter }));
     document.removeEventListener("webgym-told", hear);
     return told;
   };
@@ -136,5 +166,5 @@ webgym.roles = (() => {
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
     .find((name) => /^(?:[a-z]-)?[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/^[a-z]-|[-_]+/g, (sign, at) => (at ? " " : ""));
 
-  return Object.freeze({ atOnce, attributeOf, classOf, generatedIn, hintOf, iconOf, labelsField, pictured, purposeOf, testIdOf, editable, matches, memo, roleOf });
+  return Object.freeze({ adopt: (root) => { closed.set(root.host, root); }, ask, childrenOf, getter, parentNode, parentOf, rootOf, styleOf, titleOf, treeOf, atOnce, attributeOf, classOf, generatedIn, hintOf, iconOf, labelsField, pictured, purposeOf, testIdOf, editable, matches, memo, roleOf });
 })();

@@ -73,6 +73,28 @@
     dispatch(document, new CustomEvent("webgym-told", { detail: element ? told : tags }));
   });
 
+  // Handlers that frameworks with one listener for all keep on their elements (React's properties, `$$click`, `__click`):
+  // the types, by the element's number in the document.
+  const keysOf = Object.keys, all = keep(Document, "querySelectorAll"), match = keep(RegExp, "exec");
+  const PROPS = /^__react(Props|EventHandlers)\$/, HANDLER = /^(?:on|\$\$|__)((?:dbl|double)?click|contextmenu|(?:mouse|pointer)(?:enter|over))$/i;
+  const typesOf = (object) => {
+    let types = "";
+    for (let at = 0, names = keysOf(object); at < names.length; at++) {
+      const kept = object[names[at]];
+      if (match(PROPS, names[at])) types += typesOf(kept);
+      else if (typeof kept === "function") types += ` ${match(HANDLER, names[at])?.[1] || ""}`;
+    }
+    return types;
+  };
+  listen(document, "webgym-handlers", () => {
+    const told = { __proto__: null }, elements = all(document, "*");
+    for (let at = 0; at < elements.length; at++) {
+      const types = typesOf(elements[at]);
+      if (match(/\w/, types)) told[at] = types;
+    }
+    dispatch(document, new CustomEvent("webgym-told", { detail: told }));
+  });
+
   const refuse = (message) => new DOMException(message, "NotAllowedError");
   const granted = async () => "granted";
   const made = (kind, name, values) => Object.defineProperties(Object.create(kind.prototype), Object.getOwnPropertyDescriptors(
@@ -132,4 +154,12 @@
     if (!isCopied) throw refuse("Write permission denied.");
   };
   clipboard.write = async ([item]) => clipboard.writeText(await (await item.getType("text/plain")).text());
+  // Reading is denied, too: our scripts know what was copied in the episode.
+  clipboard.readText = async () => {
+    let copied = "";
+    listen(top, "webgym-copied", ({ detail }) => { copied = detail; }, { once: true });
+    dispatch(top, new CustomEvent("webgym-paste"));
+    return copied;
+  };
+  clipboard.read = async () => [new ClipboardItem({ "text/plain": await clipboard.readText() })];
 })();

@@ -95,7 +95,7 @@ webgym.values = (() => {
       if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return own && !isList ? `${words}, ${own}` : words;
     }
     if (labelBefore(element)) return shownIn(element) && oneLine(wordsOf(element));
-    const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
+    const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element, { left: MOST_NODES, words: true })) || oneLine(textOf(element)) : own;
     return text === nameOf(element) && text !== own ? "" : text;
   };
 

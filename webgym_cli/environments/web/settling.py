@@ -14,8 +14,8 @@ from webgym_cli.jobs.workers import race
 from webgym_cli.records.failure import FailureKind
 
 _SPLASH_OF = f"{WAITS_JS}.splashOf"
-_WAIT_UNTIL_IDLE = f"""async ([limit, isStart]) => {{
-  const {{ copied }} = await ({WAIT_UNTIL_IDLE})(limit);
+_WAIT_UNTIL_IDLE = f"""async ([isStart, ...given]) => {{
+  const {{ copied }} = await ({WAIT_UNTIL_IDLE})(given);
   return {{ splash: {_SPLASH_OF}(isStart), copied }};
 }}"""
 # Maximum number of successive popups followed after an action.
@@ -91,7 +91,7 @@ class PageSettler:
 
         A page that is being replaced runs no scripts.
         """
-        asking = session.evaluate_once(_WAIT_UNTIL_IDLE, [seconds * 1000, self._is_start], seconds)
+        asking = session.evaluate_once(_WAIT_UNTIL_IDLE, [self._is_start, seconds * 1000, session.pages.clipboard], seconds)
         waiting = asyncio.gather(asking, wait_in_frames(session, seconds))
         async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):
             lives, seen = waited.result()[0] if waited.done() else (False, None)
