@@ -73,7 +73,11 @@ LIBRARIES = (
         ),
         extra=".el-time-spinner__item,.el-calendar-table td,.el-table__header th",
     ),
-    _library("reactflow", ((), ("text=Work",)), extra=".react-flow__node,.react-flow__handle,.react-flow__pane,.react-flow__minimap"),
+    _library(
+        "reactflow",
+        ((), ("text=Work",)),
+        extra=".react-flow__node,.react-flow__handle,.react-flow__pane,.react-flow__minimap",
+    ),
     _library(
         "handsontable",
         ((), ("td:has-text('Oslo') >> nth=0",), ("td:has-text('Person 1') >> nth=0",)),

@@ -27,17 +27,23 @@ CASES = {
         "textbox 'Size' = '2'; button 'Size'; generic 'Volume'",
     ),
     "a small icon, a text area that listens to drops, a cell with a button": (
-        "<p style='cursor:pointer'>Ann <i id=x title=delete style='display:inline-block;width:7px;height:11px'></i></p>"
-        "<div id=a onclick=1><textarea id=b aria-label=Note style='width:90px'></textarea></div><div role=grid><div role="
-        "row aria-label=News><div role=gridcell tabindex=0>News<button>x</button></div></div></div><script>x.addEventListener("
-        "'click', () => {}); b.addEventListener('drop', () => {})</script>",
+        f"<p style='cursor:pointer'>Ann <i id=x title=delete style='{ICON};width:7px;height:11px'></i></p>"
+        "<div onclick=1><textarea id=b aria-label=Note style='width:90px'></textarea></div><div role=grid><div role=row"
+        " aria-label=News><div role=gridcell tabindex=0>News<button>x</button></div></div></div>"
+        "<script>x.addEventListener('click', () => {}); b.addEventListener('drop', () => {})</script>",
         "paragraph 'Ann'; generic 'delete'; textbox 'Note'; button 'x'; gridcell 'News'",
     ),
-    "a node of a flow editor with a field, and a calendar of cells with things in them": (
-        "<style>.n:hover { cursor: move }</style><div onmousedown=1><div class=n style='position:absolute;top:9px;width:160px'><b>"
-        "Ask</b><p><input aria-label=Question></p></div></div><table role=grid onmousedown=1 style='margin-top:90px'><tr>"
-        "<td role=gridcell>7<i style='cursor:pointer'>Lunch</i><i style='cursor:pointer'>Tea</i></table>",
-        "generic 'Ask Question'; textbox 'Question'; generic 'Lunch'; generic 'Tea'; gridcell 'row 1, column 1' = '7LunchTea'",
+    "a node of a flow editor with a field, a list beside words in its frame": (
+        "<style>.n:hover { cursor: move }</style><div onmousedown=1><div class=n style='position:absolute;top:9px;"
+        "width:160px'><b>Ask</b><p><input aria-label=Question></p></div></div><p tabindex=0 style='margin-top:99px;"
+        "width:200px'>Page size: <b id=l role=combobox aria-label=Size tabindex=0>20</b></p>"
+        "<script>l.addEventListener('click', () => {})</script>",
+        "generic 'Ask Question'; textbox 'Question'; combobox 'Size' = '20'",
+    ),
+    "days of a calendar with things in them": (
+        "<div onmousedown=1 style='height:280px'><table role=grid><tr><td role=gridcell style='width:60px;height:60px'>"
+        "<i style='cursor:pointer'>Lunch</i> <i style='cursor:pointer'>Tea</i></table></div>",
+        "generic 'Lunch'; generic 'Tea'",
     ),
     "a transparent list over its picture": (
         "<label for=r>Range</label><div style='position:relative;height:30px'><select id=r style='opacity:0;"

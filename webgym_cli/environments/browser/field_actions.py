@@ -157,9 +157,10 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
         except NoChooser:
             return await _drop_files(session, [str(path) for path in files], point or session.pointer)
         if await chooser.element.evaluate("(input) => input.webkitdirectory"):
-            files = [_find_folder([path for path in files if path])]
-            if None in files:
+            folder = Path(os.path.commonpath([path.parent for path in files if path]))
+            if {path for path in folder.rglob("*") if path.is_file()} != set(files):
                 return "a folder is given there: name all files of one"
+            files = [folder]
         elif len(files) > 1 and not chooser.is_multiple():
             return "only one file can be given there"
         await chooser.set_files([path for path in files if path])
@@ -182,12 +183,6 @@ async def _drop_files(session: BrowserSession, paths: list[str], point: mouse.Po
     await drag("drop" if taken else "dragCancel")
     has_effect = taken and (await page.call("hasChanged"))["changed"]
     return None if has_effect else "nothing there asks for or takes a file"
-
-
-def _find_folder(files: list[Path]) -> Path | None:
-    """Return the folder of which these are all files; None if there is none."""
-    folder = Path(os.path.commonpath([path.parent for path in files]))
-    return folder if {path for path in folder.rglob("*") if path.is_file()} == set(files) else None
 
 
 def _find_file(folder: Path, name: str) -> Path | None:

@@ -91,7 +91,8 @@ class PageSettler:
 
         A page that is being replaced runs no scripts.
         """
-        asking = session.evaluate_once(_WAIT_UNTIL_IDLE, [self._is_start, seconds * 1000, session.pages.clipboard], seconds)
+        given = [self._is_start, seconds * 1000, session.pages.clipboard]
+        asking = session.evaluate_once(_WAIT_UNTIL_IDLE, given, seconds)
         waiting = asyncio.gather(asking, wait_in_frames(session, seconds))
         async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):
             lives, seen = waited.result()[0] if waited.done() else (False, None)
