@@ -26,6 +26,11 @@ CASES = {
         "<script>t.addEventListener('mousedown', () => {})</script>",
         "textbox 'Size' = '2'; button 'Size'; generic 'Volume'",
     ),
+    "a tab with a cross of its own": (
+        "<div id=t style='width:90px'>Beta <b id=x>×</b></div><script>for (const part of [t, x]) part.addEventListener("
+        "'mouseup', () => {})</script>",
+        "generic 'Beta ×'; generic '×'",
+    ),
     "a small icon, a text area that listens to drops, a cell with a button": (
         f"<p style='cursor:pointer'>Ann <i id=x title=delete style='{ICON};width:7px;height:11px'></i></p>"
         "<div onclick=1><textarea id=b aria-label=Note style='width:90px'></textarea></div><div role=grid><div role=row"

@@ -145,9 +145,9 @@ webgym.observe = (() => {
     const isAlike = alike(outer, inner);
     if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button")) ? "outer" : null;
     // a row whose cells are listed
-    const isRow = outer.sure === 2 && matches(outer.element, "tr,[role=row]");
-    if (inner.sure < 1 && isRow) return "outer";
-    const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW && !same(outer.box, inner.box);
+    if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
+    const sign = oneLine(inner.element.innerText), isCross = sign.length < 2 && inner.element.parentElement === outer.element && listens(inner.element);
+    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isCross) && outer.box.height < LOW && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;
