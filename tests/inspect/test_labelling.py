@@ -94,6 +94,12 @@ def test_a_label_that_a_crash_cut_off_hides_no_other(run):
     assert labelling(run).labels == {"ben": dict(zip(IDS, ("yes", "no"), strict=True))}
 
 
+def test_two_servers_of_a_run_know_each_others_labels(run):
+    one, other = labelling(run), labelling(run)
+    one.add("ben", one.episodes[0], "yes")
+    assert other.find_next("ben") == IDS[1]
+
+
 async def test_labels_of_other_episodes_are_not_counted(run):
     labelling(run).add("ben", labelling(run).episodes[0], "yes")
     async with LabelServer(labelling(run, [IDS[1]])) as server, aiohttp.ClientSession() as session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -44,14 +44,15 @@ class Labelling:
 
     run: RunDir
     episodes: Sequence[LineRef]
-    labels: dict[str, dict[str, LabelValue]] = field(default_factory=dict)
-    """Label by trajectory, by person."""
 
-    def __post_init__(self) -> None:
-        """Read what was said before of these episodes."""
+    @property
+    def labels(self) -> dict[str, dict[str, LabelValue]]:
+        """Label by trajectory, by person, of these episodes. Read anew: another server of the run stores some too."""
+        labels: dict[str, dict[str, LabelValue]] = {}
         ids = {one.id for one in self.episodes}
         for label in (one for one in iter_labels(self.run) if one.trajectory in ids):
-            self.labels.setdefault(label.who, {})[label.trajectory] = label.label
+            labels.setdefault(label.who, {})[label.trajectory] = label.label
+        return labels
 
     def find_next(self, who: str, after: str = "") -> str:
         """Return the next episode without this person's label, from `after` on; empty if there is none."""
@@ -64,7 +65,6 @@ class Labelling:
         """Store a label."""
         label = EpisodeLabel(trajectory=episode.id, label=value, who=who, labelled_at=now())
         append_label(self.run, episode.file, label)
-        self.labels.setdefault(who, {})[episode.id] = value
 
 
 class LabelServer(SecretServer):
