@@ -118,7 +118,8 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
         words = run.words(command, BATCHES, "loop.mode=sync", "loop.iterations=2")
         message, hint = refused(*words, cwd=run.folder)
         assert ("trains asynchronously" in message, "loop.mode=async" in message + hint) == (True, True)
-    looped(run, BATCHES, ASYNC, "loop.iterations=2")  # it goes on where it was
+    looped(run, BATCHES, ASYNC, "loop.iterations=2", "loop.eval_every=1", "rollout.test_episodes=2")  # it goes on
+    assert {event["policy"] for event in run.read_events("evaluation")} == {f"policy at {run.policy}"}
     assert check_ledger(run, bound=1)["versions"] == 2
 
 

@@ -171,7 +171,6 @@ def test_the_holder_of_a_run_is_told_a_dead_one_is_nobody_but_one_elsewhere_coun
 
 RESUMED = {  # `!`: interrupted
     "loop": ("loop! judge score", "loop! judge! judge", "loop! judge! score", "loop! rollout", "loop! gateway!"),
-    "train": ("train! import generate",),
     "rollout": ("rollout! judge", "loop! judge! rollout! score"),
     "judge": ("loop! judge!",),
     None: ("rollout! rollout", "loop! judge! loop", "loop! train", "prepare! train", "judge! score"),

@@ -36,7 +36,8 @@ from webgym_cli.rollout.engine import RolloutEngine, make_claims
 from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.queue import SharedRollouts, SlotPool
-from webgym_cli.store.checkpoints import policy_name, version
+from webgym_cli.rollout.resources import name_policy
+from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import measure_ends, read_async_batches, read_batches, read_records
 from webgym_cli.util.text import hide_passwords
 from webgym_cli.util.user_code import find_first
@@ -228,7 +229,8 @@ class AsyncLoop:
     def _announce_served(self) -> None:
         """Switch new requests to the current version."""
         context, number = self.context, version(self.context.run)
-        policy = ServedPolicy(PolicyVersion(number=number, digest=UNKNOWN), policy_name(context.run, context.settings))
+        name = name_policy(context.run, context.settings, context.settings.rollout.policy)
+        policy = ServedPolicy(PolicyVersion(number=number, digest=UNKNOWN), name)
         ours = context.settings.rollout.policy == VLLM
         self.shared.gate.policy = context.serving.policy if ours else policy
         self.collector.set_served(number)
