@@ -145,11 +145,9 @@ def tool(
 
     def decorate(given: Callable[..., Any]) -> Tool:
         called = known_or(name, given.__name__)
-        _check_definition(called, {"timeout": timeout, "max_length": max_length})
         stateful = inspect.isclass(given)
         function = _method_of(called, given) if stateful else given
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise UsageError(f"tool {called}: it yields, and a call has one result", hint="return a value")
+        _check_definition(called, function, {"timeout": timeout, "max_length": max_length})
         context = find_context_parameter(function)
         filled = _find_fields(called, function, fields)
         text, parameters = read_docstring(given)
@@ -174,13 +172,15 @@ def tool(
     return decorate if decorated is None else decorate(decorated)
 
 
-def _check_definition(name: str, limits: Mapping[str, float | None]) -> None:
-    """Raise `UsageError` for an invalid name or limit."""
+def _check_definition(name: str, function: Callable[..., Any], limits: Mapping[str, float | None]) -> None:
+    """Raise `UsageError` for an invalid name or limit, or a generator."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"tool {name!r}: a name has letters, digits, _ and - only, 64 at most")
     for what, limit in limits.items():
         if limit is not None and limit <= 0:
             raise UsageError(f"tool {name}: {what} must be above 0, it is {limit}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(f"tool {name}: it yields, and a call has one result", hint="return a value")
 
 
 def to_output(value: Any) -> ToolOutput:

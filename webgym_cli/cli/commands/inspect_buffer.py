@@ -104,7 +104,6 @@ def inspect_buffer(
     See also: webgym show, webgym compare, webgym prepare, webgym gc.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.inspect.overview import list_ids, user_sql_errors
 
     directory, settings = resolve(runs[0], options, required=True, executes=False)
     query, where = selection.to_query(reward=reward, failure=failure), selection.where
@@ -125,9 +124,7 @@ def inspect_buffer(
         if sql is not None:
             _run_sql(directory, index, sql, output)
         elif quiet:
-            with user_sql_errors(directory, "--where"):
-                for name in list_ids(index, query):
-                    output.text(name)
+            _print_ids(directory, index, query, output)
         else:
             _show_summary(directory, settings, index, query, top, output)
 
@@ -159,6 +156,14 @@ def _run_sql(run: RunDir, index: Index, sql: str, output: Output) -> None:
     output.table(
         "", tuple(first), ([cell(to_plain_value(value)) for value in row.values()] for row in chain([first], rows))
     )
+
+
+def _print_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) -> None:
+    from webgym_cli.inspect.overview import list_ids, user_sql_errors
+
+    with user_sql_errors(run, "--where"):
+        for name in list_ids(index, query):
+            output.text(name)
 
 
 def _show_summary(

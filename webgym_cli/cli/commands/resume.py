@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.cli.options import DryRunOpt, JsonOpt, MaxCallsOpt, MaxCostOpt, PaidOptions, RunArg, TrustOpt
 from webgym_cli.cli.output import Output
@@ -36,13 +37,9 @@ def resume(
 
     See also: webgym status, webgym loop.
     """
-    from importlib import import_module
-
     from pydantic import validate_call
 
     from webgym_cli.cli.stage import trust as trust_runs
-    from webgym_cli.loop.loop_plan import END_VARIABLE
-    from webgym_cli.store.checkpoints import current
     from webgym_cli.store.find_run import open_run
     from webgym_cli.store.status import finish, read_running_command
 
@@ -55,25 +52,44 @@ def resume(
     if trust:
         trust_runs(directory)
     _require_trust(directory, interrupted)
-    newest = current(directory) if interrupted.command == "train" else None
-    if newest is not None and newest.created_at > interrupted.since:
-        output.note(f"{run}: its training was finished, {newest.name} is published: nothing is left of it")
+    if model := _find_published(directory, interrupted):
+        output.note(f"{run}: its training was finished, {model} is published: nothing is left of it")
         if not dry_run:
             finish(directory, interrupted.interrupted)
         return
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
     )
-    name = {"import": "import_", "eval": "eval_"}.get(interrupted.command, interrupted.command)
-    place = "out" if interrupted.command == "eval" else "run"
-    command = getattr(import_module(f"webgym_cli.cli.commands.{name}"), name)
+    command, place = _import_command(interrupted.command)
     # state.json holds texts; the commands take types.
     options = PaidOptions(json=json, dry_run=dry_run, max_cost=max_cost, max_judge_calls=max_judge_calls)
-    own = interrupted.options
-    if own.get("stop_before") and END_VARIABLE not in os.environ:  # begun in a job, resumed outside of one
-        output.note(f"{END_VARIABLE} is not set: --stop-before {own['stop_before']} is left out")
-        own = own | {"stop_before": None}
-    validate_call(command)(**{place: run}, options=options, **own)
+    validate_call(command)(**{place: run}, options=options, **_keep_options(interrupted.options, output))
+
+
+def _find_published(run: RunDir, interrupted: RunningCommand) -> str:
+    """Return the name of the model that an interrupted training has published; empty if it has not."""
+    from webgym_cli.store.checkpoints import current
+
+    newest = current(run) if interrupted.command == "train" else None
+    return newest.name if newest is not None and newest.created_at > interrupted.since else ""
+
+
+def _import_command(name: str) -> tuple[Callable[..., None], str]:
+    """Return the function of a command, and the name of its parameter for the run."""
+    from importlib import import_module
+
+    function = {"import": "import_", "eval": "eval_"}.get(name, name)
+    return getattr(import_module(f"webgym_cli.cli.commands.{function}"), function), "out" if name == "eval" else "run"
+
+
+def _keep_options(options: Mapping[str, Any], output: Output) -> Mapping[str, Any]:
+    """Return a command's options, without the end of a job that it was begun in and is resumed outside of."""
+    from webgym_cli.loop.loop_plan import END_VARIABLE
+
+    if not options.get("stop_before") or END_VARIABLE in os.environ:
+        return options
+    output.note(f"{END_VARIABLE} is not set: --stop-before {options['stop_before']} is left out")
+    return {**options, "stop_before": None}
 
 
 def _require_trust(run: RunDir, interrupted: RunningCommand) -> None:

@@ -63,7 +63,6 @@ def setup(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.train.deepspeed_ops import build_ops
     from webgym_cli.venvs.browser import execute_browser, plan_browser
-    from webgym_cli.venvs.doctor import check_kernels
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
@@ -93,9 +92,7 @@ def setup(
     if "train" in wanted and flavour == usual:
         build_ops(settings, flavour, say, run)
     if "serve" in wanted:
-        kernels = check_kernels(settings.with_changes(venvs={"device": flavour}))
-        if kernels and kernels.fix:
-            output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
+        _note_kernels(output, settings.with_changes(venvs={"device": flavour}))
     if flavour != usual:
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
@@ -111,6 +108,13 @@ def _note_unlocked(output: Output, plan: Sequence[RoleSetup]) -> None:
     if names := ", ".join(file.name for file in files if file.suffix != ".lock"):
         here = f"{platform.system()} {platform.machine()} with Python {platform.python_version()}"
         output.note(f"no lock file for {here}: {names} pins the main packages, the others are the newest, unhashed")
+
+
+def _note_kernels(output: Output, settings: Settings) -> None:
+    from webgym_cli.venvs.doctor import check_kernels
+
+    if (kernels := check_kernels(settings)) and kernels.fix:
+        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
 
 
 def _consent(output: Output, is_given: bool, commands: Sequence[Sequence[str]]) -> bool:
