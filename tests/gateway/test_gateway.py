@@ -134,7 +134,7 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
     ]
     deltas = [part.choices[0].delta for part in parts[:2]]
     assert [(delta.content, bool(delta.tool_calls)) for delta in deltas] == [("I click.", False), (None, True)]
-    assert deltas[1].tool_calls[0].function.name == "click"
+    assert (deltas[1].tool_calls[0].index, deltas[1].tool_calls[0].function.name) == (0, "click")
     assert parts[-1].usage.completion_tokens == whole.usage.completion_tokens
     assert parts[-1].usage.prompt_tokens_details.cached_tokens == 1
     tool = {"type": "function", **CLICK["function"]}

@@ -140,10 +140,10 @@ def test_an_exception_without_a_text_is_a_failure_too():
         score(lambda context: (_ for _ in ()).throw(silent))
 
 
-def test_a_check_gets_copies_of_the_fields():
+def test_a_check_gets_copies_of_the_fields_but_the_context_itself():
     given = context()
     given.trajectory.task.extra["titles"] = ["b", "a"]
-    assert score(lambda titles: titles.pop() == "a", given).value == 1
+    assert score(lambda titles, context: titles.pop() == "a" and context is given, given).value == 1
     assert given.trajectory.task.extra["titles"] == ["b", "a"]
 
 

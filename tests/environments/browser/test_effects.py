@@ -195,6 +195,7 @@ async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(session
 async def test_a_component_that_keeps_its_old_choice_on_the_screen_has_not_taken_the_new(session, tmp_path):
     await show(session, tmp_path, REPLACED[0])
     assert "does not show" in await act(session, MARKS, ActionName.SELECT_OPTION, "Town", text="Lima")
+    assert await session.evaluate("() => document.querySelector('select').value") == "Oslo"  # a form would send it
 
 
 @pytest.mark.parametrize("case", FIELDS)
