@@ -16,7 +16,7 @@ from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summ
 from webgym_cli.curriculum.filters import Rejection, TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.paraphrase import Paraphrasing
-from webgym_cli.curriculum.plan import plan_generation
+from webgym_cli.curriculum.plan import GenerationPlan, plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
@@ -47,7 +47,14 @@ def resolve_settings(settings: Settings) -> Settings:
     return resolve_orm_model(settings) if settings.generate.critic != "none" and has_orm else settings
 
 
-async def generate(context: StageContext, out: Path) -> GenerationSummary:
+def plan_next(context: StageContext) -> GenerationPlan:
+    """Return the plan of a generation from the failed tasks of a run as it is now. Raises `WebGymError`."""
+    with open_index(context.run, progress=context.sink) as index:
+        has_critic = outcome_critic(context.run) is not None
+        return plan_generation(context.run, context.settings, index, has_critic=has_critic)
+
+
+async def generate(context: StageContext, plan: GenerationPlan, out: Path) -> GenerationSummary:
     """Write the accepted tasks to `out`, the rejected ones with reasons to a sibling file; return the summary.
 
     Raises `WebGymError` if no task is accepted, and the errors of `TaskGeneration`.
@@ -60,8 +67,6 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
         facts = {"model": model, "calls": request.calls, "tokens": tokens.model_dump()}
         append_event(run, make_event("generator_tokens", **facts))
 
-    with open_index(run, progress=sink) as index:
-        plan = plan_generation(run, context.settings, index, has_critic=outcome_critic(run) is not None)
     facts: dict[str, Any] = plan.to_json()
     sink(make_event(**facts, message=f"{plan.seeds} failed tasks, at most {facts['requests']} requests for new ones"))
     for note in plan.notes:

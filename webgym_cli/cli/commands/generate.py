@@ -34,11 +34,13 @@ def generate(run: RunArg, options: StageOptions, out: OutOpt) -> None:
         check_output(out, b"")
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
+    if not options.dry_run:
+        settings = resolve_settings(settings)
+    with open_run_index(directory, output, kept=not options.dry_run) as index:
+        plan = plan_generation(directory, settings, index, has_critic=outcome_critic(directory) is not None)
     if options.dry_run:
-        with open_run_index(directory, output, kept=False) as index:
-            plan = plan_generation(directory, settings, index, has_critic=outcome_critic(directory) is not None)
-            output.show(plan.to_json())
+        output.show(plan.to_json())
         return
-    with stage("generate", directory, resolve_settings(settings), output, {"out": out.absolute()}) as at:
-        at.execute(lambda context: generate_tasks(context, out))
+    with stage("generate", directory, settings, output, {"out": out.absolute()}) as at:
+        at.execute(lambda context: generate_tasks(context, plan, out))
     output.next_step(f"webgym tasks check {out}")
