@@ -25,6 +25,7 @@ from webgym_cli.config.sites import SiteSettings
 from webgym_cli.config.tasks import TasksSettings
 from webgym_cli.config.train import LogSettings, TrainSettings, VenvsSettings
 from webgym_cli.records.series import VLLM
+from webgym_cli.util.optional import known_or
 
 
 class Settings(ConfigSection):
@@ -68,7 +69,12 @@ class Settings(ConfigSection):
     @property
     def test_seed(self) -> int:
         """Seed of the test episodes."""
-        return self.seed if self.tasks.test_seed is None else self.tasks.test_seed
+        return known_or(self.tasks.test_seed, self.seed)
+
+    @property
+    def sampling_seed(self) -> int:
+        """Seed by which `prepare` samples training data."""
+        return known_or(self.algorithm_config.seed, self.seed)
 
     @property
     def subject(self) -> str:

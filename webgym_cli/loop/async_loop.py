@@ -180,10 +180,7 @@ class AsyncLoop:
             await training.train(self.context)
             if await self.context.serving.serve_beside():
                 self._announce_served()
-                evaluates = self._evaluation is not None and not self._evaluation.done()
-                pinned = self._evaluated.models if evaluates else frozenset[str]()
-                # those that no request uses any more
-                await self.context.serving.drop_adapters(self.shared.gate.models | pinned)
+                await self._drop_adapters()
                 return
         await self._finish_evaluation()  # an evaluation must run on one version from start to end
         async with self._paused():
@@ -234,6 +231,12 @@ class AsyncLoop:
         ours = context.settings.rollout.policy == VLLM
         self.shared.gate.policy = context.serving.policy if ours else policy
         self.collector.set_served(number)
+
+    async def _drop_adapters(self) -> None:
+        """Unload the adapters that no request uses any more."""
+        evaluates = self._evaluation is not None and not self._evaluation.done()
+        pinned = self._evaluated.models if evaluates else frozenset[str]()
+        await self.context.serving.drop_adapters(self.shared.gate.models | pinned)
 
     async def _watch_servers(self) -> None:
         """Raise `JobError` when the last server is lost.

@@ -67,10 +67,7 @@ class Loop:
                 await self._stage("evaluation", self._evaluate())
             if self._error and self._version < self.plan.start + self.plan.trainings:
                 raise self._error
-        evaluations = list(read_valid_events(self.context.run, EvaluationEvent))
-        if evaluations:
-            require_success(evaluations[-1], self.plan.min_success)
-        return evaluations
+        return self._judged()
 
     async def _evaluate(self) -> None:
         """Run the held-out episodes with the current policy if its evaluation is due."""
@@ -150,3 +147,10 @@ class Loop:
     @property
     def _version(self) -> int:
         return version(self.context.run)
+
+    def _judged(self) -> list[dict[str, Any]]:
+        """Return all evaluations. Raises `BelowThresholdError` if the last one is below `min_success`."""
+        evaluations = list(read_valid_events(self.context.run, EvaluationEvent))
+        if evaluations:
+            require_success(evaluations[-1], self.plan.min_success)
+        return evaluations

@@ -102,10 +102,7 @@ def remove_stale_locks(env: Mapping[str, str]) -> list[Path]:
     cache = Path(env.get("XDG_CACHE_HOME") or f"{home}/.cache")
     root = Path(env.get(_VARIABLE) or cache / "torch_extensions")
     locks = {path: path.stat().st_ino for pattern in _LOCKS for path in root.glob(pattern) if _is_ours(path)}
-    if not locks:
-        return []
-    processes = psutil.process_iter(["open_files"])  # of other users they are unknown
-    held = {file.path for process in processes for file in process.info["open_files"] or ()}
+    held = _list_open_files() if locks else frozenset()
     stale = [path for path in locks if str(path.resolve()) not in held]
     for path in stale:
         with suppress(FileNotFoundError):
@@ -116,3 +113,10 @@ def remove_stale_locks(env: Mapping[str, str]) -> list[Path]:
 
 def _is_ours(path: Path) -> bool:
     return path.is_file() and path.stat().st_uid == os.getuid()
+
+
+def _list_open_files() -> frozenset[str]:
+    """Return the files that our user's processes have open."""
+    return frozenset(
+        file.path for process in psutil.process_iter(["open_files"]) for file in process.info["open_files"] or ()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -213,7 +213,8 @@ def _read_text(choice: Any) -> str:
     """Return the generated text, with the reasoning in front if the server's parser split it off."""
     message = choice["message"]
     thoughts, content = (message.get("reasoning_content"), message.get("reasoning")), message.get("content")
-    if isinstance(content, list):  # Mistral's and gateways before it: parts, of which those with a text count
-        content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    if isinstance(content, list):  # Mistral's: parts, of which those with a text count
+        texts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+        content = "".join(text for text in texts if isinstance(text, str))
     text = join_reasoning(content, *thoughts, truncated=choice.get("finish_reason") == "length")
     return text or message.get("refusal") or ""

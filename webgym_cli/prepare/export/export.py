@@ -26,7 +26,6 @@ from webgym_cli.prepare.sft.convert import (
     find_trajectory_problem,
 )
 from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_parameters
-from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -189,7 +188,7 @@ class _ExampleReader:
                 self.stats.add_problem(line)
         if self.export.options.objective is ExportObjective.DPO:
             draw = {
-                "seed": resolve_seed(self.export.settings),
+                "seed": self.export.settings.sampling_seed,
                 "per_task": self.export.options.max_pairs_per_task or 16,
             }
             read_cached = lru_cache(KEPT_TRAJECTORIES)(self._read)

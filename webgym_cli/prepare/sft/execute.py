@@ -14,7 +14,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
 from webgym_cli.prepare.sft.plan import PreparePlan, StepCandidate
-from webgym_cli.prepare.sft.sampling import compute_quotas, resolve_seed, shuffle_by_seed
+from webgym_cli.prepare.sft.sampling import compute_quotas, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
 from webgym_cli.prepare.sft.training_files import write_training_files
 from webgym_cli.records.dataset import (
@@ -105,11 +105,15 @@ class StepSampler:
                 results[candidate] = (
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
                 )
-                self._tried += 1
-                if self._tried % PROGRESS_EVERY == 0 or len(results) == len(batch):
-                    total = max(self._tried, sum(self._compute_quotas().values()))
-                    self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
+                self._report_progress(len(results), len(batch))
         return (results[candidate] for candidate in batch)
+
+    def _report_progress(self, done: int, batch: int) -> None:
+        """Report the number of tried steps, periodically and at the end of a batch."""
+        self._tried += 1
+        if self._tried % PROGRESS_EVERY == 0 or done == batch:
+            total = max(self._tried, sum(self._compute_quotas().values()))
+            self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
 
 
 # What to do where most drawn steps were dropped for one reason.
@@ -163,7 +167,7 @@ def shuffle_and_split(
     samples: Sequence[Sample], settings: Settings, iteration: int
 ) -> tuple[list[Sample], list[Sample]]:
     """Return samples for training and validation, in the seed's order; a trajectory's steps go to the same side."""
-    seed, ratio = f"{resolve_seed(settings)}/{iteration}", settings.algorithm_config.held_out_ratio
+    seed, ratio = f"{settings.sampling_seed}/{iteration}", settings.algorithm_config.held_out_ratio
     samples = shuffle_by_seed(samples, f"{seed}/order")
     trajectories = sorted({sample.trajectory for sample in samples})
     most = max(0, len(trajectories) - 1)  # at least one trajectory must remain for training

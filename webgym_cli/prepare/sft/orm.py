@@ -15,7 +15,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL, build_sample
 from webgym_cli.prepare.sft.execute import PROGRESS_EVERY, shuffle_and_split, write_dataset
-from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
+from webgym_cli.prepare.sft.sampling import shuffle_by_seed
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.failure import is_rolled_out
@@ -75,7 +75,7 @@ class OrmDataPlan:
         chosen = [(one.id, one.iteration, one.done) for one in self.chosen]
         algorithm = settings.algorithm_config
         shape = [
-            resolve_seed(settings),
+            settings.sampling_seed,
             algorithm.held_out_ratio,
             algorithm.cutoff_len,
             compute_prompt_digest(settings.orm),
@@ -125,7 +125,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
                 labelled.append(example)
     # equally many of both classes, selected by the seed: else the model learns which of them is more frequent
     kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
-    count, seed = min(map(len, kinds)), f"{resolve_seed(settings)}/orm"
+    count, seed = min(map(len, kinds)), f"{settings.sampling_seed}/orm"
     kept = {one.id for one in chain.from_iterable(shuffle_by_seed(kind, seed)[:count] for kind in kinds)}
     chosen = [one for one in labelled if one.id in kept]
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)

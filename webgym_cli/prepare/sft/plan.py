@@ -15,7 +15,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, WebGymError
 from webgym_cli.prepare.sft.filters import FilterPipeline, build_filters, build_reason_sql
-from webgym_cli.prepare.sft.sampling import UNIFORM, compute_quotas, position_key_sql, priority_sql, resolve_seed
+from webgym_cli.prepare.sft.sampling import UNIFORM, compute_quotas, position_key_sql, priority_sql
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef
@@ -115,7 +115,7 @@ class CandidateTable:
         expression, parameters = build_reason_sql(self._filters.trajectories)
         index.one(_TRAJECTORIES.format(reason=expression, read=numbers), parameters)
         # by episode, not by attempt: a rollout that was interrupted gives the same samples
-        order = priority_sql(f"concat('{resolve_seed(settings)}/{iteration}/', sampling_key, '/', step)")
+        order = priority_sql(f"concat('{settings.sampling_seed}/{iteration}/', sampling_key, '/', step)")
         power = settings.algorithm_config.recency_bias_power if self.by_position else None
         index.one(*_steps_statement(self._filters, order, numbers, power))
 

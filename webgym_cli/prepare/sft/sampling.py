@@ -6,9 +6,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from webgym_cli.config.model import Settings
-from webgym_cli.util.optional import known_or
-
 T = TypeVar("T")
 
 # SQL: a number in (0, 1) from the first 52 of a priority's 128 bits.
@@ -57,11 +54,6 @@ def compute_quotas(available: Mapping[int, int], wanted: int | None, power: floa
         for iteration, share in _largest_remainder(weights, left).items():
             given[iteration] = min(available[iteration], given[iteration] + share)
     return given
-
-
-def resolve_seed(settings: Settings) -> int:
-    """Return the seed of the sampling."""
-    return known_or(settings.algorithm_config.seed, settings.seed)
 
 
 def shuffle_by_seed(items: Sequence[T], seed: str) -> list[T]:

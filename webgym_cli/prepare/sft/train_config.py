@@ -12,7 +12,6 @@ from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import require_template
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.util.optional import when
@@ -73,7 +72,7 @@ def build_train_config(
     config |= _loading(device, samples)
     config |= {
         "seed": settings.seed,
-        "data_seed": resolve_seed(settings),
+        "data_seed": settings.sampling_seed,
         "report_to": algorithm.report_to,
         "run_name": settings.log_config.run_name,
     }
