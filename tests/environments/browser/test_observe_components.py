@@ -20,6 +20,13 @@ CASES = {
         f"<p>Code</p><p>{CODE * 3}</p><label>Zip <input maxlength=3></label><input maxlength=9>",
         "textbox 'Code' (1 of 3); textbox 'Code' (2 of 3); textbox 'Code' (3 of 3); textbox 'Zip'; textbox ''",
     ),
+    "fields after one of another width, a wide one, and two; a part without words in a tall box": (
+        f"<p>Code</p><p>{CODE}{CODE.replace('30', '44')}</p><label>Name <input></label><input>"
+        "<div>From <input maxlength=4> to <input maxlength=4></div><input maxlength=4>"
+        f"<div style='height:90px'><p><input aria-label=Size></p><button style='{ICON}'></button></div>",
+        "textbox 'Code'; textbox '' (1 of 3); textbox 'Name'; textbox '' (2 of 3); textbox 'From'; textbox 'to'; "
+        "textbox '' (3 of 3); textbox 'Size'; button ''",
+    ),
     "parts without words in a field's frame, and of what has a label before it": (
         f"<p><label>Size <input value=2></label><button style='{ICON}'></button></p><label>Volume</label><div style="
         f"'position:relative;height:20px'><i>.</i><i id=t style='{ICON};position:absolute;left:90px'></i></div>"
@@ -31,12 +38,13 @@ CASES = {
         "'mouseup', () => {})</script>",
         "generic 'Beta ×'; generic '×'",
     ),
-    "a small icon, a text area that listens to drops, a cell with a button": (
+    "a small icon, fields that listen to drops, a cell with a button": (
         f"<p style='cursor:pointer'>Ann <i id=x title=delete style='{ICON};width:7px;height:11px'></i></p>"
-        "<div onclick=1><textarea id=b aria-label=Note style='width:90px'></textarea></div><div role=grid><div role=row"
-        " aria-label=News><div role=gridcell tabindex=0>News<button>x</button></div></div></div>"
-        "<script>x.addEventListener('click', () => {}); b.addEventListener('drop', () => {})</script>",
-        "paragraph 'Ann'; generic 'delete'; textbox 'Note'; button 'x'; gridcell 'News'",
+        "<div onclick=1><textarea id=b aria-label=Note style='width:90px'></textarea></div><div onclick=1>"
+        "<input id=c aria-label=Link></div><div role=grid><div role=row aria-label=News><div role=gridcell tabindex=0>"
+        "News<button>x</button></div></div></div><script>x.addEventListener('click', () => {});"
+        "for (const one of [b, c]) one.addEventListener('drop', () => {})</script>",
+        "paragraph 'Ann'; generic 'delete'; textbox 'Note'; textbox 'Link'; button 'x'; gridcell 'News'",
     ),
     "a node of a flow editor with a field, a list beside words in its frame": (
         "<style>.n:hover { cursor: move }</style><div onmousedown=1><div class=n style='position:absolute;top:9px;"
