@@ -76,7 +76,7 @@ _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 _NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
-_RATIO = re.compile(r"\d+\s*:\s*\d+")
+_RATIO = re.compile(r"\d+\s*:\s*(?!1$)\d+")
 _UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
 # The last `and` of a list with commas.
 _LAST_AND = re.compile(r"^([^,]+,.*?),? and (?=[^,]+$)")
@@ -193,7 +193,7 @@ def _is_equal(ours: Answer, theirs: Answer) -> bool:
         # Only a decimal number with many digits may stand for a fraction: 0.333333.
         if not _FINE.search(ours.expression + theirs.expression):
             return False
-    for one, other in ((ours, theirs), (theirs, ours)):  # 3:1 may be a fraction, but is not 3
+    for one, other in ((ours, theirs), (theirs, ours)):  # 6:2 may be a fraction, but is not 3
         if other.value is not None and other.value.denominator == 1 and _RATIO.fullmatch(one.expression):
             return False
     if _SPAN.fullmatch(ours.expression) or _SPAN.fullmatch(theirs.expression):

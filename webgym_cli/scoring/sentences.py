@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from webgym_cli.scoring.numbers import answers_equal
-from webgym_cli.scoring.units import CODES, has_known_unit, measure_alike
+from webgym_cli.scoring.units import CODES, has_known_unit, measure_alike, split_unit, units_agree
 
 # The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`, nor the sign of `n! = 120`.
 SENTENCE = re.compile(
@@ -20,21 +20,24 @@ _FILLERS = re.compile(
 # Words after an answer that begin an explanation.
 _EXPLANATION = re.compile(
     r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
-    r"|rather than|instead of|rounded|(?:al)?though)\b.*"
+    r"|rather than|instead of|rounded|(?:al)?though)\b.*|\s\[\d{1,2}\]$"
     r"|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
 _OTHER = r"([^\sA-Za-z]{0,3}\d[^\s)]*)"
+# What an answer holds for; not `in` of `120 km in 2 hours, 60 in 1 hour`, which explains it.
+_CASE = r"\b(?:when\b|if\b|(?:for|in) (?-i:(?=[A-Z]|20\d\d\b)))"
 # Another answer beside the first: `8, maybe 9`, `8 (or 9)`, `8 (Ann) and 9 (Bob)`, `8 for Ann, 9 for Bob`.
 _ALTERNATIVE = re.compile(
     r"(?:(?:[(,.;\n]\W*or|(?:[(,.;\n]\W*|\b)(?:maybe|perhaps|possibly|alternatively)|[\])]\s+(?:and|or))\b,?\s+"
     r"(?:even\s+|it(?:['’]s| is)\s+)?|(?:[(,.;\n]\W*(?:but |alternatively, )?it (?:could|might|may)(?: also)? be\s+))"
-    rf"{_OTHER}|\b(when|if|for|in|on|per)\b[^.]{{1,80}}(?:[,;]|\band|\bor)\s+{_OTHER}\s+(?=\2\b)",
+    rf"{_OTHER}|{_CASE}[^.]{{1,80}}(?:[,;]|\band|\bor)\s+{_OTHER}\s+(?={_CASE})",
     re.IGNORECASE,
 )
-# What is rounded, before the result; not `rounded to 2 decimal places`.
+# What is rounded, before the result; not `rounded to 2 decimal places`, nor what denies that it is.
 _ROUNDED = re.compile(
-    r"^.*\bround(?:s|ed|ing)?(?: (?:it|this|that|\W?[\d.,]+))?(?: (?:up|down|off))? to\s+"
+    r"^(?!.*(?:\b(?:not|never|cannot|no|without|rather|instead)\b|n['’]t\b))"
+    r".*\bround(?:s|ed)?(?: (?:it|this|that|\W?[\d.,]+))?(?: (?:up|down|off))? to\s+"
     r"(?!\d+ (?:decimal|significant|digit|place|d\.?p))(?=\W?[\d.,]+(?:\s[A-Za-z]+){0,2}\W*$)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -92,6 +95,8 @@ _SOLVED = re.compile(r"(?:(?<=\d)([A-Za-z])\b|\b([A-Za-z])\s*[-+*/^]).{0,200}\s+
 _ASIDE = re.compile(
     r"(?:^|[A-Za-z])\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
 )
+# What begins a circumstance of its own before a quantity: `In 2 weeks 14 days pass`.
+_PERIOD = re.compile(r"(?:^|[,;:]|\bthat)\W*(?:in|after|before|within|for|of|from)(?: (?:the|every|each))?\s*$", re.I)
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to|far from|(?:maybe|perhaps|possibly)(?=\s+$)|doubt|unlikely|hardly|impossible|whether"
@@ -142,11 +147,16 @@ def read_phrase(content: str, rest: str) -> list[str]:
     Empty if the phrase, or the `rest` of the response after it, gives another answer too.
     """
     phrase = _strip_fillers(content.strip(" *`\"'"))
-    if other := _ALTERNATIVE.search(phrase, 1) or _ALTERNATIVE.match(rest):
-        phrase = phrase[: other.start()] if other.string is phrase else phrase
-        if not answers_equal(phrase, other[other.lastindex or 0]):  # `1/2 (or 0.5)`
-            return []
+    other = _ALTERNATIVE.search(phrase, 1) or _ALTERNATIVE.match(rest)
+    if other and other.string is phrase:
+        phrase = phrase[: other.start()]
     head = phrase[:1] + _EXPLANATION.sub("", phrase[1:])
+    if other:
+        whole = re.split(r"[),;\n]", other.string[other.start(other.lastindex or 0) :])[0]
+        # `90 minutes (or 1.5 hours)`; `1/2 (or 0.5)`
+        is_converted = other[0][0] == "(" and not units_agree(split_unit(head)[1], split_unit(whole)[1])
+        if not (is_converted or answers_equal(head, other[other.lastindex or 0]) or answers_equal(head, whole)):
+            return []
     items = _items(head)
     if items and items[0][0] == 0:
         return [head, *_read_first(head, items)]
@@ -182,8 +192,7 @@ def _read_first(head: str, items: list[tuple[int, int, str]]) -> list[str]:
         return []
     link = head[items[0][1] : items[1][0]]
     aside = _ASIDE.search(link)
-    is_list = link.rstrip().endswith((",", ";"))
-    return [items[0][2] + link[: aside.start() + 1]] if aside and not (is_list or _JOINED.search(link)) else []
+    return [items[0][2] + link[: aside.start() + 1]] if aside and not _JOINED.search(link) else []
 
 
 def _read_last(text: str, before: str = "") -> list[str]:
@@ -217,7 +226,7 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         (stated and _DENIED_VERB.search(text[first:stated]))
         or _DENIED.search(near)
         or (first and re.search(r"(?<!given) by\s+$|\b(?:if|unless)\b[^,]*$", link))
-        or (first and _is_compound(link.strip(), f"{content}{text[end:]}"))
+        or (first and _is_compound(link.strip(), f"{content}{text[end:]}") and not _PERIOD.search(text[: items[-2][0]]))
         or (re.search(r"\b(?:or|and)\b", link if first else near) and not _SOLVED.search(text[:start]))
         or _PARTIAL.search(near)
         or _asks_unknown(text[:start], content + text[end:], before)

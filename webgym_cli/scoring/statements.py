@@ -20,10 +20,9 @@ _EMPHASIS = re.compile(r"(?<![\w*_)\]}\\])(\*{1,3}|_{1,2}|`)(?=[^\s*_`])([^*_`\n
 _BETWEEN_BOXES = re.compile(r"[\s,;$.]*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?[\s$]*", re.IGNORECASE)
 # LaTeX boxes the next token, too.
 _BARE_BOX = re.compile(r"(\\boxed)\s*(-?\d+(?:\.\d+)?)(?![\w{])")
-# Formatting, tokens of chat templates, what is struck out, and the number of a source: `42 [1]`.
+# Formatting, tokens of chat templates, what is struck out, and the number of a source: `42[1]`.
 _HTML = re.compile(
-    r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>|~~[^~\n]{1,300}~~|(?<=[\d%])\s?\[\d{1,2}\](?=[\s.,;]|$)",
-    re.IGNORECASE,
+    r"</?(?:b|i|u|s|em|strong)>|<\|\w{1,30}\|>|~~[^~\n]{1,300}~~|(?<=[\d%])\[\d{1,2}\](?=[\s.,;]|$)", re.IGNORECASE
 )
 # Where reasoning starts, and ends; a sentence may mention the tags: `I used <think> tags`.
 _THOUGHT = re.compile(r"^[ \t]*<think(?:ing)?>", re.MULTILINE)
@@ -56,17 +55,18 @@ _CHOSEN = re.compile(
     rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}",
     re.IGNORECASE | re.MULTILINE,
 )
-# What takes a statement back at once; `It is incorrect because ...` may explain another.
+# What takes a statement back at once; `It is incorrect because ...` may explain another, as `It can't be reduced` does.
 _WITHDRAWN = re.compile(
     r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but)\W+)+|(?=that(?:['’]s wrong| can| does)))"
-    r"(?:that|this|it)(?: does(?:n['’]t| not) (?:look|seem) right| can(?:['’]t|not) be(?: right| correct)?"
-    r"|(?:['’]s| is| was) (?:wrong|incorrect|impossible|not (?:right|correct|possible)))"
-    r"(?!-| (?:of|to|because|since|as)\b)",
+    r"(?:that|this|it)(?:(?:['’]s| is| was) (?:wrong|incorrect|not right)(?!-| (?:of|to|because|since|as)\b)"
+    r"|(?: does(?:n['’]t| not) (?:look|seem) right| can(?:['’]t|not) be(?: right| correct| true| it)?"
+    r"|(?:['’]s| is| was) (?:impossible|not (?:correct|possible)))(?=\s*(?:[.,;!?\n]|$)))",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
-    r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|I mean|on second thought|make that|or rather)\b"
-    r"|\b(?:no,|oh,|edit:|rather,|not quite[:,])|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
+    r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|on second thought|make that)\b"
+    r"|\b(?:I mean|or rather)\b(?=\W+(?:(?:it|that)(?:['’]s| is) )?(?:[^\sA-Za-z]{0,3}\d|\w+\s?=|\$?\\))"
+    r"|\b(?:no,|oh,|edit:|rather,(?=\W*\d)|not quite[:,])|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
     r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
     re.IGNORECASE,
 )
