@@ -160,9 +160,10 @@ async def test_agents_that_break_are_failures_and_are_tried_again(tmp_path, mode
 
 @pytest.mark.browser
 async def test_an_agent_that_hangs_is_a_failure_and_is_tried_again(tmp_path, model):
-    results, *_ = await roll_out(tmp_path, model, "hang", "rollout.episode_timeout=6")
+    results, run, _ = await roll_out(tmp_path, model, "hang", "rollout.episode_timeout=6")
     assert [(one.outcome.failure, one.outcome.reward) for one in results] == [(FailureKind.EPISODE_TIMEOUT, None)] * 2
     assert len(results[0].steps) == 1
+    assert all((run.logs / "agents" / f"{one.id}.log").is_file() for one in results)
 
 
 @pytest.mark.browser

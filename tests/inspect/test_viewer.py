@@ -246,6 +246,7 @@ def test_a_run_with_damaged_settings_hides_no_other(run, tmp_path):
     other.config.write_text("{")
     shown = serve(run, other)._render_study().decode()
     assert f">{run.root}<" in shown and f"{other.config}: not JSON" in shown
+    assert serve(other, run)._render_study().decode().count("not JSON") == 1
     run.config.write_text("{")
     with pytest.raises(StoreError):
         serve(run, other)._render_study()

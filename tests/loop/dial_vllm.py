@@ -1,6 +1,7 @@
 """The server of `tests/serve/fake_vllm.py` as a policy that turns the dial, and says which weights and process answer.
 
-Run in place of vLLM. It answers every second question well. `refuse_start` beside the interpreter: it does not start.
+Run in place of vLLM. It answers every second question well, and after the first `FREE` does what `behave.json` says of
+an `answer`. `refuse_start` beside the interpreter: it does not start.
 """
 
 import itertools
@@ -14,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.extending.dial_policy import answer
 from tests.serve.fake_vllm import Engine, Handler
 from webgym_cli.agent.tokens.tokens import ModelTokens
+
+FREE = 8
 
 
 class DialEngine(Engine):
@@ -30,8 +33,10 @@ class DialEngine(Engine):
         if path != "/v1/chat/completions" or "Turn it to" not in str(body["messages"]):
             return super().post(path, query, body)
         self.awake.wait()
+        if (number := next(self.numbers)) >= FREE:
+            self.misbehave("answer")
         beside = f"weights {self.weights} process {os.getpid()}\n"
-        return 200, answer(self.tokens, body, solves=next(self.numbers) % 2 == 0, beside=beside)
+        return 200, answer(self.tokens, body, solves=number % 2 == 0, beside=beside)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ import pytest
 
 from tests.records.builders import trajectory
 from tests.tables import each
+from webgym_cli.config.load import load
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import FinalState, Outcome
+from webgym_cli.rollout.runner import check_trajectory
 from webgym_cli.scoring import CheckContext, NeedsPageError, check
 from webgym_cli.scoring.check import CHECKS, require_checks
 from webgym_cli.scoring.user_function import digest_source
@@ -145,6 +147,10 @@ def test_a_check_gets_copies_of_the_fields_but_the_context_itself():
     given.trajectory.task.extra["titles"] = ["b", "a"]
     assert score(lambda titles, context: titles.pop() == "a" and context is given, given).value == 1
     assert given.trajectory.task.extra["titles"] == ["b", "a"]
+    CHECKS.registered.clear()
+    check("closed")(lambda context: context.trajectory.task.extra["titles"].sort() or 1)
+    stored = asyncio.run(check_trajectory(given.trajectory, object(), load(), Workers()))
+    assert (stored.outcome.reward, stored.task.extra["titles"]) == (1.0, ["b", "a"])
 
 
 @pytest.mark.parametrize("is_async", [False, True])

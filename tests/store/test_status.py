@@ -173,6 +173,7 @@ RESUMED = {  # `!`: interrupted
     "loop": ("loop! judge score", "loop! judge! judge", "loop! judge! score", "loop! rollout", "loop! gateway!"),
     "rollout": ("rollout! judge", "loop! judge! rollout! score"),
     "judge": ("loop! judge!",),
+    "train": ("train! import generate", "train! generate judge", "train! import score"),
     None: ("rollout! rollout", "loop! judge! loop", "loop! train", "prepare! train", "judge! score"),
 }
 

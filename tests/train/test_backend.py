@@ -17,7 +17,7 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.metrics import read_batches
-from webgym_cli.store.run import create_or_open
+from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
 from webgym_cli.util.registry import portable_plugins
 
@@ -71,6 +71,8 @@ def test_a_script_of_a_plugin_trains_is_interrupted_and_goes_on(tmp_path, plugin
     assert plan["argv"] == [sys.executable, str(tmp_path / "toy_train.py"), "launch.json"]
     webgym("train", run.root, *given, code=4, **env, DIE="1")
     assert "train" in webgym("status", run.root, "--json").stdout
+    run = RunDir(run.root.rename(tmp_path / "moved"))
+    webgym("resume", run.root, "--dry-run", "--trust", **env)
     # The interrupted run names its plugin itself, which a new interpreter has to find again.
     resume = [sys.executable, "-m", "webgym_cli", "resume", str(run.root)]
     resumed = subprocess.run(resume, capture_output=True, text=True, timeout=120, env={**os.environ, **env}, cwd=ROOT)

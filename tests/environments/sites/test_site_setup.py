@@ -23,9 +23,9 @@ def _no_setups():
         yield
 
 
-async def prepare(function, **options):
+async def prepare(function, held=None, **options):
     setup("desk", **options)(function)
-    return await set_up_site(TASK, "train-0-0.1", 7, START, 5.0, AsyncExitStack())
+    return await set_up_site(TASK, "train-0-0.1", 7, START, 5.0, held or AsyncExitStack())
 
 
 async def test_a_setup_adds_to_the_start_of_the_episode():
@@ -106,9 +106,15 @@ async def test_any_other_value_is_a_failure_of_the_environment(answer, words):
     assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
 
 
-async def test_what_a_setup_raises_or_its_deadline_names_the_line():
-    with pytest.raises(BoundaryError, match=r"desk .*ZeroDivisionError.*\(test_site_setup.py:\d+\)"):
-        await prepare(lambda: 1 / 0)
+async def fail_later():
+    yield {"state": 1 // 0}
+
+
+@pytest.mark.parametrize("fail", [lambda: 1 / 0, lambda: ({"state": 1 // count} for count in range(2)), fail_later])
+async def test_what_a_setup_raises_or_its_deadline_names_the_line(fail):
+    async with AsyncExitStack() as held:  # what has failed is not gone on with
+        with pytest.raises(BoundaryError, match=r"desk .*ZeroDivisionError.*\(test_site_setup.py:\d+\)"):
+            await prepare(fail, held)
     SETUPS.registered.clear()
     with pytest.raises(BoundaryError, match=r"more than 0.05 s"):
         await prepare(lambda: time.sleep(60), timeout=0.05)

@@ -34,8 +34,11 @@ def test_each_policy_has_its_own_price_and_new_tasks_are_counted_by_request(run)
         spent = read_spending(run, settings, index)
         assert (spent["policy_cost"], spent["generator_cost"], spent["cost"]) == (1.0, 3.0, 4.0)
         append(run, trajectory(2, policy="m2 at http://b/v1", other_tokens=million))
+        for place in ({"split": Split.TEST}, {"iteration": 1}):  # other episodes, whatever their ids
+            append(run, trajectory(2, policy="m2 at http://b/v1", **place).model_copy(update={"episode": "e"}))
     with open_index(run) as index:
-        assert read_spending(run, settings, index)["policy_cost"] is None, "m2 has no price"
+        spent = read_spending(run, settings, index)
+        assert (spent["policy_cost"], spent["episodes"]) == (None, 5), "m2 has no price"
 
 
 def test_seconds_tokens_and_cost_by_step_episode_success_and_trained_trajectory(run):

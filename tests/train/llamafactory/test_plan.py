@@ -316,8 +316,10 @@ def test_an_interrupted_training_of_a_run_that_was_moved_goes_on(ready, run, rol
     interrupt(ready())
     moved = RunDir(run.root.rename(tmp_path / "moved"))
     assert plan_training(moved, settings_for(role=role), {}).start.mode == "continued"
-    with pytest.raises(UsageError, match="pattern of files"):
-        plan_training(RunDir(moved.root.rename(tmp_path / "lr[1]")), settings_for(role=role), {})
+    for name in ("lr[1]", "a*", "a?"):
+        moved = RunDir(moved.root.rename(tmp_path / name))
+        with pytest.raises(UsageError, match="pattern of files"):
+            plan_training(moved, settings_for(role=role), {})
 
 
 def test_the_plan_of_a_local_model_tells_what_the_disk_must_hold_and_needs_no_network(run, role, tmp_path):
