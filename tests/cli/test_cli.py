@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.executable import Command
 from tests.prepare.buffer import fill
 from tests.records.builders import CRASHED, trajectory
 from tests.train.fake_checkpoints import published
+from webgym_cli.loop.loop_plan import END_VARIABLE
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import read_running_command
@@ -62,15 +64,20 @@ def test_json_is_json_lines(webgym, run):
 
 
 def test_nothing_a_published_training_and_what_began_in_a_job_are_resumed_without_an_error(webgym, run):
-    result = webgym("resume", run.root)
-    assert (result.stdout, "nothing was interrupted" in result.stderr) == ("", True)
+    assert webgym("resume", run.root).stdout == ""
     published(run, 1)
-    note = {"command": "train", "options": {}, "since": "2026-01-01T00:00:00.000+00:00"}
+    loop = {"command": "loop", "options": {"stop_before": "3m", "eval_every": 0}, "since": "2026-01-01T00:00:00Z"}
+    note = {"command": "train", "options": {}, "since": "2027-01-01T00:00:00Z", "interrupted": [loop]}
     write_json(run.state, note)
-    assert "nothing is left" in webgym("resume", run.root).stderr
-    assert read_running_command(run) is None
-    write_json(run.state, {**note, "command": "loop", "options": {"stop_before": "3m", "eval_every": 0}})
-    assert "--stop-before 3m is left out" in webgym("resume", run.root, "--dry-run").stderr
+    webgym("resume", run.root, code=3)  # begun after the publication: it is to be done, and has no data
+    write_json(run.state, {**note, "since": "2026-01-01T00:00:00Z"})
+    for options, left in ((("--dry-run",), "train"), ((), "loop")):
+        webgym("resume", run.root, *options)
+        assert read_running_command(run).command == left
+    (line,) = [one for one in webgym("resume", run.root, "--dry-run").stderr.splitlines() if "--stop-before" in one]
+    assert f"{END_VARIABLE} " in line
+    plan = webgym("resume", run.root, "--dry-run", **{END_VARIABLE: str(int(time.time()) + 9999)})
+    assert "--stop-before" not in plan.stderr
 
 
 def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path):

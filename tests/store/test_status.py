@@ -17,6 +17,7 @@ from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.status import (
     SILENT_AFTER,
     RolloutState,
+    begin,
     count_stored,
     is_process_alive,
     lock_run,
@@ -188,6 +189,16 @@ def test_a_command_that_was_interrupted_is_resumed_after_others_that_do_not_go_o
                     raise Terminated
         note = read_running_command(run)
         assert (note and (note.command, note.options)) == (interrupted and (interrupted, {"number": 7})), commands
+
+
+def test_a_damaged_note_is_replaced(run):
+    for damage in ("{", "[]", '{"command": "train"}'):
+        run.root.mkdir(exist_ok=True)
+        run.state.write_text(damage)
+        with pytest.raises(StoreError, match="damaged"):
+            read_running_command(run)
+        assert begin(run, "judge", {}) == []
+        assert read_running_command(run).command == "judge"
 
 
 def test_stored_lines_are_counted(run):

@@ -20,6 +20,7 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.accounts import LoginStore
 from webgym_cli.environments.sites.doctor import diagnose_sites
 from webgym_cli.environments.sites.site_scheduler import log_in_to_sites
+from webgym_cli.environments.sites.site_setup import SETUPS, SiteSetup
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError
 from webgym_cli.records.action import InteractionMode
@@ -157,6 +158,14 @@ async def test_a_task_on_the_open_web_starts_on_its_site_as_its_role(settings, m
     agent = read_task({"id": "t", "instruction": "Read.", "site": "desk", "role": "agent", "start_url": "folder/inbox"})
     assert agent.environment == "web"
     assert await log_in_to_sites(known, [agent]) == ("desk@agent",)
+    done = []
+
+    def tenant():
+        done.append("set up")
+        yield
+        done.append("removed")
+
+    monkeypatch.setitem(SETUPS.registered, "desk", SiteSetup.of(tenant, "desk", timeout=None))
     async with WebPool(known, InteractionMode.SET_OF_MARKS) as pool:
         for task_, seen in ((agent, "/folder/inbox"), (agent.model_copy(update={"role": ""}), "/login")):
             environment = pool.new()
@@ -164,8 +173,10 @@ async def test_a_task_on_the_open_web_starts_on_its_site_as_its_role(settings, m
                 _, view = await environment.reset(task_, 1)
                 assert view.url == f"{mail.url}{seen}"
                 assert any(lock.locked() for lock in pool.desk._turns.values()), "its site is its own until it ends"
+                assert done == ["set up"]
             finally:
                 await environment.close()
+            assert [done.pop(0) for _ in range(2)] == ["set up", "removed"]
         assert not any(lock.locked() for lock in pool.desk._turns.values())
 
 
@@ -225,6 +236,20 @@ async def test_a_site_behind_http_authentication_asks_for_name_and_password_on_t
         alone = settings(*desk, gate, "sites.desk.account_field=", "sites.desk.login_page=/alone")
         LoginStore.of(alone).path(("desk",)).unlink()
         assert await log_in_to_sites(alone, [task("desk")]) == ("desk",)
+
+
+async def test_a_form_without_labels_is_told_by_its_first_names_and_by_nothing_that_was_typed(settings, monkeypatch):
+    more = "<input placeholder=Code value=12>" + "".join(f"<input name=n{number} value=x>" for number in range(7))
+
+    async def answer(_):
+        form = f"<form><input name=name><input name=password type=password>{more}</form>"
+        return web.Response(text=form, content_type="text/html")
+
+    async with serve_desk(answer, monkeypatch) as (_, desk):
+        with pytest.raises(BoundaryError, match="'button=Go', but") as failure:
+            await log_in_to_sites(settings(*desk, "sites.desk.submit=button=Go"), [task("desk")])
+    names = ("name", "password", "Code", "n0", "n1", "n2", "n3", "n4")
+    assert str(failure.value).endswith(f"but {', '.join(map(repr, names))}, ...")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
