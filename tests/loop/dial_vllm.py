@@ -1,7 +1,7 @@
 """The server of `tests/serve/fake_vllm.py` as a policy that turns the dial, and says which weights and process answer.
 
 Run in place of vLLM. It answers every second question well, and after the first `FREE` does what `behave.json` says of
-an `answer`. `refuse_start` beside the interpreter: it does not start.
+the `dial`. `refuse_start` beside the interpreter: it does not start.
 """
 
 import itertools
@@ -34,7 +34,7 @@ class DialEngine(Engine):
             return super().post(path, query, body)
         self.awake.wait()
         if (number := next(self.numbers)) >= FREE:
-            self.misbehave("answer")
+            self.misbehave("dial")
         beside = f"weights {self.weights} process {os.getpid()}\n"
         return 200, answer(self.tokens, body, solves=number % 2 == 0, beside=beside)
 

@@ -124,7 +124,7 @@ def test_a_policy_server_that_dies_is_started_again_and_no_episode_is_lost(tmp_p
     """That vLLM's server dies with its engine: tests/stack/test_thinking_stays.py."""
     model, behaviour = shutil.copytree(tiny_model_dir, tmp_path / "model"), tmp_path / "behave.json"
     python, run = fake_python(tmp_path, dial_vllm.__file__), AsyncRun(tmp_path / "folder", "vllm", model)
-    write_json(behaviour, {"answer": "hangs"})  # the rollout can't end before the kill
+    write_json(behaviour, {"dial": "hangs"})  # the rollout can't end before the kill
     serving = ("venvs.device=cpu", f"venvs.serve={python}", "serve.port=0", "rollout.episodes=14")
     command = Command(run.folder, *run.words("rollout", *serving), DIAL_PAUSE="0.2")
     command.until(lambda: stored(run.root).count(b"\n") >= 4)
