@@ -26,7 +26,7 @@ _EXPLANATION = re.compile(
 )
 _OTHER = r"([^\sA-Za-z]{0,3}\d[^\s)]*)"
 # What an answer holds for; not `in` of `120 km in 2 hours, 60 in 1 hour`, which explains it.
-_CASE = r"\b(?:when\b|if\b|(?:for|in) (?-i:(?=[A-Z]|20\d\d\b)))"
+_CASE = r"\b(?:when\b|if\b|(?:for|in|on) (?-i:(?=[A-Z]|20\d\d\b)))"
 # Another answer beside the first: `8, maybe 9`, `8 (or 9)`, `8 (Ann) and 9 (Bob)`, `8 for Ann, 9 for Bob`.
 _ALTERNATIVE = re.compile(
     r"(?:(?:[(,.;\n]\W*or|(?:[(,.;\n]\W*|\b)(?:maybe|perhaps|possibly|alternatively)|[\])]\s+(?:and|or))\b,?\s+"
