@@ -51,8 +51,10 @@ def test_seconds_tokens_and_cost_by_step_episode_success_and_trained_trajectory(
         one = trajectory(number, outcome=outcome, policy="m1 at http://a/v1", other_tokens=tokens, steps=2, **machine)
         append(run, one)
         ids.append(one.id)
-    # another attempt is no other episode, as in an evaluation's record
-    append(run, trajectory(0, outcome=CRASHED, policy="m1 at http://a/v1", steps=0, attempt=1, id="again"))
+    # another attempt is no other episode, as in an evaluation's record, at another server neither
+    for attempt, place in enumerate(("a", "b", "a"), 1):
+        again = {"attempt": attempt, "id": f"again{attempt}", "policy": f"m1 at http://{place}/v1"}
+        append(run, trajectory(0, outcome=CRASHED, steps=0, **again))
     calls = Judgement(trajectory=ids[0], calls=8, **JUDGED)
     append_judgement(run, Split.TRAIN, 0, calls)
     trained = {"iteration": 0, "version": 1, "name": "m", "parent": "p", "steps": 1, "created_at": "2026-01-01"}

@@ -18,9 +18,10 @@ if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits 
     from webgym_cli.store.index.query import Index
 
 _TOKENS = "{'prompt': sum(prompt_tokens), 'cached': sum(cached_tokens), 'completion': sum(completion_tokens)} AS tokens"
-_POLICY = f"""SELECT policy AS model, count(DISTINCT (split, iteration, episode)) AS episodes,
-    count(*) FILTER (success) AS successes,
-    coalesce(sum(steps), 0)::BIGINT AS steps, sum(cpu_seconds) AS cpu_seconds, sum(gpu_seconds) AS gpu_seconds,
+# Of all policies: attempts of one episode at two servers of a model are of two.
+_COUNTS = """SELECT count(DISTINCT (split, iteration, episode)) AS episodes, count(*) FILTER (success) AS successes,
+    coalesce(sum(steps), 0)::BIGINT AS steps FROM trajectories"""
+_POLICY = f"""SELECT policy AS model, sum(cpu_seconds) AS cpu_seconds, sum(gpu_seconds) AS gpu_seconds,
     {_TOKENS} FROM trajectories GROUP BY 1 ORDER BY 1"""
 _CALLS = """SELECT coalesce(sum(calls), 0)::BIGINT AS calls, coalesce(max(calls), 0) AS largest
     FROM judgements WHERE source = 'judge'"""
@@ -33,7 +34,7 @@ _JUDGE = """SELECT used.key AS model, {'prompt': sum(used.value.prompt), 'cached
 def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, Any]:
     """Return steps, tokens, judge calls and costs of all commands of a run. A missing price makes a cost None."""
     acted, judged = list(index.rows(_POLICY)), list(index.rows(_JUDGE))
-    judge = index.one(_CALLS)
+    judge, counts = index.one(_CALLS), index.one(_COUNTS)
     by_policy = [(_name_models(row["model"], settings), _parse_tokens(row["tokens"])) for row in acted]
     by_judge = [((row["model"],), _parse_tokens(row["tokens"])) for row in judged]
     generated = [
@@ -41,7 +42,6 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
         for event in read_events(run, "generator_tokens", "generate")  # the latter have tokens in older runs
     ]
     trainings = list(read_records(run, TrainingEvent))
-    counts = {name: sum(row[name] for row in acted) for name in ("episodes", "successes", "steps")}
     trained = {one.iteration for one in trainings}
     used = (batch.groups for parent, batch in read_batches(run).items() if parent in trained)
     counts["trained_trajectories"] = sum(len(group.trajectories) for group in chain.from_iterable(used))
