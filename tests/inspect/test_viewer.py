@@ -1,5 +1,6 @@
 """The viewer, as a person uses it: in a browser, by filters, links and keys."""
 
+import html
 import io
 
 import aiohttp
@@ -9,6 +10,7 @@ from PIL import Image
 from tests.inspect.buffers import attempt, fill_run
 from tests.records.builders import png, shot, step
 from tests.records.test_judgement import judgement
+from webgym_cli.compare.views import render_study
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect import viewer
 from webgym_cli.inspect.viewer import LARGEST, EpisodeTable, ViewServer, make_thumbnail
@@ -241,15 +243,30 @@ async def test_several_runs_begin_with_their_curves_and_a_refresh_shows_what_is_
         await view.wait_for_url(server.url)
 
 
-def test_a_run_with_damaged_settings_hides_no_other(run, tmp_path):
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a mapping of sections"),
+        ('"text"', "not a mapping of sections"),
+        ('{"new_section": {"on": true}}', "new_section"),
+        ('{"agent": {"max_steps": "x"}}', "agent.max_steps"),
+        ('{"agent": 3}', "agent"),
+        (None, "can't be read"),
+    ],
+)
+def test_a_run_with_damaged_settings_hides_no_other(run, tmp_path, damaged, words):
     other = fill_run(tmp_path / "other", attempt(0, "lamp", True))
-    other.config.write_text("{")
-    shown = serve(run, other)._render_study().decode()
-    assert f">{run.root}<" in shown and f"{other.config}: not JSON" in shown
-    assert serve(other, run)._render_study().decode().count("not JSON") == 1
-    run.config.write_text("{")
-    with pytest.raises(StoreError):
-        serve(run, other)._render_study()
+    for broken in (other, run):
+        broken.config.unlink() if damaged is None else broken.config.write_text(damaged)
+        for runs in ((run, other), (other, run)):
+            server = ViewServer(runs, lambda *_: b"", render_study)
+            if broken is run:
+                with pytest.raises(StoreError, match="config"):
+                    server._render_study()
+            else:
+                shown = html.unescape(server._render_study().decode())
+                assert f">{run.root}<" in shown and shown.count(f"{other.config}: ") == 1 and words in shown
 
 
 @pytest.mark.parametrize(

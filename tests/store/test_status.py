@@ -171,11 +171,25 @@ def test_the_holder_of_a_run_is_told_a_dead_one_is_nobody_but_one_elsewhere_coun
 
 
 RESUMED = {  # `!`: interrupted
-    "loop": ("loop! judge score", "loop! judge! judge", "loop! judge! score", "loop! rollout", "loop! gateway!"),
+    "loop": (
+        "loop! judge score",
+        "loop! judge! judge",
+        "loop! rollout",
+        "loop! gateway!",
+        "loop! train",
+        "loop! prepare",
+    ),
+    "curriculum": ("curriculum! judge! train", "curriculum! train! train"),
     "rollout": ("rollout! judge", "loop! judge! rollout! score"),
-    "judge": ("loop! judge!",),
-    "train": ("train! import generate", "train! generate judge", "train! import score"),
-    None: ("rollout! rollout", "loop! judge! loop", "loop! train", "prepare! train", "judge! score"),
+    "judge": ("loop! judge!", "judge! score", "loop! judge! score", "judge! score! judge! score"),
+    "train": (
+        "loop! train! judge",
+        "train! rollout",
+        "train! import generate",
+        "train! generate judge",
+        "train! import score",
+    ),
+    None: ("rollout! rollout", "loop! judge! loop", "prepare! train", "rollout! train", "judge! prepare"),
 }
 
 

@@ -176,8 +176,10 @@ class RunDir:
 def saved_settings(run: RunDir) -> Settings:
     """Return a run's saved settings, independent of the environment. Raises `StoreError`."""
     from webgym_cli.config.load import parse_saved
+    from webgym_cli.config.sources import read_run
 
-    return parse_saved(read_json(run.config))
+    with refuse_invalid(f"{run.config}: no settings of this version", f"restore {run.config} from a copy"):
+        return parse_saved(read_run(run.config))
 
 
 def read_base_model(run: RunDir) -> str:

@@ -160,11 +160,10 @@ def count_stored(run: RunDir) -> list[dict[str, Any]]:
 
 def _count_lines(file: Path) -> int:
     require_regular(file)
-    try:
+    with contextlib.suppress(OSError):
         size = file.stat().st_size
         return sum(_count_lines_of(file, at, min(_BLOCK, size - at)) for at in range(0, size, _BLOCK))
-    except OSError:
-        return 0
+    return 0
 
 
 # `status --watch` counts each second: of a file, which only grows, it reads the last block.
@@ -176,10 +175,9 @@ def _count_lines_of(file: Path, start: int, length: int) -> int:
 
 
 def _read(file: Path) -> RankStatus | None:
-    try:
+    with contextlib.suppress(StoreError, ValidationError):
         return RankStatus.model_validate(read_json(file))
-    except (StoreError, ValidationError):
-        return None
+    return None
 
 
 class RunningCommand(Record):
@@ -196,17 +194,20 @@ class RunningCommand(Record):
     """Earlier commands that are to be resumed after this one, oldest first, each with the fields above."""
 
 
-# Commands that go on with no other one: what was interrupted before them is still to be resumed after them.
-_ASIDE = ("judge", "score", "generate", "import", "gateway", "rollout")
+# These do themselves what was interrupted before them.
+_LOOPS = ("loop", "curriculum", "eval")
+# These begin with what earlier stages left: of what was interrupted before them only a loop still has something to do.
+_UPDATES = ("prepare", "train")
 
 
 def begin(run: RunDir, command: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     """Record the start of a command. Return the interrupted ones that are to be resumed after it."""
     earlier: list[dict[str, Any]] = []
     with contextlib.suppress(StoreError):  # a damaged note is replaced
-        if command in _ASIDE and (before := read_running_command(run)):
+        if command not in _LOOPS and (before := read_running_command(run)):
             earlier = [*before.interrupted, before.model_dump(exclude={"interrupted"})]
-    kept = [one for one in earlier if one.get("command") not in (command, *_ASIDE[:-1])]
+    gone = {command, *(one.get("command") for one in earlier if command in _UPDATES)}.difference(_LOOPS)
+    kept = [one for one in earlier if one.get("command") not in gone]
     noted = {"command": command, "options": options, "since": now(), "interrupted": kept}
     write_json(run.state, RunningCommand.model_validate(noted).model_dump(mode="json"))
     return kept

@@ -41,7 +41,7 @@ def resume(
 
     from webgym_cli.cli.stage import trust as trust_runs
     from webgym_cli.store.find_run import open_run
-    from webgym_cli.store.status import finish, read_running_command
+    from webgym_cli.store.status import finish, lock_run, read_running_command
 
     directory, _ = open_run(run)
     interrupted = read_running_command(directory)
@@ -55,7 +55,8 @@ def resume(
     if model := _find_published(directory, interrupted):
         output.note(f"{run}: its training was finished, {model} is published: nothing is left of it")
         if not dry_run:
-            finish(directory, interrupted.interrupted)
+            with lock_run(directory, f"resume {run}"):
+                finish(directory, interrupted.interrupted)
         return
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"

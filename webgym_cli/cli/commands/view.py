@@ -34,14 +34,14 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     from webgym_cli.inspect.viewer import ViewServer
     from webgym_cli.report.facts import gather_facts
     from webgym_cli.report.page import render_report
-    from webgym_cli.store.find_run import open_run
+    from webgym_cli.store.find_run import find_run
     from webgym_cli.store.run import RunDir
 
     output = Output()
     opened: list[RunDir] = []
     for path in runs:
         inner = [] if RunDir(path).exists else [run for run in map(RunDir, sorted(path.glob("*/"))) if run.exists]
-        opened += inner or [open_run(path)[0]]
+        opened += inner or [find_run(path)]
     with ExitStack() as stack:
         server = ViewServer(
             # What an index lacks is read here, where there is a progress bar; the server opens it.
