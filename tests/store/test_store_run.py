@@ -232,8 +232,8 @@ def test_a_command_is_under_way_until_it_is_finished(run):
     status.begin(run, "rollout", {"split": "test", "episodes": None})
     running_command = status.read_running_command(run)
     assert (running_command.command, running_command.options) == ("rollout", {"split": "test", "episodes": None})
-    status.finish(run)
-    status.finish(run)
+    status.finish(run, ())
+    status.finish(run, ())
     assert status.read_running_command(run) is None
 
 

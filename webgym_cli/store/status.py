@@ -206,8 +206,8 @@ def begin(run: RunDir, command: str, options: dict[str, Any]) -> list[dict[str, 
     with contextlib.suppress(StoreError):  # a damaged note is replaced
         if command not in _LOOPS and (before := read_running_command(run)):
             earlier = [*before.interrupted, before.model_dump(exclude={"interrupted"})]
-    gone = {command, *(one.get("command") for one in earlier if command in _UPDATES)}.difference(_LOOPS)
-    kept = [one for one in earlier if one.get("command") not in gone]
+    superseded = {command, *(one.get("command") for one in earlier if command in _UPDATES)}.difference(_LOOPS)
+    kept = [one for one in earlier if one.get("command") not in superseded]
     noted = {"command": command, "options": options, "since": now(), "interrupted": kept}
     write_json(run.state, RunningCommand.model_validate(noted).model_dump(mode="json"))
     return kept
