@@ -244,6 +244,7 @@ NO_MESSAGES = [
         *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"))),
         *((episode(messages=messages), "not_understood") for messages in NO_MESSAGES),
         (episode(rewards=1), "not_understood"),
+        (episode(metadata={"canary": "BENCHMARK DATA"}), "not_understood"),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
         ([1], "not_understood"),
         (None, "not_understood"),

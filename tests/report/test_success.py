@@ -41,6 +41,10 @@ def test_a_server_is_not_the_runs_policy(tmp_path):
     assert {point["key"] for point in result["means"]} == {key for key, _ in rates}
     (figure,) = [one for one in figures if one.title == "Success by split"]
     assert figure.legend == ("test", f"test of {served}", f"train of {served}")
+    # an evaluation of a server has no other series; a teacher's training episodes are no result
+    alone = facts(fill_run(tmp_path / "alone", *other, *trained))["points"]
+    assert find_newest_test(alone)["series"] == f"test of {served}"
+    assert find_newest_test(facts(fill_run(tmp_path / "teacher", *trained))["points"]) is None
 
 
 # Results by task, of three repeats: solved, unsolved, failed.

@@ -45,7 +45,8 @@ def test_the_texts_stay_encrypted_until_a_prompt_is_sent():
     assert "painted" not in task.model_dump_json()
     assert list_secrets(task) == {task.instruction: "Who painted it?", task.reference_answer: "é"}
     prompt = Prompt((Message(role="user", content=f"Task: {task.instruction}\n"),), ())
-    assert reveal_prompt(prompt, task).messages[0].content == "Task: Who painted it?\n"
+    revealed = reveal_prompt(prompt, task)
+    assert (revealed.messages[0].content, revealed.private) == ("Task: Who painted it?\n", True)
 
 
 @each(

@@ -46,6 +46,8 @@ class Prompt:
     """Model name in the request; empty: the client's model."""
     servers: tuple[str, ...] = field(default=(), compare=False)
     """Addresses of the servers that may answer; empty: all."""
+    private: bool = field(default=False, compare=False)
+    """Whether it has plain text of an encrypted task, which a server's error may quote: its words are not stored."""
     fields: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Further fields of the request, such as `response_format`; the policy's own parameters override them."""
 
@@ -112,7 +114,7 @@ def reveal_prompt(prompt: Prompt, task: Task) -> Prompt:
     messages = (
         message.model_copy(update={"content": replace_texts(message.content, texts)}) for message in prompt.messages
     )
-    return replace(prompt, messages=tuple(messages))
+    return replace(prompt, messages=tuple(messages), private=True)
 
 
 def render_step(trajectory: Trajectory, index: int, *, window: int | None = None) -> Prompt:

@@ -13,7 +13,7 @@ from webgym_cli.records.statistics import mcnemar, mean
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import group_by, when
 
 # Minimum share of successes for a case with several scored attempts to count as solved.
 SOLVED_SHARE = 0.5
@@ -168,9 +168,7 @@ def _join(
 
 def _count_by_task(pairs: Iterable[Pair]) -> dict[str, dict[str, int]]:
     """Return the number of `pairs` and of each change by task id, those with the largest changes first."""
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(pair[0].task, []).append(pair)
+    groups = group_by(pairs, lambda pair: pair[0].task)
     counts = {task: {"pairs": len(members), **count_changes(members)} for task, members in groups.items()}
 
     def order(task: str) -> tuple[int, int, str]:

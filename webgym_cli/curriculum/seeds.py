@@ -18,6 +18,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec
 from webgym_cli.tasks.expand import follow_template, get_form
 from webgym_cli.tasks.registry import all_sources
+from webgym_cli.util.optional import group_by
 
 # Maximum number of element names of a start page in a request.
 MOST_NAMES = 100
@@ -85,9 +86,8 @@ def group_name(task: Task) -> str:
 
 def group_by_site(seeds: Iterable[FailedTask]) -> tuple[SeedGroup, ...]:
     """Return the seeds by site, sites and seeds sorted by name."""
-    by_site: dict[str, list[FailedTask]] = {}
-    for seed in sorted(seeds, key=lambda seed: (seed.task.id, seed.task.key)):
-        by_site.setdefault(group_name(seed.task), []).append(seed)
+    ordered = sorted(seeds, key=lambda seed: (seed.task.id, seed.task.key))
+    by_site = group_by(ordered, lambda seed: group_name(seed.task))
     return tuple(SeedGroup(site, tuple(by_site[site])) for site in sorted(by_site))
 
 

@@ -17,7 +17,7 @@ from webgym_cli.store.buffer import iter_labels
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.convert import read_records, rename_fields
 from webgym_cli.tasks.registry import BadTaskError
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import group_by, when
 
 _YES = {"true", "yes", "y", "1", "1.0", "success", "successful", "correct", "pass", "passed"}
 _NO = {"false", "no", "n", "0", "0.0", "failure", "unsuccessful", "incorrect", "fail", "failed"}
@@ -173,10 +173,7 @@ def _list_names(label: Label) -> set[str]:
 
 
 def _group_labels(labels: Iterable[Label]) -> dict[tuple[str, str], list[Label]]:
-    groups: defaultdict[tuple[str, str], list[Label]] = defaultdict(list)
-    for label in labels:
-        groups[label.name, label.policy].append(label)
-    return dict(groups)
+    return group_by(labels, lambda label: (label.name, label.policy))
 
 
 def _add_verdicts(episode: LabelledEpisode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> None:
@@ -197,9 +194,7 @@ def _add_verdicts(episode: LabelledEpisode, trajectory: Trajectory, judgements: 
 
 
 def _group(episodes: Iterable[LabelledEpisode], name: str) -> dict[str, list[LabelledEpisode]]:
-    groups: defaultdict[str, list[LabelledEpisode]] = defaultdict(list)
-    for one in episodes:
-        groups[f"{name} {getattr(one, name)}"].append(one)
+    groups = group_by(episodes, lambda one: f"{name} {getattr(one, name)}")
     return when(len(groups) > 1, dict(sorted(groups.items())))
 
 

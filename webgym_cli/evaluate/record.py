@@ -14,6 +14,7 @@ from webgym_cli.config.cost import CostSettings, share_amounts, sum_costs
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, EpisodeSpending
 from webgym_cli.records.statistics import PassRate, deviation, mean, mean_pass_at_k, round_wilson
 from webgym_cli.records.usage import TokenUsage
+from webgym_cli.util.optional import group_by
 
 # Version of the record's form.
 SCHEMA = 1
@@ -77,17 +78,12 @@ def _mean_success(results: Sequence[EpisodeResult]) -> float:
 
 def _group_cases(results: Iterable[EpisodeResult]) -> dict[tuple[str, int], list[EpisodeResult]]:
     """Return the repeats of each task and seed, in order."""
-    cases: defaultdict[tuple[str, int], list[EpisodeResult]] = defaultdict(list)
-    for one in results:
-        cases[one.episode.task.key, one.episode.seed].append(one)
+    cases = group_by(results, lambda one: (one.episode.task.key, one.episode.seed))
     return {key: sorted(case, key=lambda one: one.episode.repeat) for key, case in cases.items()}
 
 
 def _count_by(results: Sequence[EpisodeResult], name: Callable[[EpisodeResult], str]) -> dict[str, dict[str, Any]]:
-    groups: defaultdict[str, list[EpisodeResult]] = defaultdict(list)
-    for one in results:
-        groups[name(one)].append(one)
-    return {group: count_results(members) for group, members in sorted(groups.items())}
+    return {group: count_results(members) for group, members in sorted(group_by(results, name).items())}
 
 
 def _compute_pass_rates(results: Sequence[EpisodeResult]) -> dict[str, PassRate]:

@@ -37,12 +37,16 @@ from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index, temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, describe_png
+from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import format_count
 
 # Number of hex digits of an episode's digest in its id.
 _ID_DIGITS = 16
 _ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_ID_DIGITS}}})$")
+# What a format yields.
+_Read = ImportedEpisode | StoredEpisode | SkippedEpisode
+_FORBIDDEN = "the authors of its benchmark forbid to train on it"
 _OTHER_PAGES = "its pages are texts and the run's policy reads screenshots, or the other way round"
 # Number of episodes of one file between updates of the progress bar.
 _PROGRESS_EVERY = 20
@@ -71,7 +75,7 @@ class Importer:
         for number, source in enumerate(self.plan.sources, 1):
             try:
                 self._iteration = self.plan.iteration_of(source)
-                for count, one in enumerate(self.plan.format.read(source, self.plan.images)):
+                for count, one in enumerate(map(_refuse_encrypted, self.plan.format.read(source, self.plan.images))):
                     if isinstance(one, SkippedEpisode):
                         self.report.skip(one)
                     # Identified by content, not by file name, because copies of a run contain the same episode.
@@ -216,6 +220,13 @@ class Importer:
             "total": len(self.plan.sources),
             "facts": f"{format_count(report.imported, 'episode')}{skipped}",
         }
+
+
+def _refuse_encrypted(one: _Read) -> _Read:
+    stored = one.trajectory if isinstance(one, StoredEpisode) else one
+    if isinstance(stored, SkippedEpisode) or not is_encrypted(stored.task):
+        return one
+    return SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, _FORBIDDEN)
 
 
 def _build_step(number: int, steps: Sequence[ImportedStep], shots: Mapping[Picture, Screenshot]) -> Step:

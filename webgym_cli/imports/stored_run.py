@@ -16,7 +16,6 @@ from webgym_cli.store.buffer import LineRef, read, read_judgements
 from webgym_cli.store.index.query import LINE_REF, Index, open_index, temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.util.optional import when
 
 _SELECTED = "SELECT {place} AS place, split, iteration FROM trajectories WHERE {where} ORDER BY {order}"
@@ -50,10 +49,6 @@ def read_run(source: Path, images: Path | None, where: str = "true") -> Iterator
                 trajectory = read(run, place)
             except StoreError as error:
                 yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, f"{source}, {place.id}", str(error))
-                continue
-            if is_encrypted(trajectory.task):
-                reason = "the authors of its benchmark forbid to train on it"
-                yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, f"{source}, {place.id}", reason)
                 continue
             verdicts = tuple(judgements.get(trajectory.id, ()))
             # What no import changes and no two attempts have in common, with the time as the index has it.

@@ -37,6 +37,7 @@ from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import file_size, is_json, read_json, read_lines
+from webgym_cli.util.optional import group_by
 from webgym_cli.util.text import format_count
 
 # A finding's kind and detail, or width and height in pixels.
@@ -227,9 +228,7 @@ def check_images(
     there, folders = set(store.folders()), references.folders()
     with ThreadPoolExecutor(min(2, len(os.sched_getaffinity(0)))) as pool:
         for number, folder in enumerate(folders):
-            by_name: dict[str, list[Reference]] = {}
-            for reference in references.of(folder):
-                by_name.setdefault(reference.sha256, []).append(reference)
+            by_name = group_by(references.of(folder), lambda reference: reference.sha256)
             files = [sha256 for sha256, _ in store.images(folder)] if folder in there else []
             counts["named"] += len(by_name)
             counts["stored"] += len(files)

@@ -32,6 +32,7 @@ from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.metrics import append_batch, append_event, is_async, measure_ends, require_turns
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.train.registry import current_backend
+from webgym_cli.util.optional import group_by
 
 
 def plan_preparation(run: RunDir, settings: Settings, index: Index) -> DataPlan:
@@ -231,10 +232,8 @@ def describe_batch(
 
 
 def _list_dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["reason"] is not None:
-            parts.setdefault((row["group_id"], row["reason"]), []).append(row)
+    dropped = (row for row in rows if row["reason"] is not None)
+    parts = group_by(dropped, lambda row: (row["group_id"], row["reason"]))
     for (name, reason), of_group in parts.items():
         yield DroppedGroup(
             id=name,

@@ -210,9 +210,13 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
 
 
 def find_newest_test(points: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the policy's newest scored point over all bands, of the test split or else of the training split."""
+    """Return the policy's newest scored point over all bands, of the test split or else of the training split.
+
+    Without either: of a server's test episodes, as an evaluation of a URL has no others.
+    """
     scored = [point for point in points if point["band"] is None and point["scored"]]
-    policies = [point for point in scored if point["series"] in SERIES[:2]]
+    own = [point for point in scored if point["series"] in SERIES[:2]]
+    policies = own or [point for point in scored if point["series"].startswith("test of ")]
     return max(policies, key=lambda point: (point["series"] == "test", point["iteration"]), default=None)
 
 

@@ -17,7 +17,7 @@ from webgym_cli.report.charts import (
     format_number,
     format_percent,
 )
-from webgym_cli.util.optional import known_or, when
+from webgym_cli.util.optional import group_by, known_or, when
 
 # Label of the iteration axis.
 VERSION = "policy version"
@@ -117,10 +117,7 @@ def make_bars(
 
 def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
     """Group rows by the value of a key, in order of first occurrence."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(str(row[key]), []).append(row)
-    return groups
+    return group_by(rows, lambda row: str(row[key]))
 
 
 def format_interval(ends: Sequence[float | None] | None, show: NumberFormat) -> str:

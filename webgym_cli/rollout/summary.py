@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 from typing import cast
@@ -18,7 +18,7 @@ from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import group_by, when
 
 
 def summarize(
@@ -89,10 +89,8 @@ def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)
-    cases: defaultdict[object, list[bool]] = defaultdict(list)
-    for one in known:
-        cases[(one.task.key, one.seed) if one.split is Split.TEST else one.id].append(bool(one.outcome.success))
-    solved = math.fsum(map(fmean, cases.values()))
+    cases = group_by(known, lambda one: (one.task.key, one.seed) if one.split is Split.TEST else one.id)
+    solved = math.fsum(fmean(bool(one.outcome.success) for one in case) for case in cases.values())
     calls: Counter[str] = Counter()
     for trajectory in known:
         calls.update(trajectory.count_calls())

@@ -17,7 +17,7 @@ from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadLine, BadTaskError
 from webgym_cli.tasks.rubric import rubric_shape
-from webgym_cli.tasks.source import fingerprint, site_hash
+from webgym_cli.tasks.source import fingerprint, hash_text
 from webgym_cli.util.optional import known_or
 from webgym_cli.util.urls import site_of
 
@@ -98,7 +98,7 @@ class Checker:
         given = value.get("rubric")
         report.rubrics[rubric_shape(known_or(given, value.get("evaluator_reference")))] += 1
         if site := task.site or site_of(task.start_url):
-            report.sites.add(site_hash(site))
+            report.sites.add(hash_text(site))
         return task
 
 

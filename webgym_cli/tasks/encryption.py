@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode
+from functools import reduce
 from itertools import cycle
 from typing import Any
 
 from webgym_cli.records.task import Task
+from webgym_cli.util.text import map_texts
 
 # Field of `extra` with the password of the task's texts.
 CANARY = "canary"
 # In front of an encrypted text.
 ENCRYPTED = "encrypted:"
+# In place of another program's words, which may quote the plain text.
+NOT_STORED = "not stored, as the task is encrypted"
 
 
 def is_encrypted(task: Task) -> bool:
@@ -42,10 +46,4 @@ def list_secrets(task: Task) -> dict[str, str]:
 
 def replace_texts(value: Any, texts: dict[str, str]) -> Any:
     """Return a JSON value with texts replaced in all its strings."""
-    if isinstance(value, dict):
-        return {name: replace_texts(item, texts) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [replace_texts(item, texts) for item in value]
-    for text, other in texts.items() if isinstance(value, str) else ():
-        value = value.replace(text, other)
-    return value
+    return map_texts(value, lambda text: reduce(lambda whole, pair: whole.replace(*pair), texts.items(), text))

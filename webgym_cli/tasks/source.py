@@ -65,7 +65,7 @@ class TaskSet:
             self.encrypted = self.encrypted or is_encrypted(task)
             kept.append(item)
             if (host := "/".join(task.start_url.split("/", 3)[:3])) not in sites:
-                sites[host] = site_hash(site_of(task.start_url))
+                sites[host] = when(site := site_of(task.start_url), hash_text(site))
             self._bands.append(BANDS.index(task.band))
             self._sites.append(sites[host])
             self._ids.append(hash_text(task.id))
@@ -94,7 +94,7 @@ class TaskSet:
 
     def on_sites(self, sites: Collection[str]) -> frozenset[int]:
         """Return the indices of the tasks that start on one of these sites (`example.com`)."""
-        wanted = {site_hash(site) for site in sites if site}
+        wanted = {hash_text(site) for site in sites if site}
         return frozenset(index for index, known in enumerate(self._sites) if known in wanted)
 
 
@@ -162,11 +162,6 @@ def fingerprint(task: Task) -> int:
     extra = task.extra if is_whole else {name: task.extra.get(name) for name in (IMAGES, UPLOADS)}
     named = (task.instruction, place, task.difficulty, task.site, task.role, task.check, task.reference_answer)
     return hash_text(json.dumps([named, extra], sort_keys=True, default=str))
-
-
-def site_hash(site: str) -> int:
-    """Return a 64-bit hash of a site; 0 for none."""
-    return hash_text(site) if site else 0
 
 
 def hash_text(text: str) -> int:

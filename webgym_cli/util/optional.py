@@ -1,8 +1,8 @@
-"""Values that are there on a condition only."""
+"""Values that are there on a condition only, and items by a key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -23,3 +23,11 @@ def map_known(function: Callable[[A], B], value: A | None) -> B | None:
 def known_or(value: A | None, default: A) -> A:
     """Return a value that is known, else the default; unlike `or` it keeps 0, false and what is empty."""
     return default if value is None else value
+
+
+def group_by(items: Iterable[A], key: Callable[[A], B]) -> dict[B, list[A]]:
+    """Return items by their key, in order of first occurrence; the items of a key in order."""
+    groups: dict[B, list[A]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -339,6 +339,15 @@ async def test_an_error_with_the_status_of_a_success_is_told(ask, server, body):
     assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
 
 
+@pytest.mark.parametrize(("status", "body"), [(400, ERRORS[1]), (503, ERRORS[1]), *((200, body) for body in ERRORS)])
+async def test_a_server_s_words_about_an_encrypted_task_are_left_out(connect, server, status, body):
+    server.answers = [(status, body)]
+    with pytest.raises(BoundaryError, match="not stored, as the task is encrypted") as caught:
+        await connect().reply(replace(PROMPT, private=True))
+    assert server.address in str(caught.value) and "overloaded" not in str(caught.value)
+    assert status == 200 or str(status) in str(caught.value)
+
+
 def long_answer(tokens):
     """Return an answer of 100,000 characters with the ids of `tokens` tokens."""
     choice = {**VLLM_ANSWER["choices"][0], "message": {"role": "assistant", "content": "a" * 100_000}}

@@ -22,6 +22,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.records.usage import read_usage
+from webgym_cli.tasks.encryption import NOT_STORED
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.text import replace_surrogates
 
@@ -82,7 +83,7 @@ class ChatPolicy:
         """Send the prompt; the reply has token ids and log-probabilities if the server returns them."""
         parameters = await self._parameters(prompt)
         body = build_request_body(prompt, self._images, parameters)
-        reply = await self._send(body, parameters["model"], self._client)
+        reply = await self._send(body, parameters["model"], self._client, private=prompt.private)
         # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
         if (finish := reply.generation.finish_reason) in _ABORTED:
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
@@ -110,7 +111,7 @@ class ChatPolicy:
             return error.kind is FailureKind.POLICY_REFUSED
         return True
 
-    async def _send(self, body: bytes, model: str, client: openai.AsyncOpenAI) -> PolicyReply:
+    async def _send(self, body: bytes, model: str, client: openai.AsyncOpenAI, *, private: bool = False) -> PolicyReply:
         try:
             # The client's typed method would traverse the whole request again, at several times the cost.
             answer = await client.post("/chat/completions", cast_to=httpx.Response, content=body)
@@ -122,10 +123,10 @@ class ChatPolicy:
             passing = status >= 500 or status in (*_RETRYABLE_STATUSES, *_MISCONFIGURED_STATUSES)
             down = isinstance(error, openai.APIConnectionError) or passing
             kind = FailureKind.POLICY_UNAVAILABLE if down else FailureKind.POLICY_REFUSED
-            raise self._to_boundary_error(kind, error) from error
+            raise self._to_boundary_error(kind, error, private=private) from error
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:  # no chat server
             raise self._to_boundary_error(
-                FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: "
+                FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: ", private=private
             ) from error
 
     def sampling(self, *, greedy: bool) -> Sampling:
@@ -147,8 +148,12 @@ class ChatPolicy:
         """Close the connections."""
         await self._client.close()
 
-    def _to_boundary_error(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
+    def _to_boundary_error(
+        self, kind: FailureKind, error: Exception, what: str = "", *, private: bool = False
+    ) -> BoundaryError:
         reason = describe_error(error, self._client.api_key)
+        if private:
+            reason = f"{getattr(error, 'status_code', type(error.__cause__ or error).__name__)}: {NOT_STORED}"
         astray = isinstance(error, openai.APIStatusError) and error.status_code in _MISCONFIGURED_STATUSES
         return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
 

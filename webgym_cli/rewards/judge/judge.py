@@ -26,12 +26,9 @@ from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tasks.encryption import is_encrypted
+from webgym_cli.tasks.encryption import NOT_STORED, is_encrypted
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import map_known, when
-
-# Detail of a failure whose own words are left out.
-_NOT_STORED = "not stored, as the task is encrypted"
 
 
 class Judge:
@@ -132,7 +129,7 @@ def _remove_texts(judgement: Judgement) -> Judgement:
 
     removed = {
         "blocked_reason": "",
-        "failure_detail": when(judgement.failure, _NOT_STORED),
+        "failure_detail": when(judgement.failure, NOT_STORED),
         "claims": map_known(without_reason, judgement.claims),
         "facts": tuple(map(without_reason, judgement.facts)),
         "reference": map_known(without_reason, judgement.reference),
