@@ -101,7 +101,7 @@ REFUSED = {
     ("report", "run"): [(("--gpus", HUGE), "--gpus"), (("--html", "-"), "-: this output is a file")],
     ("inspect-buffer", "run"): [((option, HUGE), option) for option in ("--top", "--iteration")],
     ("eval", "oracle"): [(("-b", ""), "-b")],
-    ("init-model", "tiny", "run"): [((), "is in the run")],
+    ("init-model", "tiny", "run"): [((), "the run")],
     ("rollout", "new", "-c", "demo"): [(NO_MODEL, "./modle")],
     ("prepare", "run"): [(("-s", 'filters.difficulties=["huge"]'), "filters.difficulties")],
     PREPARE: [

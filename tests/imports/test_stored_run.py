@@ -74,7 +74,7 @@ def test_a_condition_selects_the_episodes(origin, run, where, imported, newest):
     summary, _ = bring(run, origin.root, "run", where=where)
     assert (summary["imported"], summary["iteration"], version(run)) == (imported, newest, newest)
     plan = plan_import(run, "run", origin.root, where="task = 'z'", iteration=7)
-    with pytest.raises(UsageError, match="no episode, or none that matches --where"):
+    with pytest.raises(UsageError, match="--where"):
         require_imported(Importer(plan, run, lambda event: None).execute(), plan)
 
 
