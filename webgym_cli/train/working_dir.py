@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,15 @@ class TrainingIdentity(Record):
     """DeepSpeed's ZeRO stage; None without DeepSpeed."""
 
 
-def digest_options(run: RunDir, options: Any) -> str:
-    """Return the SHA-256 of what changes a training's result, the same after its run, which it names, was moved."""
-    root = f"{run.root.resolve()}/"
+def digest_options(run: RunDir, options: Any, former: Any = None) -> str:
+    """Return the SHA-256 of what changes a training's result, the same after its run, which it names, was moved.
+
+    An older version's digest, of `former` or of `options` with the run's place, stays that of a training that it began.
+    """
+    root, older = f"{run.root.resolve()}/", digest_json(former or options)
+    begun = map(read_training, run.checkpoints.glob("*.partial"))
+    if any(before is not None and before.config_digest == older for before in begun):
+        return older
     return digest_json(map_texts(options, lambda text: text.removeprefix(root)))
 
 
@@ -67,11 +74,9 @@ def partial_folder(run: RunDir, name: str) -> Path:
 
 def read_training(folder: Path) -> TrainingIdentity | None:
     """Return a folder's record, or None if it is missing or damaged."""
-    try:
+    with suppress(StoreError, ValidationError):  # a damaged record means a new start, never a failed command
         return TrainingIdentity.model_validate(read_json(folder / RECORD))
-    # A damaged record means a new start, never a failed command.
-    except (StoreError, ValidationError):
-        return None
+    return None
 
 
 def find_interrupted(
@@ -82,8 +87,7 @@ def find_interrupted(
     `any_size`: also those of another number of processes.
     """
     for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
-        before = read_training(folder)
-        if before is None:
+        if (before := read_training(folder)) is None:
             continue
         size = before.world_size if any_size else training.world_size
         if before == training.model_copy(update={"carried": before.carried, "world_size": size}):
@@ -155,12 +159,10 @@ def is_resumable(checkpoint: Path, world_size: int) -> bool:
 
 def is_whole_archive(path: Path) -> bool:
     """Return whether a torch file (a zip archive) is complete."""
-    try:
-        with zipfile.ZipFile(path):
-            return True
     # The zip directory is written last, so a torn archive fails to open.
-    except (OSError, zipfile.BadZipFile):
-        return False
+    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path):
+        return True
+    return False
 
 
 def has_optimizer_states(folder: Path) -> bool:

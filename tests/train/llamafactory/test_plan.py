@@ -17,8 +17,9 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import plan as train_plan
 from webgym_cli.train import working_dir
 from webgym_cli.train.llamafactory.backend import build_start
-from webgym_cli.train.llamafactory.dataset import read_train_config, total_steps
+from webgym_cli.train.llamafactory.dataset import PLACES, read_train_config, total_steps
 from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.json_values import digest_json
 
 NAME = "model_20260109_000000"
 
@@ -313,7 +314,14 @@ def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
 
 def test_an_interrupted_training_of_a_run_that_was_moved_goes_on(ready, run, role, tmp_path):
     published(run, 1)
-    interrupt(ready())
+    plan = ready()
+    interrupt(plan)
+    record, config = plan.folder / working_dir.RECORD, read_train_config(run)
+    kept = {name: value for name, value in config.items() if name not in PLACES}
+    older = digest_json(kept | {"deepspeed": plan.launch.deepspeed})  # it names the run's place
+    write_json(record, plan.start.training.model_dump(mode="json") | {"config_digest": older})
+    assert ready(again=False).start.training.config_digest == older != plan.start.training.config_digest
+    write_json(record, plan.start.training.model_dump(mode="json"))
     moved = RunDir(run.root.rename(tmp_path / "moved"))
     assert plan_training(moved, settings_for(role=role), {}).start.mode == "continued"
     for name in ("lr[1]", "a*", "a?"):

@@ -17,6 +17,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.policy_gradient.backend import total_steps
 from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.json_values import digest_json
 
 NAME = "model_20260109_000000"
 ZERO = {"deepspeed": "ds_config_cpu_zero1.json"}
@@ -218,6 +219,24 @@ def test_an_interrupted_training_of_a_run_that_was_moved_goes_on(planned, run, r
     write_json(first.folder / working_dir.RECORD, first.start.training.model_dump(mode="json"))
     moved = RunDir(run.root.rename(tmp_path / "moved"))
     assert plan_training(moved, settings(role, trainer=ZERO), {}).start.mode == "continued"
+
+
+@pytest.mark.parametrize("trainer", [{}, ZERO])
+@pytest.mark.parametrize("iteration", [0, 1])
+def test_an_interrupted_training_of_an_older_version_goes_on(planned, run, trainer, iteration):
+    batch(run, iteration, policy(run).name if iteration else "tiny")
+    first = planned(trainer=trainer)
+    config = {name: value for name, value in first.launch.config.items() if name not in ("data", "plugins")}
+    places = ("output_dir", "save_freq", "carry_state")
+    config["trainer"] = {name: value for name, value in config["trainer"].items() if name not in places}
+    digest = digest_json([config, first.launch.deepspeed])
+    assert digest != first.start.training.config_digest
+    (first.folder / "state-2").mkdir(parents=True)
+    begun = first.start.training.model_copy(update={"config_digest": digest})
+    write_json(first.folder / working_dir.RECORD, begun.model_dump(mode="json"))
+    plan = planned(trainer=trainer)
+    assert (plan.start.mode, plan.start.training.config_digest) == ("continued", digest)
+    assert planned(trainer=trainer, actor={"optim": {"lr": 0.2}}).start.mode != "continued"
 
 
 @pytest.mark.parametrize("trainer", [{}, ZERO])

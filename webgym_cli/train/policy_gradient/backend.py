@@ -210,7 +210,8 @@ def _digest(run: RunDir, config: dict[str, Any], deepspeed: dict[str, Any] | Non
     """Return the SHA-256 of all settings that change the result of the training."""
     kept = {name: value for name, value in config.items() if name not in PLACES}
     kept["trainer"] = {name: value for name, value in config["trainer"].items() if name not in PLACES}
-    return working_dir.digest_options(run, [kept, deepspeed])
+    former = {**kept, "trainer": {"deepspeed": config["trainer"]["deepspeed"], **kept["trainer"]}}
+    return working_dir.digest_options(run, [kept, deepspeed], [former, deepspeed])
 
 
 def _carry(inputs: PlanInputs, batch: RlData, config: dict[str, Any], training: TrainingIdentity) -> TrainingStart:
