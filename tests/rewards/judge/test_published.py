@@ -259,6 +259,16 @@ def test_a_status_in_the_spellings_of_models(text):
         (replies.read_webvoyager, "The result is as expected.\nSUCCESS", True),
         (replies.read_status, "I cannot see any error.\nStatus: success\nNothing is left to do.", True),
         (replies.read_tags, f"It failed at first.\n{TAG} <optimal>1. Complete Failure</optimal>", True),
+        *(
+            (read, text % verdict, True)
+            for read, verdict in ((replies.read_status, "Status: success"), (replies.read_tags, TAG))
+            for text in ('The site wrote "I can\'t help with that" at first.\n%s', "%s\nNothing is missing.")
+        ),
+        (replies.read_webvoyager, 'It replied "I\'m sorry, it is sold out", as the page shows. SUCCESS', True),
+        (replies.read_webvoyager, "I can't see the screenshot of step 3, but the last one shows it. SUCCESS", True),
+        (replies.read_webvoyager, "The goal was not reached at first, but the second try worked. SUCCESS", True),
+        (replies.read_tags, f"{TAG}\n\nThe agent completed the goal, but with an extra step.", True),
+        (replies.read_tags, f"{TAG}\n(the agent actually took the longer way)", True),
         (
             replies.read_webvoyager,
             "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
@@ -350,9 +360,32 @@ UNREADABLE = {
 READERS = (replies.read_webvoyager, replies.read_status, replies.read_tags, read_reply)
 
 
+# What each of the readers refuses beside a success.
+EXCUSES = (
+    *(
+        "I'm sorry, I can't see the images.",
+        "As an AI I can't view images.",
+        "I do not have access to the screenshots.",
+    ),
+    *("The goal was not reached.", "The agent did not complete the task.", "The task remains incomplete."),
+)
+RETRACTIONS = (
+    "On reflection the agent did not do it.",
+    "I take that back.",
+    "The price is high, so the goal is not met.",
+)
+BESIDE = [
+    *((replies.read_webvoyager, f"{before} SUCCESS") for before in EXCUSES),
+    *((replies.read_status, f"Thoughts: {before}\nStatus: success") for before in EXCUSES),
+    *((replies.read_tags, f"<reasoning>{before}</reasoning>{TAG}") for before in EXCUSES),
+    *((replies.read_status, f"Status: success\n{after}") for after in RETRACTIONS),
+    *((replies.read_tags, f"{TAG}<comment>{after}</comment>") for after in (*RETRACTIONS, "Actually it failed.")),
+]
+
+
 @each(
     ("read", "text"),
-    [*product(READERS, HOSTILE), *((read, text) for read in UNREADABLE for text in UNREADABLE[read])],
+    [*BESIDE, *product(READERS, HOSTILE), *((read, text) for read in UNREADABLE for text in UNREADABLE[read])],
 )
 def test_refusals_look_alikes_repeated_forms_and_quotations_are_no_verdict(read, text):
     with pytest.raises(UnreadableError):

@@ -59,19 +59,36 @@ _DENIAL = re.compile(
     r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
 )
-# The same as a sentence: only right before the verdict, since earlier ones tell what was so at first.
+# What else the judge itself says beside a success that is none. That the task was not done: only right before the
+# verdict or after it, since earlier sentences tell what was so at first.
+_GOAL = r"(?:task|goals?|objective|request|requirements?)"
+_UNMET = (
+    rf"\b{_GOAL} (?:failed|remains? (?:incomplete|unfinished)|(?:is|was|has|are|were|have)(?: not| never|n't) "
+    r"(?:been )?(?:done|completed?|finished|achieved|accomplished|reached|met|fulfilled|satisfied))"
+    r"|\bagent (?:did not|didn't|never|failed to|could not|couldn't) (?:do|completed?|finish|achieve|accomplish|reach"
+    rf"|meet|fulfill?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
+)
 _DENIAL_BEFORE = re.compile(
     rf"(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)\W*\Z"
-    r"|\btask (?:failed|(?:is|was|has) not (?:been )?(?:done|completed|finished|achieved|accomplished))\W*\Z"
-    r"|\b(?:expected|desired|claimed) \Z",
+    rf"|(?:{_UNMET})\W*\Z|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE,
 )
-# A judge that refuses, or that saw nothing.
+_RETRACTED = re.compile(
+    rf"(?:{_UNMET})\b(?![^.!?\n]*\b(?:but|then|until)\b)|\b(?:wait,|correction:|on (?:second thought|reflection)"
+    r"|actually,? (?:not|(?:it|this) failed)|not (?:really|(?:a )?success\w*|(?:all|every) (?:key )?points?)"
+    r"|unsuccessful|take (?:it|that|this) back|(?:that|this)(?:'s| is) (?:wrong|incorrect|not right))(?!\w)",
+    re.IGNORECASE,
+)
+# That it refuses, or saw nothing; not that it could not see one screenshot, but another.
+_SEEN = r"(?: (?:the|any|these|your))? (?:screenshot|image|picture)"
 _EXCUSED = re.compile(
-    r"\bI(?:['’]m| am) (?:sorry|unable)\b|\bI can(?: ?not|['’]t) (?:assist|help|evaluate|judge"
-    r"|(?:see|view|open|access) the (?:screenshot|image|picture))",
-    re.IGNORECASE,
+    r"(?:^|[.!?,;] )\W*(?:(?:thoughts:|so|but|since|as an AI(?: \w+){0,2},?) )*I (?:(?:do not|don't) have access to"
+    rf"{_SEEN}|(?:can ?not|can't|could not|couldn't|am unable to) (?:(?:see|view|open|access){_SEEN}"
+    r"|(?:assist|help|evaluate|judge|tell|verify|confirm|determine)"
+    r"(?=\W*$|[.!]| (?:with|whether|if|this|the (?:task|result|outcome))\b)))(?![^.!?\n]*\bbut\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
+_QUOTATION = re.compile(r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'(?!\w)")
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
 _SCORE = re.compile(r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
@@ -79,19 +96,15 @@ _STATUS = re.compile(
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
-# What takes a success back: words after it, or a sentence before it that tells what would be written.
-_RETRACTED = re.compile(
-    r"\b(?:fail(?:ed|ure)|wait|actually|but|however|not (?:a )?success\w*|unsuccessful|not (?:all|every|really)"
-    r"|correction|second thought|is (?:wrong|missing))\b",
-    re.IGNORECASE,
-)
+# What takes a status back: words after it, or a sentence before it that tells what would be written.
+_TURN = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however)\b", re.IGNORECASE)
 _SUPPOSED = re.compile(
     r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z"
     r"|\b(?:reply|answer|verdict|status) (?:would|could|might|should) (?:be|have been)\W*\Z",
     re.IGNORECASE,
 )
 _OWN_LINE = re.compile(
-    r"(?:^|[>:.])\s{0,9}<success>[^<]*</success>\s{0,9}(?:$(?!\s*(?-i:[a-z(]))|<)", re.MULTILINE | re.IGNORECASE
+    r"(?:^|[>:.])\s{0,9}<success>[^<]*</success>\s{0,9}(?:$(?!\s*(?:and|but)\b)|<)", re.MULTILINE | re.IGNORECASE
 )
 # What the other tags of AgentRewardBench say, as numbers.
 _ANSWERS = {"yes": 1.0, "no": 0.0}
@@ -128,8 +141,8 @@ def read_webvoyager(text: str) -> JudgeReply:
     unsaid = _UNDECIDED.search(sentence) or _QUOTED.search(sentence)
     if verdict["no"] is None:
         quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
-        denied = _DENIAL.search(text) or _DENIAL_BEFORE.search(plain[: verdict.start()])
-        unsaid = unsaid or quoted or denied or _DENIED.search(sentence) or _EXCUSED.search(plain)
+        denied = _DENIAL.search(text) or _is_denied(plain[: verdict.start()], "")
+        unsaid = unsaid or quoted or denied or _DENIED.search(sentence)
     if unsaid:
         raise UnreadableError("the last sentence is no verdict, or both were said")
     return _reply(text, "no" if verdict["no"] else "yes")
@@ -153,15 +166,22 @@ def read_status(text: str) -> JudgeReply:
     reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
     *_, last = _STATUS.finditer(plain)
     before, after = plain[: last.start()][-_END:], plain[last.end() :]
-    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _EXCUSED.search(before) or _RETRACTED.search(after)))
+    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _TURN.search(after) or _is_denied(before, after)))
 
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`, also for one that the reasoning or a sentence quotes."""
     plain = _remove_reasoning(text)
     reply = _read_word(_TAG, plain, yes=("successful",), no=("unsuccessful",))
-    rest = re.sub(r"<(\w+)>[^<]*</\1>", "", plain[plain.lower().rfind("<success>") :])  # other tags tell of failures
-    return _reply(text, _refuse_unless(reply, bool(_OWN_LINE.search(plain)) and not _RETRACTED.search(rest)).verdict)
+    before, _, after = text.translate(_PLAIN).lower().rpartition("<success>")
+    is_own = _OWN_LINE.search(plain) and not _is_denied(before, _remove_reasoning(after))
+    return _reply(text, _refuse_unless(reply, bool(is_own)).verdict)
+
+
+def _is_denied(before: str, after: str) -> bool:
+    """Whether the judge's own words before or after a success deny it; what it quotes does not."""
+    before, after = (_QUOTATION.sub("", re.sub(r"</?\w+>", "\n", part)) for part in (before, after))
+    return any(pattern.search(before) for pattern in (_EXCUSED, _DENIAL_BEFORE)) or bool(_RETRACTED.search(after))
 
 
 def _remove_reasoning(text: str) -> str:
