@@ -59,14 +59,13 @@ def _are_alike(given: str, wanted: str) -> bool:
         return False
     if _differ_in_case(_letters(given), _letters(wanted)):
         return False
-    if _differ_in_case({*_COMMANDS.findall(given)}, {*_COMMANDS.findall(wanted)}):
-        return False
     one, other = _brackets(given), _brackets(wanted)
     return not one or not other or one == other
 
 
 def _letters(text: str) -> set[str]:
-    return {character for character in _COMMANDS.sub("", text) if character.isalpha()}
+    """Return the commands of a text, and the letters outside them."""
+    return {*_COMMANDS.findall(text), *filter(str.isalpha, _COMMANDS.sub("", text))}
 
 
 def _differ_in_case(one: set[str], other: set[str]) -> bool:
@@ -103,9 +102,7 @@ def _parse(text: str) -> Any:
 def _is_equal(ours: Any, theirs: Any) -> bool:
     if is_equation(ours) and is_equation(theirs):
         return _is_same_equation(ours, theirs)
-    if is_equation(ours) and not _names_value(ours):
-        return False
-    if is_equation(theirs) and not _names_value(theirs):
+    if any(is_equation(one) and not _names_value(one) for one in (ours, theirs)):
         return False
     # A pair or an interval is no set; only the values of named variables may be given for a point, in its order.
     if _is_pair(ours) and isinstance(theirs, sympy.FiniteSet):

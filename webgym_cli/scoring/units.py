@@ -19,9 +19,7 @@ _LINES = [line.split() for line in re.split(r"[|\n]", _NAMES) if line]
 _CANONICAL = {name: names[0] for names in _LINES for name in names}
 _KNOWN = frozenset(_CANONICAL.values())
 # Units of one kind, which a quantity may have together: `5 ft 6 in`.
-_KINDS = [
-    frozenset(line.split()) for line in ("h min s day week month year", "ft in yd m cm", "lb oz kg g", "usd cent")
-]
+_KINDS = [{*line.split()} for line in ("h min s day week month year", "ft in yd m cm", "lb oz kg g", "usd cent")]
 # Words that multiply the number before them.
 _FACTORS = {
     **{"ten": 10, "dozen": 12, "hundred": 100, "lakh": 10**5, "crore": 10**7},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -117,16 +118,12 @@ class Judge:
 
 def _make_failure(detail: str, *, unavailable: bool = False) -> dict[str, Any]:
     """Return the fields of a judgement without a verdict."""
-    failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": detail, "unavailable": unavailable}
-    return {"success": None, **failed}
+    return {"success": None, "failure": FailureKind.JUDGE_FAILED, "failure_detail": detail, "unavailable": unavailable}
 
 
 def _remove_texts(judgement: Judgement) -> Judgement:
     """Return a judgement without the texts that may quote the judge: of an encrypted task, they may hold its answer."""
-
-    def without_reason(verdict: Verdict) -> Verdict:
-        return verdict.model_copy(update={"reason": ""})
-
+    without_reason = partial(Verdict.model_copy, update={"reason": ""})
     removed = {
         "blocked_reason": "",
         "failure_detail": when(judgement.failure, NOT_STORED),

@@ -108,10 +108,7 @@ def caption_images(trajectory: Trajectory, indices: Sequence[int]) -> tuple[Capt
     """Return the pictures of some steps, each with its caption."""
     last = len(trajectory.steps) - 1
     return tuple(
-        CaptionedImage(
-            f"Screenshot at step {index + 1}{when(index == last, ' (the last one)')}:",
-            picture.sha256,
-        )
+        CaptionedImage(f"Screenshot at step {index + 1}{when(index == last, ' (the last one)')}:", picture.sha256)
         for index in indices
         for picture in trajectory.steps[index].observation.pictures
     )

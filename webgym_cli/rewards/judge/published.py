@@ -100,8 +100,12 @@ def _list_shots(trajectory: Trajectory) -> list[int]:
     return indices
 
 
-async def _decide(session: JudgeSession, question: JudgeQuestion) -> bool:
-    verdict: Verdict = await session.vote(question, question.job)
+async def _decide(
+    session: JudgeSession, job: str, read: Callable[[str], JudgeReply], shown: Sequence[int], **data: Any
+) -> bool:
+    """Ask for the verdict by some steps' screenshots, which are the judgement's key points."""
+    session.fields["key_points"] = tuple(shown)
+    verdict: Verdict = await session.vote(_ask(job, session.trajectory, read, shown, **data), job)
     session.fields["facts"] = (verdict,)
     return verdict.passed
 
@@ -113,41 +117,27 @@ async def judge_webvoyager(session: JudgeSession) -> bool:
     if trajectory.outcome.stop is not Stop.ANSWERED or not answer:
         return False
     shown = _list_shots(trajectory)[-session.max_images :]
-    session.fields["key_points"] = tuple(shown)
-    return await _decide(session, _ask("webvoyager", trajectory, read_webvoyager, shown, answer=answer))
+    return await _decide(session, "webvoyager", read_webvoyager, shown, answer=answer)
 
 
 async def judge_webjudge(session: JudgeSession) -> bool:
     """Judge by key points, actions, and the screenshots that matter."""
     trajectory, shots = session.trajectory, _list_shots(session.trajectory)
-    points = (await session.ask(_ask("webjudge_key_points", trajectory, read_key_points))).reason
-    questions = (
-        _ask(
-            "webjudge_score",
-            trajectory,
-            read_score,
-            [index],
-            key_points=points,
-            page=describe_page(trajectory.steps[index]),
-        )
-        for index in shots
-    )
+    points = {"key_points": (await session.ask(_ask("webjudge_key_points", trajectory, read_key_points))).reason}
+    pages = ((index, {**points, "page": describe_page(trajectory.steps[index])}) for index in shots)
+    questions = (_ask("webjudge_score", trajectory, read_score, [index], **data) for index, data in pages)
     scores = await gather_or_cancel(*map(session.ask, questions))
     kept = [(index, score.reason) for index, score in zip(shots, scores, strict=True) if score.yes]
     kept = kept[:_MOST][-session.max_images :]
-    session.fields["key_points"] = tuple(index for index, _ in kept)
-    data = {"key_points": points, "actions": [describe_step_action(step) for step in trajectory.steps]}
-    notes = [reason for _, reason in kept]
+    actions, notes = [describe_step_action(step) for step in trajectory.steps], [reason for _, reason in kept]
     shown = [index for index, _ in kept]
-    return await _decide(session, _ask("webjudge", trajectory, read_status, shown, **data, notes=notes))
+    return await _decide(session, "webjudge", read_status, shown, **points, actions=actions, notes=notes)
 
 
 async def judge_agenttrek(session: JudgeSession) -> bool:
     """Judge by what the agent did and wrote, and the last screenshot."""
-    trajectory, shots = session.trajectory, _list_shots(session.trajectory)
-    actions = [_describe_act(step) for step in trajectory.steps]
-    session.fields["key_points"] = (shots[-1],)
-    return await _decide(session, _ask("agenttrek", trajectory, read_status, shots[-1:], actions=actions))
+    shots, actions = _list_shots(session.trajectory), [_describe_act(step) for step in session.trajectory.steps]
+    return await _decide(session, "agenttrek", read_status, shots[-1:], actions=actions)
 
 
 async def judge_agentrewardbench(session: JudgeSession) -> bool:
@@ -155,7 +145,6 @@ async def judge_agentrewardbench(session: JudgeSession) -> bool:
     trajectory, shots = session.trajectory, _list_shots(session.trajectory)
     last = trajectory.steps[-1].observation
     listed = [f"[{one.id}] {one.role} {one.name} {one.value}".strip() for one in last.elements[:_ELEMENTS]]
-    session.fields["key_points"] = (shots[-1],)
     data = {
         "actions": [{"url": step.observation.url, **_describe_act(step)} for step in trajectory.steps],
         "answer": trajectory.outcome.answer or "",
@@ -168,7 +157,7 @@ async def judge_agentrewardbench(session: JudgeSession) -> bool:
         annotations.append((reply.yes, read_annotations(text)))
         return reply
 
-    passed = await _decide(session, _ask("agentrewardbench", trajectory, read, shots[-1:], **data))
+    passed = await _decide(session, "agentrewardbench", read, shots[-1:], **data)
     session.fields["extras"] = next(known for yes, known in annotations if yes is passed)
     return passed
 

@@ -138,11 +138,11 @@ def read_webvoyager(text: str) -> JudgeReply:
     if verdict is None or not verdict["word"].isascii() or (verdict["upper"] and not verdict["word"].isupper()):
         raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS")
     sentence = _SENTENCE.split(plain[: verdict.start("word")])[-1]
-    unsaid = _UNDECIDED.search(sentence) or _QUOTED.search(sentence)
+    unsaid = bool(_UNDECIDED.search(sentence) or _QUOTED.search(sentence))
     if verdict["no"] is None:
         quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
-        denied = _DENIAL.search(text) or _is_denied(plain[: verdict.start()], "")
-        unsaid = unsaid or quoted or denied or _DENIED.search(sentence)
+        denied = _is_denied(plain[: verdict.start()], "") or bool(_DENIAL.search(text) or _DENIED.search(sentence))
+        unsaid = unsaid or bool(quoted) or denied
     if unsaid:
         raise UnreadableError("the last sentence is no verdict, or both were said")
     return _reply(text, "no" if verdict["no"] else "yes")

@@ -138,10 +138,6 @@ def _is_answered(data: Mapping[str, Any]) -> bool:
     return bool(data["answer"].strip())
 
 
-def _has_acted(data: Mapping[str, Any]) -> bool:
-    return bool(data["actions"])
-
-
 def _fact(data: Mapping[str, Any]) -> bool:
     if data["fact"].startswith(CARRIED_OUT) and _QUOTED.search(data["fact"]):
         shown = data["steps"][-1].get("title", "") if data["steps"] else ""
@@ -162,8 +158,8 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "feasible": feasible,
     "webjudge_key_points": lambda data: True,
     "webjudge_score": _key_point,
-    "webjudge": _has_acted,
-    "agenttrek": _has_acted,
+    "webjudge": lambda data: bool(data["actions"]),
+    "agenttrek": lambda data: bool(data["actions"]),
 }
 # Job -> the answers for yes and no, in the published form.
 _STATUS = ("Thoughts: by a rule.\nStatus: success", "Thoughts: by a rule.\nStatus: failure")
