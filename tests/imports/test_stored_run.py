@@ -83,7 +83,7 @@ def test_a_condition_selects_the_episodes(origin, run, where, imported, newest):
     [
         ("run", {"where": "no_such_column"}, "no condition on trajectories"),
         ("run", {"where": "success); DROP TABLE x"}, "no condition"),
-        ("run", {"where": "id::INTEGER = 1"}, "no condition on trajectories: Conversion Error"),
+        ("run", {"where": "id::INTEGER = 1"}, "the condition on trajectories fails at a row: Conversion Error"),
         ("webgym", {"where": "success"}, "takes no condition"),
     ],
 )

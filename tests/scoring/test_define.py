@@ -72,16 +72,24 @@ def test_numbers_and_mappings_are_verdicts(value, verdict):
     assert parse_reward(value) == verdict
 
 
+class Pair:
+    """Converts as a tensor of two elements does."""
+
+    def __float__(self):
+        raise RuntimeError
+
+
 def test_numbers_of_other_types_are_numbers_too():
     values = {"a": Decimal("0.5"), "b": np.bool_(True), "c": np.array(3), "reward": Fraction(1, 2), "text": "7"}
-    verdict = parse_reward(values | {"many": np.array([1, 2])})
+    texts = {"d": np.str_("red"), "e": np.bytes_(b"7"), "f": np.array("red"), "g": np.complex64(1 + 2j), "h": Pair()}
+    verdict = parse_reward(values | texts | {"many": np.array([1, 2])})
     assert (verdict.reward, verdict.numbers()) == (0.5, {"a": 0.5, "b": 1.0, "c": 3.0})
 
 
 NO_REWARDS = [
     *(None, "1", b"1", float("nan"), float("inf"), {}, {"acc": 1}, {"reward": None}, [1], {"reward": float("nan")}),
     *({"reward": 1, "acc": value} for value in (float("nan"), float("-inf"), 10**400, Decimal("NaN"), Decimal("sNaN"))),
-    *(10**400, np.array([1.0])),
+    *(10**400, np.array([1.0]), np.str_("1"), np.complex128(1), Pair()),
 ]
 
 

@@ -46,8 +46,10 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
     [
         ('\ufeffname;note\r\n"A, b";c\r\n;\r\n', ["A, b"]),  # as a spreadsheet writes it where a comma is in numbers
         ("name\tnote\nA, b\tc\n", ["A, b"]),
-        ('"Name; a; b; c", name ,x\nx, "A, b",\ny, C,\n,,\n', ["A, b", "C"]),
-        ('"a, b, c"; name\nx;A, b\n', ["A, b"]),
+        ('"Name; a; b; c", name ,x\nx, "A, b",\ny,  C,\nz, "D" e,\n,,\n', ["A, b", "  C", ' "D" e']),
+        ('"a, b, c"; name\nx; "A; ""b"""\n', ['A; "b"']),
+        ('note\tname\nc\t    return 1\nd\t "a"\n', ["    return 1", ' "a"']),
+        ('note,name\n"x, ""y""",  padded\n', ["  padded"]),
         ("name\nA;b\n", ["A;b"]),
     ],
 )

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from shlex import quote
 from typing import Any, NoReturn
 
 from webgym_cli.cli.output import Output, fail
@@ -81,7 +82,7 @@ def main() -> None:
 def _name_files(hint: str) -> str:
     """Return a hint that ends in `webgym login`, which reads no run, with the settings files of this command."""
     files = re.findall(r"\0(?:-c\0?|--config[=\0])([^\0]+)", "\0".join(sys.argv))
-    return hint + when(re.search(r"\bwebgym login[\w@ -]*$", hint), "".join(f" -c {file}" for file in files))
+    return hint + when(re.search(r"\bwebgym login[\w@ -]*$", hint), "".join(f" -c {quote(file)}" for file in files))
 
 
 def _run() -> Any:

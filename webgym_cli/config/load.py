@@ -23,10 +23,10 @@ from webgym_cli.config.sources import (
     Flat,
     flatten,
     known_keys,
+    list_truths,
     read_environment,
     read_layers,
     read_run,
-    refuse_truth,
     refuse_unknown,
 )
 from webgym_cli.config.suggest import explain
@@ -80,7 +80,6 @@ def load_with_sources(
             from_run = source.startswith("run ")
             if not from_run:  # of a stored run an older version may have kept it
                 refuse_keys(key, value, source)
-                refuse_truth(key, value, source)
             _put(merged, key, value if from_run else absolute_value(key, value))
             sources[key] = source
         kept = layer if source.startswith("run ") else kept
@@ -91,7 +90,10 @@ def load_with_sources(
     try:
         given = Settings.model_validate(merged)
     except ValidationError as error:
-        raise _explain(error, sources) from None
+        raise _explain(*explain(error, Settings), sources) from None
+    parsed = given.model_dump(mode="json")
+    for key in list_truths(merged, parsed):
+        raise _explain(key, "it should be a number", sources)
     if run_config is not None and executes:
         executed = {key: kept[key] for key in select_executed(kept) if sources[key] == layers[0][0]}
         require_trust(run_config.parent, executed)
@@ -100,7 +102,7 @@ def load_with_sources(
     import_code(given, {key for key in sources if executes or not run or sources[key].startswith(("-s ", "file "))})
     settings = resolve_model_defaults(given)
     add_settings_secrets(settings)
-    known, before = flat_values(settings), flat_values(given)
+    known, before = flat_values(settings), flatten(parsed)
     sources |= {key: f"model {given.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
 
@@ -199,8 +201,7 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
     target[name] = value
 
 
-def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:
-    key, words = explain(error, Settings)
+def _explain(key: str, words: str, sources: Mapping[str, str]) -> SettingsError:
     dotted, names = f"{key}.", reversed(list(sources))
     near = (name for name in names if dotted.startswith(f"{name}.") or f"{name}.".startswith(dotted))
     source = next((sources[name] for name in near), "")

@@ -6,9 +6,9 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import REMOVED, RENAMED, SHARED, current_name, rename_keys
@@ -133,26 +133,16 @@ def _value(text: str) -> Any:
     return text
 
 
-def refuse_truth(key: str, value: Any, source: str, kind: Any = None) -> None:
-    """Raise `SettingsError` for a truth value of a setting that is a number: pydantic would take it for 0 or 1.
-
-    `kind`: the annotation of the value, which may be a table with such settings; None: that of the key.
-    """
-    kind = kind or reduce(_enter, key.split("."), Settings)
-    if isinstance(value, Mapping):
-        for name, one in value.items():
-            refuse_truth(f"{key}.{name}", one, source, _enter(kind, name))
-    kinds = (kind, *get_args(kind))
-    if isinstance(value, bool) and bool not in kinds and any(one in (int, float) for one in kinds):
-        raise SettingsError(f"{source}: {key}: it should be a number", hint=f"webgym config show | grep -F {key}")
-
-
-def _enter(kind: Any, name: str) -> Any:
-    """Return the annotation of an entry of a section, or of a table with names of its own, such as `sites`."""
-    fields = getattr(kind, "model_fields", None)
-    if fields is None:
-        return next(reversed(get_args(kind)), Any)
-    return fields[name].annotation if name in fields else Any
+def list_truths(given: object, parsed: object, key: str = "") -> Iterator[str]:
+    """Yield the dotted keys of the truth values that pydantic has parsed as numbers, 0 and 1."""
+    if isinstance(given, dict) and isinstance(parsed, dict):
+        for name, one in given.items():
+            yield from list_truths(one, parsed.get(name), f"{key}.{name}")
+    elif isinstance(given, list) and isinstance(parsed, list):
+        for place, (one, other) in enumerate(zip(given, parsed, strict=False)):
+            yield from list_truths(one, other, f"{key}.{place}")
+    elif isinstance(given, bool) and isinstance(parsed, int | float) and not isinstance(parsed, bool):
+        yield key.removeprefix(".")
 
 
 def known_keys() -> dict[str, Any]:

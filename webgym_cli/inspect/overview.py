@@ -159,7 +159,7 @@ def user_sql_errors(run: RunDir, option: str) -> Iterator[None]:
     """Convert errors in the block to `UsageError` about the user's SQL, unless the index's files are the cause."""
     try:
         yield
-    except StoreError as error:
+    except (StoreError, UsageError) as error:
         cause = error.__cause__
         out_of_memory = isinstance(cause, duckdb.OutOfMemoryException)
         if not isinstance(cause, duckdb.Error) or out_of_memory or str(run.index) in str(cause):

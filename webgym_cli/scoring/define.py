@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Complex, Real
 from typing import Any, SupportsFloat, overload
 
 from webgym_cli.scoring.user_function import UserFunction
@@ -86,9 +88,12 @@ def parse_reward(value: Any) -> RewardResult:
 
 def _to_float(value: object) -> float | None:
     """Return a number, also one of numpy or `decimal`; NaN if no float can hold it, None for what is no number."""
+    # Every scalar of numpy has a `__float__`: a text parses itself, and a complex number drops its imaginary part.
+    if isinstance(value, str | bytes) or isinstance(value, Complex) > isinstance(value, Real):
+        return None
     try:
         return float(value) if isinstance(value, SupportsFloat) else None
-    except TypeError:  # an array
-        return None
-    except (ValueError, OverflowError):  # a signalling NaN; an integer of 400 digits
+    except OverflowError:  # an integer of 400 digits
         return math.nan
+    except (TypeError, ValueError, RuntimeError):  # an array, also of one text; a signalling NaN; a tensor of two
+        return math.nan if isinstance(value, Decimal) else None

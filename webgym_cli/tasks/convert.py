@@ -232,9 +232,10 @@ def open_table(content: bytes, delimiters: str) -> csv.DictReader[str]:
     except UnicodeDecodeError as error:
         raise csv.Error(f"not UTF-8, as which a spreadsheet can save it: {error}") from None
     header = _QUOTED.sub("", text.partition("\n")[0])
-    rows = csv.DictReader(
-        io.StringIO(text, newline=""), delimiter=max(delimiters, key=header.count), skipinitialspace=True, strict=True
-    )
+    delimiter = max(delimiters, key=header.count)
+    if delimiter != "\t":  # blanks before a quoted value, as some write them, are no part of it
+        text = re.sub(rf'("[^"]*")|(?<={delimiter}) +(?=(?:"[^"]*")+(?:[{delimiter}\r\n]|\Z))', r"\1", text)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows.fieldnames = names = [name.strip() for name in rows.fieldnames or ()]
     named = [name for name in names if name]  # a sheet's empty columns have no names
     if len({*named}) < len(named):

@@ -1,6 +1,8 @@
 """A user's set-up function: what it returns starts the episode, and what it raises is an infrastructure failure."""
 
+import asyncio
 import time
+import warnings
 from contextlib import AsyncExitStack
 from unittest import mock
 
@@ -9,7 +11,7 @@ import pytest
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites import setup
 from webgym_cli.environments.sites.site_setup import SETUPS, require_setup_fields, set_up_site
-from webgym_cli.errors import BoundaryError, UsageError, UserNote
+from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 
@@ -76,14 +78,47 @@ async def test_a_generator_goes_on_once_the_episode_is_over(is_async):
     [
         (lambda role: ({"state": 1 // (1 - count)} for count in range(2)), "ZeroDivisionError"),
         (lambda role: ({"state": count} for count in range(2)), "ValueError: it yielded again"),
+        (lambda role: (None for count in range(2)), "ValueError: it yielded again"),
     ],
 )
-async def test_what_fails_after_an_episode_is_shown(plan, words):
-    held = AsyncExitStack()
+async def test_what_fails_after_an_episode_is_shown_for_each(plan, words):
     setup("desk")(plan)
-    await set_up_site(TASK, "x", 0, START, 5.0, held)
-    with pytest.warns(UserNote, match=f"after an episode the setup desk failed: {words}"):
-        await held.aclose()
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("default")
+        for episode in "xy":
+            async with AsyncExitStack() as held:
+                await set_up_site(TASK, episode, 0, START, 5.0, held)
+    first, second = (str(note.message) for note in notes)
+    assert first.startswith(f"after the episode x the setup desk failed: {words}")
+    assert second == first.replace("episode x", "episode y")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_generator_that_takes_too_long_cleans_up_and_goes_no_further(is_async):
+    done = []
+
+    def make():
+        try:
+            time.sleep(0.2)
+            yield
+        finally:
+            done.append("removed")
+        done.append("went on")
+
+    async def make_later():
+        try:
+            await asyncio.sleep(0.2)
+            yield
+        finally:
+            done.append("removed")
+
+    setup("desk", timeout=0.05)(make_later if is_async else make)
+    with warnings.catch_warnings(action="error"):
+        async with AsyncExitStack() as held:
+            with pytest.raises(BoundaryError, match=r"more than 0.05 s"):
+                await set_up_site(TASK, "x", 0, START, 5.0, held)
+    await asyncio.sleep(0.4)
+    assert done == ["removed"]
 
 
 @pytest.mark.parametrize(

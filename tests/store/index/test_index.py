@@ -294,10 +294,16 @@ def test_a_condition_is_checked_before_it_is_asked(run):
     append(run, trajectory(0))
     with open_index(run) as index:
         assert len(list(index.places(index.check_where("reward = 1 AND site LIKE '%' -- a comment")))) == 1
-        for wrong in ("rewrad = 1", "reward =", "1) ; DROP VIEW steps; SELECT (1", "", "id::INTEGER = 1"):
+        for wrong in ("rewrad = 1", "reward =", "1) ; DROP VIEW steps; SELECT (1", ""):
             with pytest.raises(UsageError, match="is no condition") as failure:
                 index.check_where(wrong)
             assert "reward" in failure.value.hint and "\n" not in str(failure.value)
+        for cast in ("id::INTEGER = 1", "(id || '1')::DATE IS NULL", "(900 + iteration)::TINYINT = 1"):
+            checked = index.check_where(cast)
+            assert list(index.places(f"id = 'another' AND {checked}")) == []
+            with pytest.raises(UsageError, match=r"fails at a row: Conversion Error.*[^\n]*$") as failure:
+                list(index.places(checked))
+            assert "TRY_CAST" in failure.value.hint
         assert len(list(index.places())) == 1
 
 

@@ -95,9 +95,10 @@ async def set_up_site(
     context = SetupContext(episode, seed, start.start_url, start.state)
     answer = await function.call(Workers(), {**task_fields(task), "context": context}, seconds)
     if isinstance(answer, Generator | AsyncGenerator):
-        go_on = partial(next if isinstance(answer, Generator) else anext, answer, None)
-        held.push_async_callback(_finish, function, go_on, seconds)
-        answer = await function.run(Workers(), go_on, seconds)
+        step = partial(next if isinstance(answer, Generator) else anext, answer)
+        # A failure, also the end of its time, is raised in it, so that nothing but its `finally` follows.
+        answer = await function.run(Workers(), partial(step, None), seconds)
+        held.push_async_callback(_finish, function, step, seconds, episode)
     given = parse_start(answer, f"the setup {task.site}")
     try:  # stored with the episode: a check must get the same later
         state = from_json(to_json(given.state, inf_nan_mode="constants"))
@@ -110,10 +111,11 @@ async def set_up_site(
     return start.updated_by(given.model_copy(update=changes))
 
 
-async def _finish(function: SiteSetup, go_on: Callable[[], Any], seconds: float) -> None:
+async def _finish(function: SiteSetup, step: Callable[..., Any], seconds: float, episode: str) -> None:
     """Run what a set-up function has after its `yield`. What it raises is shown: the episode has its score by now."""
     try:
-        if await function.run(Workers(), go_on, seconds) is not None:
+        if await function.run(Workers(), partial(step, step), seconds) is not step:  # None is a bare `yield`
             raise function.explain(ValueError("it yielded again: what follows is not run"))
     except BoundaryError as error:
-        warnings.warn(f"after an episode {error}", UserNote, stacklevel=2)
+        # With the episode, since a warning of equal text is shown once.
+        warnings.warn(f"after the episode {episode} {error}", UserNote, stacklevel=2)

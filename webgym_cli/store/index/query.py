@@ -83,7 +83,7 @@ class Index:
         self._connection = connection
 
     def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a query, fetched in batches. Raises `StoreError` if the index is damaged."""
+        """Yield a query's rows, in batches. Raises `UsageError` if a condition fails at a row, `StoreError`."""
         import duckdb
 
         try:
@@ -96,6 +96,9 @@ class Index:
                 result = cursor.execute(_cast_zoned(sql, types), given)
             while batch := result.fetchmany(_ROWS):
                 yield from (dict(zip(names, values, strict=True)) for values in batch)
+        except duckdb.DataError as error:
+            words = f"the condition on trajectories fails at a row: {format_duckdb_error(error)}"
+            raise UsageError(words, hint="TRY_CAST(COLUMN AS TYPE) is NULL there") from error
         except duckdb.Error as error:
             raise StoreError(
                 f"{self._run.index}: {format_duckdb_error(error)}",
@@ -130,11 +133,11 @@ class Index:
 
         condition = f"({expression}\n)"
         try:
-            # Executed, not explained: a cast fails at the first row that it can't read.
-            (statement,) = duckdb.extract_statements(f"SELECT count(*) FROM trajectories WHERE {condition}")
+            (statement,) = duckdb.extract_statements(f"SELECT id FROM trajectories WHERE {condition}")
             if not expression.strip() or statement.type != duckdb.StatementType.SELECT:
                 raise ValueError("it is no condition")
-            self._connection.cursor().execute(statement.query)
+            # Explained, not executed: a cast may fail only at rows that the other filters leave out.
+            self._connection.cursor().execute(f"EXPLAIN {statement.query}")
         except (duckdb.Error, ValueError) as error:
             raise UsageError(
                 f"{expression!r} is no condition on trajectories: {format_duckdb_error(error)}",
