@@ -111,7 +111,7 @@ def test_damaged_lines_are_named_where_they_are_asked_for(run):
         file.write('{"no": "trajectory"}\n')
     append(run, trajectory(9, iteration=1))
     (line,) = seen(run)["damaged_lines"]
-    assert line.startswith(f"{part}: byte {before}: ")
+    assert line.startswith(f"{part}: the line at byte {before} is damaged: ")
     assert seen(run, TrajectoryQuery(iteration=1))["trajectories"] == 3
     assert seen(run, TrajectoryQuery(iteration=0))["damaged_lines"] == []
 

@@ -87,13 +87,7 @@ def load_with_sources(
         for key in MODEL_DEPENDENT:  # the run's values were derived from the previous model
             if sources[key].startswith("run "):
                 _put(merged, key, known_keys()[key].default)
-    try:
-        given = Settings.model_validate(merged)
-    except ValidationError as error:
-        raise _explain(*explain(error, Settings), sources) from None
-    parsed = given.model_dump(mode="json")
-    for key in list_truths(merged, parsed):
-        raise _explain(key, "it should be a number", sources)
+    given = _parse(merged, sources)
     if run_config is not None and executes:
         executed = {key: kept[key] for key in select_executed(kept) if sources[key] == layers[0][0]}
         require_trust(run_config.parent, executed)
@@ -102,7 +96,7 @@ def load_with_sources(
     import_code(given, {key for key in sources if executes or not run or sources[key].startswith(("-s ", "file "))})
     settings = resolve_model_defaults(given)
     add_settings_secrets(settings)
-    known, before = flat_values(settings), flatten(parsed)
+    known, before = flat_values(settings), flat_values(given)
     sources |= {key: f"model {given.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
 
@@ -199,6 +193,16 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(target, dict):
             raise SettingsError(f"{key}: {key.rpartition('.')[0]} was set to a value that is no mapping")
     target[name] = value
+
+
+def _parse(values: Flat, sources: Mapping[str, str]) -> Settings:
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise _explain(*explain(error, Settings), sources) from None
+    for key in list_truths(values, settings.model_dump(mode="json")):
+        raise _explain(key, "it should be a number", sources)
+    return settings
 
 
 def _explain(key: str, words: str, sources: Mapping[str, str]) -> SettingsError:

@@ -74,7 +74,7 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
         "means": _means(index, query),
         "pass_at_k": compute_pass_rates(index, query),
         **_ages(index, query),
-        "damaged_lines": _damage(run, index, query),
+        "damaged_lines": index.damaged_lines(*TrajectoryQuery(split=query.split, iteration=query.iteration).where()),
     }
 
 
@@ -133,13 +133,6 @@ def _ages(index: Index, query: TrajectoryQuery) -> dict[str, Any]:
     hours = [round((datetime.now(UTC) - time).total_seconds() / 3600, 2) for time in times]
     oldest, newest = (time.isoformat(timespec="milliseconds") for time in times)
     return {"oldest": oldest, "newest": newest, "age_hours": hours}
-
-
-def _damage(run: RunDir, index: Index, query: TrajectoryQuery) -> list[str]:
-    """Return the unreadable lines of the matching splits and iterations."""
-    where, values = TrajectoryQuery(split=query.split, iteration=query.iteration).where()
-    rows = index.rows(f"SELECT file, start, reason FROM damage WHERE {where} ORDER BY file, start", values)
-    return [f"{run.root / row['file']}: byte {row['start']}: {row['reason']}" for row in rows]
 
 
 def run_user_sql(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:

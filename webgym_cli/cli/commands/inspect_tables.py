@@ -41,7 +41,7 @@ def show_overview(output: Output, overview: dict[str, Any]) -> None:
     if plan := overview["prepare"]:
         _show_plan(output, plan)
     for line in overview["damaged_lines"]:
-        output.note(f"damaged: {escape_control(line)}")
+        output.note(escape_control(line))
 
 
 def show_findings(output: Output, report: dict[str, Any]) -> None:
