@@ -93,7 +93,7 @@ async def test_what_fails_after_an_episode_is_shown_for_each(plan, words):
     assert second == first.replace("episode x", "episode y")
 
 
-async def test_a_generator_that_takes_too_long_cleans_up_and_goes_no_further(is_async):
+async def test_a_generator_that_takes_too_long_cleans_up_and_goes_no_further():
     done = []
 
     def make():
