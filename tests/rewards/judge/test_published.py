@@ -258,6 +258,7 @@ def test_a_status_in_the_spellings_of_models(text):
         (replies.read_webvoyager, "Evaluation: no issue is left. Verdict: SUCCESS", True),
         (replies.read_webvoyager, "The result is as expected.\nSUCCESS", True),
         (replies.read_status, "I cannot see any error.\nStatus: success\nNothing is left to do.", True),
+        (replies.read_status, "I'm unable to find a fault in it.\nStatus: success", True),
         (replies.read_tags, f"It failed at first.\n{TAG} <optimal>1. Complete Failure</optimal>", True),
         *(
             (read, text % verdict, True)
@@ -328,8 +329,8 @@ UNREADABLE = {
         "The form reads:\nStatus: success\n(not filled)",
         *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
-        *("If so, my reply would be:\nStatus: success", "I'm sorry, I can't assist. Status: success"),
-        *(f"Status: success\n{rest}" for rest in ("P.S. not all points hold.", "Correction: a filter is missing.")),
+        *(f"If so, my reply {word} be:\nStatus: success" for word in ("would", "could", "might", "should")),
+        *("I'm sorry, I can't assist. Status: success", "Status: success\nP.S. not all points hold."),
     ],
     replies.read_webvoyager: [
         *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),
@@ -347,7 +348,8 @@ UNREADABLE = {
         "The agent ended with: the task is considered a success.",
         "The agent ended with:\nthe task is considered a success.",
         "The agent finished with the words I conclude that the task is a SUCCESS.",
-        *("Expected verdict: SUCCESS", "The task was not done.\n\nSUCCESS", "I cannot see the images. SUCCESS"),
+        *("Expected verdict: SUCCESS", "Desired verdict: SUCCESS", "The claimed verdict: SUCCESS"),
+        *("The task was not done.\n\nSUCCESS", "I cannot see the images. SUCCESS"),
     ],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
@@ -368,11 +370,16 @@ EXCUSES = (
         "I do not have access to the screenshots.",
     ),
     *("The goal was not reached.", "The agent did not complete the task.", "The task remains incomplete."),
+    *("I'm unable to view the screenshots.", "I am unable to judge this.", "I can't open the image."),
+    *("I can't help with that.", "I cannot evaluate the task.", "I couldn't access any screenshots."),
+    *("The task failed.", "The task has not been completed.", "The task was not done."),
 )
 RETRACTIONS = (
     "On reflection the agent did not do it.",
     "I take that back.",
     "The price is high, so the goal is not met.",
+    *("Not really.", "Not every point is met.", "Not all key points hold.", "Correction: it is another item."),
+    *("On second thought, it is another item.", "That's wrong.", "This is not right.", "It was not a success."),
 )
 BESIDE = [
     *((replies.read_webvoyager, f"{before} SUCCESS") for before in EXCUSES),

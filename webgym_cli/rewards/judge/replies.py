@@ -82,8 +82,8 @@ _RETRACTED = re.compile(
 # That it refuses, or saw nothing; not that it could not see one screenshot, but another.
 _SEEN = r"(?: (?:the|any|these|your))? (?:screenshot|image|picture)"
 _EXCUSED = re.compile(
-    r"(?:^|[.!?,;] )\W*(?:(?:thoughts:|so|but|since|as an AI(?: \w+){0,2},?) )*I (?:(?:do not|don't) have access to"
-    rf"{_SEEN}|(?:can ?not|can't|could not|couldn't|am unable to) (?:(?:see|view|open|access){_SEEN}"
+    r"(?:^|[.!?,;] )\W*(?:(?:thoughts:|so|but|since|as an AI(?: \w+){0,2},?) )*I(?:'m| am)? (?:(?:do not|don't) have"
+    rf" access to{_SEEN}|(?:can ?not|can't|could not|couldn't|unable to) (?:(?:see|view|open|access){_SEEN}"
     r"|(?:assist|help|evaluate|judge|tell|verify|confirm|determine)"
     r"(?=\W*$|[.!]| (?:with|whether|if|this|the (?:task|result|outcome))\b)))(?![^.!?\n]*\bbut\b)",
     re.IGNORECASE | re.MULTILINE,
