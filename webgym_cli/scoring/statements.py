@@ -65,8 +65,8 @@ _WITHDRAWN = re.compile(
 )
 _RETRACTED = re.compile(
     r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|on second thought|make that)\b"
-    r"|\b(?:I mean|or rather)\b(?=\W+(?:(?:it|that)(?:['’]s| is) )?(?:[^\sA-Za-z]{0,3}\d|\w+\s?=|\$?\\))"
-    r"|\b(?:no,|oh,|edit:|rather,(?=\W*\d)|not quite[:,])|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
+    r"|\b(?:I mean|or rather|rather(?=,))\b(?=\W+(?:(?:it|that)(?:['’]s| is) )?(?:[^\sA-Za-z]{0,3}\d|\w+\s?=|\$?\\))"
+    r"|\b(?:no,|oh,|edit:|not quite[:,])|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
     r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
     re.IGNORECASE,
 )
