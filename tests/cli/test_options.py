@@ -34,3 +34,4 @@ def test_other_values_are_as_the_command_line_has_them():
 def test_a_hint_to_log_in_names_the_files_as_a_shell_reads_them(arguments, files):
     with mock.patch.object(sys, "argv", ["webgym", "rollout", "run", *arguments]):
         assert _name_files("webgym login desk --role agent") == f"webgym login desk --role agent{files}"
+        assert _name_files("webgym doctor") == "webgym doctor"
