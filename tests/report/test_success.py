@@ -65,7 +65,8 @@ def test_repeats_of_a_test_task_count_once_as_in_an_evaluation_s_record(tmp_path
     assert (test["success_rate"], test["interval"]) == (0.6, [round(bound, 4) for bound in wilson(3, 5)])
     for split, point in ((Split.TEST, test), (Split.TRAIN, train)):  # what `status` and the trackers show is the same
         summary = summarize_rewards(list(play(split)))
-        assert [summary[name] for name in ("success_rate", "interval")] == [point["success_rate"], point["interval"]]
+        names = ("success_rate", "interval", "solved_cases", "scored_cases")
+        assert [summary[name] for name in names] == [point[name] for name in names]
     assert (test["scored"], test["successes"]) == (train["scored"], train["successes"]) == (11, 6)
     assert (test["solved_cases"], test["scored_cases"]) == (3.0, 5)
     assert (train["solved_cases"], train["scored_cases"]) == (6.0, 11)

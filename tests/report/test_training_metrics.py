@@ -106,6 +106,24 @@ def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
     assert "test episodes fell from 0.79 (79 of 100, iteration 0) to 0.14 (14 of 100, iteration 1)" in warning
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "words"),  # of `episodes`, `successes`, and their cases
+    [
+        ((8, 8, 2, 2.0), (8, 2, 2, 0.5), None),
+        ((8, 8), (8, 2), "(8 of 8, iteration 0) to 0.25 (2 of 8, iteration 1)"),
+        ((80, 80, 20, 20.0), (80, 20, 20, 4.5), "(20 of 20, iteration 0) to 0.23 (4.5 of 20, iteration 1)"),
+        ((8, 8), (8, 2, 2, 0.5), "(8 of 8, iteration 0) to 0.25 (0.5 of 2, iteration 1)"),
+    ],
+)
+def test_repeats_of_an_evaluation_are_no_trials_in_the_warning_of_a_collapse(tmp_path, before, now, words):
+    run, names = RunDir(tmp_path), ("episodes", "successes", "scored_cases", "solved_cases")
+    for iteration, counts in enumerate((before, now)):
+        evaluated = {"iteration": iteration, "split": "test", "policy": "m"}
+        note(run, {"event": "evaluation", **evaluated, **dict(zip(names, counts, strict=False))})
+    warnings = read_warnings(run)
+    assert len(warnings) == (words is not None) and all(words in warning for warning in warnings)
+
+
 def batch(parent: int, mode: str = "async", dropped=()) -> TrainingBatch:
     counts = {"iterations": (parent,), "groups": (), "episodes": 4, "staleness": {0: 30, 1: 10}, "as_of": {}}
     digests = {"plan_digest": "", "config_digest": "", "created_at": at(parent)}

@@ -193,6 +193,17 @@ def test_outcomes_are_counted(monitor, clock):
     assert snapshot["steps_per_second"] == round(11 / 60, 2)
 
 
+@pytest.mark.parametrize(("split", "solved", "scored"), [(Split.TEST, 1.25, 2), (Split.TRAIN, 5, 8)])
+def test_repeats_of_a_test_task_count_once_in_the_live_rate(monitor, split, solved, scored):
+    for repeat in range(4):
+        for number, outcome in enumerate((SOLVED, SOLVED if not repeat else UNSOLVED)):
+            one = planned_episode(number, outcome)
+            monitor.record_stored(one.model_copy(update={"id": f"{number}-{repeat}", "split": split}))
+    snapshot = monitor.snapshot()
+    interval = [round(bound, 4) for bound in wilson(solved, scored)]
+    assert (snapshot["success_rate"], snapshot["interval"], snapshot["known"]) == (solved / scored, interval, 8)
+
+
 def test_a_judgement_settles_what_was_not_known(monitor):
     for number in range(4):
         monitor.record_stored(planned_episode(number, UNKNOWN))

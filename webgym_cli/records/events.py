@@ -70,6 +70,9 @@ class RewardFacts(SuccessFacts):
     """Results of the episodes with a known reward."""
 
     episodes: int
+    solved_cases: float
+    scored_cases: int
+    """Test tasks, of which repeats count once, with their mean; else episodes."""
     mean_reward: float | None
     mean_steps: float | None
     reward_extra: dict[str, float]

@@ -234,6 +234,11 @@ class Trajectory(StoredRecord):
     """The same time on the wall, times the GPUs of webgym's own policy servers."""
 
     @property
+    def case(self) -> object:
+        """What counts once in a success rate: of the test split a task and seed, whose repeats are no other trials."""
+        return (self.task.key, self.seed) if self.split is Split.TEST else self.id
+
+    @property
     def awaits_judgement(self) -> bool:
         """Whether the episode did not fail but its reward is still unknown."""
         return self.outcome.failure is None and self.outcome.reward is None

@@ -112,9 +112,10 @@ def read_warnings(run: RunDir) -> list[str]:
 def _read(event: Mapping[str, Any]) -> Iterator[_Success]:
     """Yield the result that an event holds; nothing for an event of another version."""
     series = name_series(str(event.get("policy")), str(event.get("split")))
-    iteration, episodes, successes = (event.get(name) for name in ("iteration", "episodes", "successes"))
-    if isinstance(iteration, int) and isinstance(episodes, int) and isinstance(successes, int):
-        yield _Success(series, iteration, episodes, successes)
+    iteration, scored = event.get("iteration"), event.get("scored_cases", event.get("episodes"))
+    solved = event.get("solved_cases", event.get("successes"))  # older versions counted repeats as trials
+    if isinstance(iteration, int) and isinstance(scored, int) and isinstance(solved, int | float):
+        yield _Success(series, iteration, scored, solved)
 
 
 def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:

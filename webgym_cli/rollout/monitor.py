@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, cast
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, make_event
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.statistics import ratio, round_wilson
+from webgym_cli.records.statistics import mean, ratio, round_wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.stage_timer import StageTimer, merge_timings
@@ -51,6 +53,8 @@ class Monitor:
     """Depth by name."""
     _planned: Counter[str] = field(default_factory=Counter)
     """Episodes of all plans: their `total`, and `owed`, `given_up` and `done` ones."""
+    _cases: defaultdict[object, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    """Successes by case: repeats of a test task are no independent trials."""
     _unjudged: set[str] = field(default_factory=set)
     _other_models: set[str | None] = field(default_factory=lambda: {None})
     _acted: float = field(init=False)
@@ -105,8 +109,10 @@ class Monitor:
         return self._event("judged", trajectory)
 
     def _count_reward(self, trajectory: Trajectory) -> None:
-        self.counts["known"] += trajectory.outcome.success is not None
-        self.counts["successes"] += bool(trajectory.outcome.success)
+        if (success := trajectory.outcome.success) is not None:
+            self._cases[trajectory.case].append(success)
+            self.counts["known"] += 1
+            self.counts["successes"] += success
 
     def _event(self, name: str, trajectory: Trajectory) -> EpisodeEvent:
         outcome = trajectory.outcome
@@ -137,7 +143,7 @@ class Monitor:
         the first episode has ended.
         """
         elapsed, timings, counts = self.stages.clock() - self.started, self.worker_timings(), self.counts
-        known, successes, skipped = counts["known"], counts["successes"], self.skip_reasons.total()
+        cases, skipped = [*map(fmean, self._cases.values())], self.skip_reasons.total()
         ended = counts["collected"] - counts["withdrawn"] + counts["given_up"] + skipped
         left = max(0, self._planned["owed"] - ended)
         return {
@@ -152,8 +158,8 @@ class Monitor:
             "total": self._planned["total"],
             "done": self._done,
             **{name: counts[name] for name in ("collected", "known", "successes", "steps", "judged")},
-            "success_rate": ratio(successes, known),
-            "interval": round_wilson(successes, known),
+            "success_rate": mean(cases),
+            "interval": round_wilson(math.fsum(cases), len(cases)),
             "given_up": self._planned["given_up"] + counts["given_up"],
             "steps_per_second": round(counts["steps"] / max(1.0, elapsed), 2),
             "eta": ratio(left * elapsed, counts["collected"], 1) if left else 0.0,

@@ -12,7 +12,6 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import RewardFacts, RolloutSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.statistics import mean, mean_by_name, ratio, round_wilson
-from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
@@ -83,13 +82,12 @@ def advise(failure: FailureKind | None) -> str:
 def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
 
-    Repeats of a test task with one seed count once, with their mean: they are no independent trials. Means are of the
-    reward, the steps, the calls of each tool, and each extra value of the reward functions (over the trajectories that
-    have it).
+    Repeats of a case count once, with their mean. Means are of the reward, the steps, the calls of each tool, and each
+    extra value of the reward functions (over the trajectories that have it).
     """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)
-    cases = group_by(known, lambda one: (one.task.key, one.seed) if one.split is Split.TEST else one.id)
+    cases = group_by(known, lambda one: one.case)
     solved = math.fsum(fmean(bool(one.outcome.success) for one in case) for case in cases.values())
     calls: Counter[str] = Counter()
     for trajectory in known:
@@ -98,6 +96,8 @@ def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     return {
         "episodes": len(known),
         "successes": successes,
+        "solved_cases": round(solved, 4),
+        "scored_cases": len(cases),
         "success_rate": ratio(solved, len(cases)),
         "interval": round_wilson(solved, len(cases)),
         "mean_reward": mean(rewards),

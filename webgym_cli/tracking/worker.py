@@ -60,7 +60,7 @@ TRAINER_AXIS = "train/global_step"
 _NAMES = {"loss": "train/loss", "lr": "train/learning_rate", "epoch": "train/epoch", "eval_loss": "eval/loss"}
 # The fact of a training that holds metrics under names of their own: those of our own trainer.
 _OWN = "metrics"
-_NO_METRIC = {"event", "iteration", "split", _OWN}
+_NO_METRIC = {"event", "iteration", "split", "solved_cases", "scored_cases", _OWN}
 # Facts that are no metric of the event, and those whose names the web makes up.
 _LEFT_OUT = frozenset(_NO_METRIC | {"failures_by_site", "skipped_by_site", "skip_reasons", "servers"})
 # Facts of a whole training whose names are the trainer's own, by its step.
