@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -65,6 +66,33 @@ def test_a_second_signal_does_not_cut_the_clean_up_short(program, second):
     program.send_signal(signal.SIGTERM)
     program.send_signal(second)
     assert "cleaned" in program.communicate(timeout=20)[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "raised"),
+    [
+        (signal.SIGTERM, signal.SIGTERM, "Terminated"),
+        (signal.SIGTERM, signal.SIGINT, "Terminated"),
+        (signal.SIGINT, signal.SIGTERM, "KeyboardInterrupt"),
+    ],
+)
+def test_a_second_signal_while_a_thread_ends_does_not_cut_the_callers_clean_up_short(first, second, raised):
+    thread = "asyncio.get_running_loop().run_in_executor(None, time.sleep, 1.5); "
+    process = start(thread + WAITS)
+    process.send_signal(first)
+    assert process.stdout.readline() == "cleaned\n"
+    time.sleep(0.2)
+    process.send_signal(second)
+    assert process.communicate(timeout=20)[0] == f"{raised}\n"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.2])
+def test_a_signal_after_the_work_while_a_thread_ends_is_told(seconds):
+    process = start('asyncio.get_running_loop().run_in_executor(None, time.sleep, 1.5); print("up", flush=True)')
+    assert process.stdout.readline() == "cleaned\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[0] == "Terminated\n"
 
 
 def test_a_result_and_an_error_come_through():

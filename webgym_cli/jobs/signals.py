@@ -12,19 +12,39 @@ from typing import Any, TypeVar
 from webgym_cli.errors import Terminated
 
 T = TypeVar("T")
-# Signals received during `run_async`, oldest first.
-_CAUGHT: ContextVar[list[signal.Signals]] = ContextVar("caught")
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+class _CaughtSignals(list[int]):
+    """Signals received during `run_async`, oldest first."""
+
+    blocks = False
+    """Whether work blocks the event loop."""
+
+    def error(self) -> BaseException:
+        return Terminated() if self[0] == signal.SIGTERM else KeyboardInterrupt()
+
+
+_CAUGHT: ContextVar[_CaughtSignals] = ContextVar("caught")
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. SIGINT raises KeyboardInterrupt, SIGTERM `Terminated`, both after the coroutine's clean-up."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Run a coroutine. SIGINT raises KeyboardInterrupt, SIGTERM `Terminated`, both after the coroutine's clean-up.
+
+    After one of them both stay without effect, so that a second one can't cut the caller's clean-up short either.
+    """
+    before = {number: signal.getsignal(number) for number in _STOPPING}
+    received = _CaughtSignals()
     try:
         with asyncio.Runner() as runner:
-            return runner.run(_supervise(main))
+            result = runner.run(_supervise(main, received))
     finally:
-        for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
-            signal.signal(number, handler)
+        if not received:
+            for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
+                signal.signal(number, handler)
+    if received:
+        raise received.error()
+    return result
 
 
 @contextlib.contextmanager
@@ -33,46 +53,32 @@ def interruptible() -> Iterator[None]:
 
     The loop would handle them only afterwards. Outside of `run_async` this does nothing: signals interrupt anyway.
     """
-    caught = _CAUGHT.get(None)
-    if caught is None:
-        yield
-        return
-
-    def on_signal(number: int, _: object) -> None:
-        caught.append(signal.Signals(number))
-        if len(caught) == 1:
-            raise asyncio.CancelledError
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    wakeup = signal.set_wakeup_fd(-1)
+    received = _CAUGHT.get(_CaughtSignals())
+    received.blocks = True
     try:
         yield
     finally:
-        signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-            signal.siginterrupt(number, False)  # as set by the event loop
+        received.blocks = False
 
 
-async def _supervise(main: Coroutine[Any, Any, T]) -> T:
-    caught: list[signal.Signals] = []
-    _CAUGHT.set(caught)
+async def _supervise(main: Coroutine[Any, Any, T], received: _CaughtSignals) -> T:
+    _CAUGHT.set(received)
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
 
-    def on_signal(number: signal.Signals) -> None:
-        caught.append(number)
-        if len(caught) == 1:  # a second signal must not cut the clean-up short
-            task.cancel()
+    def on_signal(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) > 1 or task.done():  # a second signal must not cut the clean-up short
+            return
+        if received.blocks:
+            raise asyncio.CancelledError
+        loop.call_soon_threadsafe(task.cancel)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal, number)
+    for number in _STOPPING:  # not by the loop, which loses a signal after its last turn: threads can delay its end
+        signal.signal(number, on_signal)
     try:
         return await task
     except asyncio.CancelledError:
-        if not caught:  # the loop ends by an exception that no task can hold, such as a plug-in's SystemExit
+        if not received:  # the loop ends by an exception that no task can hold, as a plug-in's SystemExit
             raise
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-    raise Terminated if caught[0] == signal.SIGTERM else KeyboardInterrupt
+    raise received.error()
