@@ -15,6 +15,7 @@ from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.loop.evaluation import Benchmark
 
 SubjectArg = Annotated[
     str,
@@ -95,9 +96,7 @@ def eval_(
     if not directory.conditions.is_file():  # before the run is made, so that the corrected command can make it
         check_policy(settings, settings.rollout.policy, [episode.task for episode in plan.episodes])
     output = options.open_output()
-    # a resumed evaluation does not follow a run that was trained on
-    own_options: dict[str, Any] = {"subject": settings.subject, "benchmark": chosen.source, "digest": chosen.digest}
-    own_options |= {"episodes": chosen.episodes, "subset": subset and str(subset.absolute())}
+    own_options = _collect_options(settings, chosen, subset)
     if options.dry_run:
         check_command("eval", directory, settings, own_options, output)
         output.show(plan.to_json())
@@ -149,6 +148,17 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
     settings, _ = load_with_sources(files, overrides, run_config=base, executes=True)
     settings.cost.require_prices()
     return settings
+
+
+def _collect_options(settings: Settings, chosen: Benchmark, subset: Path | None) -> dict[str, Any]:
+    """Return the options of a resumed evaluation, which does not follow a run that was trained on."""
+    return {
+        "subject": settings.subject,
+        "benchmark": chosen.source,
+        "digest": chosen.digest,
+        "episodes": chosen.episodes,
+        "subset": subset and str(subset.absolute()),
+    }
 
 
 def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:

@@ -58,9 +58,8 @@ def resume(
             with lock_run(directory, f"resume {run}"):
                 finish(directory, interrupted.interrupted)
         return
-    output.note(
-        f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
-    )
+    doing = "would resume" if dry_run else "resuming"
+    output.note(f"{doing} `webgym {interrupted.command}`, begun {interrupted.since}")
     command, place = _import_command(interrupted.command)
     # state.json holds texts; the commands take types.
     options = PaidOptions(json=json, dry_run=dry_run, max_cost=max_cost, max_judge_calls=max_judge_calls)
