@@ -54,8 +54,8 @@ async def test_killed_between_the_answers_of_the_model_it_asks_only_the_others(r
     settings, put = settings_in(tmp_path), phases.generate
     written = []
 
-    async def dying(context, out):
-        await put(context, out)
+    async def dying(context, plan, out):
+        await put(context, plan, out)
         out.unlink()  # as if it had died before the file was there
         written.append(out)
         raise Killed

@@ -42,7 +42,7 @@ async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, 
     assert "the variable WEBARENA_GITLAB_PASSWORD is not set" in summary
     code, events, summary = await rollout("sites.gitlab.login=manual")
     assert (code, events) == (3, [])
-    assert summary == f"webgym: the login of {SITE} is of no use: missing\n  next: webgym login {SITE}\n"
+    assert summary == f"webgym: the login of {SITE} is of no use: missing\n  next: webgym login {SITE} -c webarena\n"
     code, events, summary = await rollout(f"sites.{SITE}.url=")
     assert (code, events) == (2, [])
     assert f"sites.{SITE}.url is empty: where is the site {SITE}?" in summary
