@@ -7,7 +7,7 @@ webgym.act = (() => {
   const { groupOf, holds, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
-  const TAKE_MS = 300, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20;
+  const TAKE_MS = 300, FRAMES = 12, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20;
 
   const focused = () => {
     let element = document.activeElement;
@@ -244,7 +244,8 @@ webgym.act = (() => {
 
   // Whether the prepared field contains the typed text. A field that passed the focus on is not checked.
   const typed = async (text) => {
-    await until(() => !check(text).error, TAKE_MS); // editors draw it in the next frames
+    // Editors draw it in the next frames, of which a busy machine makes few in that time.
+    await until(() => !check(text).error, TAKE_MS, FRAMES);
     const result = check(text);
     return result.error || !idle || idle !== focused() || (await hasChanged()).changed ? result : { error: "nothing changed: what is there takes no text" };
   };

@@ -10,10 +10,11 @@ webgym.waits = (() => {
     setTimeout(done, 100);
   });
 
-  // Wait until something holds, frame by frame and for at most `limit` milliseconds. Returns whether it does.
-  const until = async (holds, limit) => {
+  // Wait until something holds, frame by frame and for at most `limit` milliseconds, or so many `frames` if they take longer.
+  // Returns whether it does.
+  const until = async (holds, limit, frames = 0) => {
     const end = performance.now() + limit;
-    while (!holds() && performance.now() < end) await frame();
+    for (let left = frames; !holds() && (left > 0 || performance.now() < end); left--) await frame();
     return holds();
   };
 
