@@ -124,9 +124,12 @@ def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[...,
     """
     if not isinstance(name, str) or not name:
         raise UsageError("a check needs the name that tasks have in their field check", hint='@check("NAME")')
-    return lambda given: CHECKS.register(
-        name, replace(TaskCheck.of(given, name, timeout=timeout), digest=digest_source(given))
-    )
+
+    def decorate(given: Callable[..., Any]) -> TaskCheck:
+        task_check = TaskCheck.of(given, name, timeout=timeout)
+        return CHECKS.register(name, replace(task_check, digest=digest_source(given)))
+
+    return decorate
 
 
 def find_check(task: Task) -> TaskCheck:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout without limits 
     from webgym_cli.store.index.query import Index
 
 _TOKENS = "{'prompt': sum(prompt_tokens), 'cached': sum(cached_tokens), 'completion': sum(completion_tokens)} AS tokens"
-# Of all policies: attempts of one episode at two servers of a model are of two.
+# Over all policies: an episode may have attempts at two servers, which `_POLICY` lists apart.
 _COUNTS = """SELECT count(DISTINCT (split, iteration, episode)) AS episodes, count(*) FILTER (success) AS successes,
     coalesce(sum(steps), 0)::BIGINT AS steps FROM trajectories"""
 _POLICY = f"""SELECT policy AS model, sum(cpu_seconds) AS cpu_seconds, sum(gpu_seconds) AS gpu_seconds,
@@ -42,9 +43,7 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
         for event in read_events(run, "generator_tokens", "generate")  # the latter have tokens in older runs
     ]
     trainings = list(read_records(run, TrainingEvent))
-    trained = {one.iteration for one in trainings}
-    used = (batch.groups for parent, batch in read_batches(run).items() if parent in trained)
-    counts["trained_trajectories"] = sum(len(group.trajectories) for group in chain.from_iterable(used))
+    counts["trained_trajectories"] = _count_trained(run, {one.iteration for one in trainings})
     costs = {
         "policy_cost": _sum_costs(settings.cost, by_policy),
         "judge_cost": _sum_costs(settings.cost, by_judge),
@@ -63,6 +62,12 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
         **{f"{name}_tokens": one.model_dump() for name, one in tokens.items()},
         **share_amounts(costs, amounts, counts),
     }
+
+
+def _count_trained(run: RunDir, iterations: Collection[int]) -> int:
+    """Return the number of trajectories that finished trainings used for the first time."""
+    batches = (batch for parent, batch in read_batches(run).items() if parent in iterations)
+    return sum(len(group.trajectories) for group in chain.from_iterable(batch.groups for batch in batches))
 
 
 def open_budget(run: RunDir, settings: Settings) -> Budget:
