@@ -43,7 +43,7 @@ def critic(monkeypatch, tmp_path):
 
 async def run_generation(run, out):
     async with StageContext(run, load(run_config=run.config), run.logs, lambda event: None) as context:
-        return await generation.generate(context, generation.plan_next(context), out)
+        return await generation.generate_next(context, out)
 
 
 async def test_the_critic_values_the_prompt_of_the_first_step(run, critic, tmp_path):

@@ -51,19 +51,19 @@ def _timeless(run, name):
 
 
 async def test_killed_between_the_answers_of_the_model_it_asks_only_the_others(run, tmp_path, monkeypatch):
-    settings, put = settings_in(tmp_path), phases.generate
+    settings, put = settings_in(tmp_path), phases.generate_next
     written = []
 
-    async def dying(context, plan, out):
-        await put(context, plan, out)
+    async def dying(context, out):
+        await put(context, out)
         out.unlink()  # as if it had died before the file was there
         written.append(out)
         raise Killed
 
-    monkeypatch.setattr(phases, "generate", dying)
+    monkeypatch.setattr(phases, "generate_next", dying)
     with pytest.raises(Killed):
         await ran(run, settings)
-    monkeypatch.setattr(phases, "generate", put)
+    monkeypatch.setattr(phases, "generate_next", put)
     await ran(run, settings)
     first, again = read_events(run.survey, "generate")
     assert (first["asked"] > 0, again["asked"], again["calls"]) == (True, 0, 0)

@@ -23,8 +23,9 @@ from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import GenerationSummary, make_event
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.store.checkpoints import policy_path
-from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.metrics import append_event
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tasks.expand import TaskTemplates
 from webgym_cli.train.policy_gradient.critic_scoring import CriticState, outcome_critic, success_probabilities
@@ -47,11 +48,16 @@ def resolve_settings(settings: Settings) -> Settings:
     return resolve_orm_model(settings) if settings.generate.critic != "none" and has_orm else settings
 
 
-def plan_next(context: StageContext) -> GenerationPlan:
+def plan_next(run: RunDir, settings: Settings, index: Index) -> GenerationPlan:
     """Return the plan of a generation from the failed tasks of a run as it is now. Raises `WebGymError`."""
+    return plan_generation(run, settings, index, has_critic=outcome_critic(run) is not None)
+
+
+async def generate_next(context: StageContext, out: Path) -> GenerationSummary:
+    """Plan and execute a generation. Raises the errors of `plan_next` and `generate`."""
     with open_index(context.run, progress=context.sink) as index:
-        has_critic = outcome_critic(context.run) is not None
-        return plan_generation(context.run, context.settings, index, has_critic=has_critic)
+        plan = plan_next(context.run, context.settings, index)
+    return await generate(context, plan, out)
 
 
 async def generate(context: StageContext, plan: GenerationPlan, out: Path) -> GenerationSummary:

@@ -16,7 +16,7 @@ from webgym_cli.curriculum.seeds import has_new_tasks
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop import rollouts, scoring
 from webgym_cli.loop.context import StageContext
-from webgym_cli.loop.generation import generate, plan_next, require_generator, resolve_settings, sibling_path
+from webgym_cli.loop.generation import generate_next, require_generator, resolve_settings, sibling_path
 from webgym_cli.loop.loop_plan import LoopPlan, plan_loop
 from webgym_cli.loop.scoring import resolve_orm_model, score
 from webgym_cli.records.checkpoint import Checkpoint
@@ -110,7 +110,7 @@ class Phases:
             return
         self.emit_step(iteration, "generate")
         await self.context.release_gpus()  # a critic or an outcome reward model may need the GPUs
-        await generate(self.context, plan_next(self.context), out)
+        await generate_next(self.context, out)
 
     async def _survey(self, iteration: int, out: Path) -> None:
         """Attempt the original tasks in a nested run and generate new tasks from those that failed."""
@@ -128,7 +128,7 @@ class Phases:
             await _score(survey, 0)
             self.emit_step(iteration, "generate")
             await survey.release_gpus()
-            append_event(run, await generate(survey, plan_next(survey), out))
+            append_event(run, await generate_next(survey, out))
 
 
 def survey_episodes(settings: Settings) -> int:

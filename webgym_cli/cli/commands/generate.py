@@ -23,11 +23,9 @@ def generate(run: RunArg, options: StageOptions, out: OutOpt) -> None:
     """
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.curriculum.plan import plan_generation
     from webgym_cli.loop.generation import generate as generate_tasks
-    from webgym_cli.loop.generation import resolve_settings, sibling_path
+    from webgym_cli.loop.generation import plan_next, resolve_settings, sibling_path
     from webgym_cli.store.outputs import check_output, refuse_output_in_run
-    from webgym_cli.train.policy_gradient.critic_scoring import outcome_critic
 
     refuse_output_in_run(out)
     if not sibling_path(out, "asked").is_file():  # an earlier generation's file has its responses beside it
@@ -37,7 +35,7 @@ def generate(run: RunArg, options: StageOptions, out: OutOpt) -> None:
     if not options.dry_run:
         settings = resolve_settings(settings)
     with open_run_index(directory, output, kept=not options.dry_run) as index:
-        plan = plan_generation(directory, settings, index, has_critic=outcome_critic(directory) is not None)
+        plan = plan_next(directory, settings, index)
     if options.dry_run:
         output.show(plan.to_json())
         return
