@@ -254,7 +254,7 @@ def test_a_status_in_the_spellings_of_models(text):
         (replies.read_score, "Score: 3", True),
         (replies.read_score, "**Score**: 2", False),
         (replies.read_score, "### Score: 5", True),
-        (replies.read_status, "Status: success\n\nThe task did not need a login.", True),
+        (replies.read_status, "Status: success\n\nAll key points are met, as the last page shows.", True),
         (replies.read_webvoyager, "Evaluation: no issue is left. Verdict: SUCCESS", True),
         (replies.read_webvoyager, "The result is as expected.\nSUCCESS", True),
         (replies.read_status, "I cannot see any error.\nStatus: success\nNothing is left to do.", True),
@@ -263,13 +263,13 @@ def test_a_status_in_the_spellings_of_models(text):
         *(
             (read, text % verdict, True)
             for read, verdict in ((replies.read_status, "Status: success"), (replies.read_tags, TAG))
-            for text in ('The site wrote "I can\'t help with that" at first.\n%s', "%s\nNothing is missing.")
+            for text in ('The site wrote "I can\'t help with that" at first.\n%s', "Nothing is missing.\n%s")
         ),
         (replies.read_webvoyager, 'It replied "I\'m sorry, it is sold out", as the page shows. SUCCESS', True),
         (replies.read_webvoyager, "I can't see the screenshot of step 3, but the last one shows it. SUCCESS", True),
         (replies.read_webvoyager, "The goal was not reached at first, but the second try worked. SUCCESS", True),
-        (replies.read_tags, f"{TAG}\n\nThe agent completed the goal, but with an extra step.", True),
-        (replies.read_tags, f"{TAG}\n(the agent actually took the longer way)", True),
+        (replies.read_tags, f"{TAG}<side>No</side>\n\nThe agent completed the goal in three steps.", True),
+        (replies.read_webvoyager, "Search: done.\nOverall: SUCCESS", True),
         (
             replies.read_webvoyager,
             "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
@@ -327,10 +327,9 @@ UNREADABLE = {
     replies.read_status: [
         *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
         "The form reads:\nStatus: success\n(not filled)",
-        *("Status: success\nBut it's really a failure.", "Status: success\nWait, failure."),
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
         *(f"If so, my reply {word} be:\nStatus: success" for word in ("would", "could", "might", "should")),
-        *("I'm sorry, I can't assist. Status: success", "Status: success\nP.S. not all points hold."),
+        "I'm sorry, I can't assist. Status: success",
     ],
     replies.read_webvoyager: [
         *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),
@@ -349,12 +348,13 @@ UNREADABLE = {
         "The agent ended with:\nthe task is considered a success.",
         "The agent finished with the words I conclude that the task is a SUCCESS.",
         *("Expected verdict: SUCCESS", "Desired verdict: SUCCESS", "The claimed verdict: SUCCESS"),
-        *("The task was not done.\n\nSUCCESS", "I cannot see the images. SUCCESS"),
+        *("The task was not done.\n\nSUCCESS", "I cannot see the images. SUCCESS", "1. SUCCESS", "a. SUCCESS"),
     ],
+    replies.read_key_points: ["1. I'm sorry, I can't help with that."],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
         *(f"{TAG} is what I'd write if it were done.", f"I can't write {TAG}"),
-        *(f"{TAG}\nWait, it is Unsuccessful.", f"{TAG}\nActually not.", f"The form is\n{TAG}\nand it is empty."),
+        *(f"{TAG}\nWait, it is Unsuccessful.", f"The form is\n{TAG}\nand it is empty."),
     ],
 }
 
@@ -372,11 +372,12 @@ EXCUSES = (
     *("The goal was not reached.", "The agent did not complete the task.", "The task remains incomplete."),
     *("I'm unable to view the screenshots.", "I am unable to judge this.", "I can't open the image."),
     *("I can't help with that.", "I cannot evaluate the task.", "I couldn't access any screenshots."),
-    *("The task failed.", "The task has not been completed.", "The task was not done."),
+    *("The task failed.", "The task has not been completed.", "The task was not done.", "The price is wrong."),
 )
 RETRACTIONS = (
     "On reflection the agent did not do it.",
-    "I take that back.",
+    *("I take that back.", "Hmm, the price is incorrect.", "The filter was never applied.", "No.", "One is missing."),
+    *("Although the size differs.", "It could be verified only partly.", "Aber der Preis ist falsch.", "价格错了。"),
     "The price is high, so the goal is not met.",
     *("Not really.", "Not every point is met.", "Not all key points hold.", "Correction: it is another item."),
     *("On second thought, it is another item.", "That's wrong.", "This is not right.", "It was not a success."),

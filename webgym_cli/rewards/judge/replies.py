@@ -32,7 +32,7 @@ _VERDICT = re.compile(
     r"|(?:the task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?)(?: an?)?:?"
     rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
+    r"|(?P<upper>(?<!^\w)(?<!^\d\d)(?<=\S)[.!?]|^(?:overall|(?:(?:my|final|overall) )?(?:result|outcome|answer)) ?[:=-]) ?"
     r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
@@ -70,13 +70,17 @@ _UNMET = (
 )
 _DENIAL_BEFORE = re.compile(
     rf"(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)\W*\Z"
-    rf"|(?:{_UNMET})\W*\Z|\b(?:expected|desired|claimed) \Z",
-    re.IGNORECASE,
+    rf"|(?:{_UNMET})\W*\Z|\b(?:expected|desired|claimed) \Z"
+    r"|(?:^|[.!?] )(?!\W*(?:no|none|nothing|neither)\b)[^.!?\n]*"
+    r"\b(?:incorrect|wrong|missing|incomplete|not (?:met|applied|satisfied|shown|submitted))\W*\Z",
+    re.IGNORECASE | re.MULTILINE,
 )
-_RETRACTED = re.compile(
-    rf"(?:{_UNMET})\b(?![^.!?\n]*\b(?:but|then|until)\b)|\b(?:wait,|correction:|on (?:second thought|reflection)"
-    r"|actually,? (?:not|(?:it|this) failed)|not (?:really|(?:a )?success\w*|(?:all|every) (?:key )?points?)"
-    r"|unsuccessful|take (?:it|that|this) back|(?:that|this)(?:'s| is) (?:wrong|incorrect|not right))(?!\w)",
+# Words after a success that may take it back: an explanation has its place before the verdict.
+_DOUBTED = re.compile(
+    r"\b(?:not?|never|none|nor|without|cannot|(?:un(?:succ|met|able|sure|clear|verif)|in(?:corr|compl|valid|accur|suff))\w*"
+    r"|wrong\w*|false\w*|fail\w*|miss\w*|lack\w*|differ\w*|contradict\w*|partly|partial\w*|only"
+    r"|but|yet|however|(?:al)?though|except|wait|hmm+|actually|correction|rather|instead|sorry|oops|scratch|kidding"
+    r"|reflection|thought|back|check|aber|kein\w*|nicht|nein|mais|pas|pero|но|не|нет)\b|n['’]t\b|[不没未非错但误]",
     re.IGNORECASE,
 )
 # That it refuses, or saw nothing; not that it could not see one screenshot, but another.
@@ -96,8 +100,7 @@ _STATUS = re.compile(
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
-# What takes a status back: words after it, or a sentence before it that tells what would be written.
-_TURN = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however)\b", re.IGNORECASE)
+# A sentence before a status that tells what would be written.
 _SUPPOSED = re.compile(
     r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z"
     r"|\b(?:reply|answer|verdict|status) (?:would|could|might|should) (?:be|have been)\W*\Z",
@@ -118,6 +121,7 @@ _ANNOTATIONS = {
     "optimal": ("optimality", _OPTIMALITY),
     "loop": ("looping", _ANSWERS),
 }
+_ANNOTATION = re.compile(rf"<({'|'.join(_ANNOTATIONS)})>[^<]*</\1>|</?\w+>", re.IGNORECASE)
 _TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
 
 
@@ -150,7 +154,7 @@ def read_webvoyager(text: str) -> JudgeReply:
 
 def read_key_points(text: str) -> JudgeReply:
     """Read a list of key points, whole. Raises `UnreadableError` without one."""
-    if not _POINT.search(text):
+    if not _POINT.search(text) or _EXCUSED.search(text):
         raise UnreadableError("no numbered list of key points")
     return _reply(text, "yes")
 
@@ -166,7 +170,7 @@ def read_status(text: str) -> JudgeReply:
     reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
     *_, last = _STATUS.finditer(plain)
     before, after = plain[: last.start()][-_END:], plain[last.end() :]
-    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _TURN.search(after) or _is_denied(before, after)))
+    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _is_denied(before, after)))
 
 
 def read_tags(text: str) -> JudgeReply:
@@ -180,8 +184,8 @@ def read_tags(text: str) -> JudgeReply:
 
 def _is_denied(before: str, after: str) -> bool:
     """Whether the judge's own words before or after a success deny it; what it quotes does not."""
-    before, after = (_QUOTATION.sub("", re.sub(r"</?\w+>", "\n", part)) for part in (before, after))
-    return any(pattern.search(before) for pattern in (_EXCUSED, _DENIAL_BEFORE)) or bool(_RETRACTED.search(after))
+    before, after = (_QUOTATION.sub("", _ANNOTATION.sub("\n", part)) for part in (before, after))
+    return any(pattern.search(before) for pattern in (_EXCUSED, _DENIAL_BEFORE)) or bool(_DOUBTED.search(after))
 
 
 def _remove_reasoning(text: str) -> str:
