@@ -59,20 +59,13 @@ _DENIAL = re.compile(
     r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
 )
-# What else the judge itself says beside a success that is none. That the task was not done: only right before the
-# verdict or after it, since earlier sentences tell what was so at first.
-_GOAL = r"(?:task|goals?|objective|request|requirements?)"
-_UNMET = (
-    rf"\b{_GOAL} (?:failed|remains? (?:incomplete|unfinished)|(?:is|was|has|are|were|have)(?: not| never|n't) "
-    r"(?:been )?(?:done|completed?|finished|achieved|accomplished|reached|met|fulfilled|satisfied))"
-    r"|\bagent (?:did not|didn't|never|failed to|could not|couldn't) (?:do|completed?|finish|achieve|accomplish|reach"
-    rf"|meet|fulfill?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
-)
+# A sentence right before a success that denies it; earlier ones tell what was so at first.
 _DENIAL_BEFORE = re.compile(
-    rf"(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)\W*\Z"
-    rf"|(?:{_UNMET})\W*\Z|\b(?:expected|desired|claimed) \Z"
-    r"|(?:^|[.!?] )(?!\W*(?:no|none|nothing|neither)\b)[^.!?\n]*"
-    r"\b(?:incorrect|wrong|missing|incomplete|not (?:met|applied|satisfied|shown|submitted))\W*\Z",
+    r"(?:^|[.!?] )(?:(?!\b(?:no|none|nothing|neither)\b)[^.!?\n])*\b(?:failed|incorrect|wrong|missing|incomplete|unfinished"
+    r"|unsuccessful|(?:is|was) (?:an? failure|no|false)|(?:not|never|\w+n't)(?: been)? (?:done|met|made|shown"
+    r"|(?!needed|required|asked|requested)\w+ed)|(?:did not|never|failed to|could not|\w+n't) \w+ "
+    r"(?:(?:the|its|this)(?: user's)? (?:task|goals?|objective|request|requirements?)|it))\W*\Z"
+    r"|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE | re.MULTILINE,
 )
 # Words after a success that may take it back: an explanation has its place before the verdict.
