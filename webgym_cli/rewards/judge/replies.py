@@ -32,7 +32,8 @@ _VERDICT = re.compile(
     r"|(?:the task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?)(?: an?)?:?"
     rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>(?<!^\w)(?<!^\d\d)(?<=\S)[.!?]|^(?:overall|(?:(?:my|final|overall) )?(?:result|outcome|answer)) ?[:=-]) ?"
+    r"|(?P<upper>(?<!^\w)(?<!^\d\d)(?<=\S)[.!?]"
+    r"|^(?:overall|(?:(?:my|final|overall) )?(?:result|outcome|answer)) ?[:=-]) ?"
     r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
@@ -61,11 +62,11 @@ _DENIAL = re.compile(
 )
 # A sentence right before a success that denies it; earlier ones tell what was so at first.
 _DENIAL_BEFORE = re.compile(
-    r"(?:^|[.!?] )(?:(?!\b(?:no|none|nothing|neither)\b)[^.!?\n])*\b(?:failed|incorrect|wrong|missing|incomplete|unfinished"
-    r"|unsuccessful|(?:is|was) (?:an? failure|no|false)|(?:not|never|\w+n't)(?: been)? (?:done|met|made|shown"
-    r"|(?!needed|required|asked|requested)\w+ed)|(?:did not|never|failed to|could not|\w+n't) \w+ "
-    r"(?:(?:the|its|this)(?: user's)? (?:task|goals?|objective|request|requirements?)|it))\W*\Z"
-    r"|\b(?:expected|desired|claimed) \Z",
+    r"(?:^|[.!?] )(?:(?!\b(?:no|none|nothing|neither)\b)[^.!?\n])*\b(?:failed|incorrect|wrong|missing|incomplete"
+    r"|unfinished|unsuccessful|(?:is|was) (?:an? failure|no|false)"
+    r"|(?:not|never|\w+n't)(?: been)? (?:done|met|made|shown|(?!needed|required|asked|requested)\w+ed)"
+    r"|(?:did not|never|failed to|could not|\w+n't) \w+ (?:(?:the|its|this)(?: user's)? "
+    r"(?:task|goals?|objective|request|requirements?)|it))\W*\Z|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE | re.MULTILINE,
 )
 # Words after a success that may take it back: an explanation has its place before the verdict.
