@@ -1,12 +1,9 @@
 """Options that stand for settings."""
 
-import sys
 from pathlib import Path
-from unittest import mock
 
 from tests.tables import each
-from webgym_cli.cli.main import _name_files
-from webgym_cli.cli.options import StageOptions, format_overrides
+from webgym_cli.cli.options import StageOptions, format_overrides, name_files
 from webgym_cli.cli.stage import resolve
 from webgym_cli.records.task import Split
 
@@ -24,14 +21,13 @@ def test_other_values_are_as_the_command_line_has_them():
 
 
 @each(
-    ("arguments", "files"),
+    ("config", "files"),
     [
-        (["-c", "my site.yaml", "-s", "seed=1", "-ca.yaml"], " -c 'my site.yaml' -c a.yaml"),
-        (["--config", "it's.yaml", "--config=$HOME.yaml"], """ -c 'it'"'"'s.yaml' -c '$HOME.yaml'"""),
+        (["my site.yaml", "a.yaml"], " -c 'my site.yaml' -c a.yaml"),
+        (["it's.yaml", "$HOME.yaml"], """ -c 'it'"'"'s.yaml' -c '$HOME.yaml'"""),
         ([], ""),
     ],
 )
-def test_a_hint_to_log_in_names_the_files_as_a_shell_reads_them(arguments, files):
-    with mock.patch.object(sys, "argv", ["webgym", "rollout", "run", *arguments]):
-        assert _name_files("webgym login desk --role agent") == f"webgym login desk --role agent{files}"
-        assert _name_files("webgym doctor") == "webgym doctor"
+def test_a_hint_to_log_in_names_the_files_as_a_shell_reads_them(config, files):
+    assert name_files("webgym login desk --role agent", config) == f"webgym login desk --role agent{files}"
+    assert name_files("webgym doctor", config) == "webgym doctor"

@@ -1,5 +1,7 @@
 """Which stages a loop goes through, in which order, and what ends it. The stages themselves are told what to do."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from tests.records.builders import new_run, published, trajectory
@@ -14,6 +16,7 @@ from webgym_cli.rollout.plan import write_plan
 from webgym_cli.store.buffer import append
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import append_event, read_events
+from webgym_cli.store.run import RunDir
 from webgym_cli.train.working_dir import partial_folder
 from webgym_cli.util.files import write_json
 
@@ -203,3 +206,16 @@ async def test_what_is_imported_later_stands_in_for_no_episode_of_the_policy(run
 def test_a_plan_finds_wrong_tasks_and_policies(run, wrong):
     with pytest.raises(UsageError):
         plan_loop(run, load(["demo"], [wrong]))
+
+
+@pytest.mark.parametrize(
+    ("demonstrations", "algorithm", "refused"), [(0, "sft", True), (1, "grpo", True), (0, "grpo", False)]
+)
+def test_a_plan_refuses_a_path_that_one_of_its_trainers_reads_as_a_pattern(
+    tmp_path, demonstrations, algorithm, refused
+):
+    run, given = RunDir(tmp_path / "lr[1]"), (f"loop.demonstration_iterations={demonstrations}", "loop.iterations=2")
+    settings = load(["demo"], [*given, f"train.algorithm={algorithm}"])
+    assert plan_loop(run, settings, phase=Phase.ROLLOUT).trainings == 0
+    with pytest.raises(UsageError, match="pattern of files") if refused else nullcontext():
+        plan_loop(run, settings)

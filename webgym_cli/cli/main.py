@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from shlex import quote
 from typing import Any, NoReturn
 
 from webgym_cli.cli.output import Output, fail
@@ -59,7 +58,7 @@ def main() -> None:
         code = _run()
         sys.stdout.flush()
     except WebGymError as error:
-        fail(str(error), _find_limit(error) or _name_files(error.hint) or _default_hint(error))
+        fail(str(error), _find_limit(error) or error.hint or _default_hint(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_report_stop("interrupted", 130))
@@ -77,12 +76,6 @@ def main() -> None:
     if code == 130:  # typer's code for KeyboardInterrupt
         _report_stop("interrupted", 130)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _name_files(hint: str) -> str:
-    """Return a hint that ends in `webgym login`, which reads no run, with the settings files of this command."""
-    files = re.findall(r"\0(?:-c\0?|--config[=\0])([^\0]+)", "\0".join(sys.argv))
-    return hint + when(re.search(r"\bwebgym login[\w@ -]*$", hint), "".join(f" -c {quote(file)}" for file in files))
 
 
 def _run() -> Any:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.util.optional import when
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -167,6 +170,11 @@ class PaidOptions(StageOptions):
         return [*(self.set_ or ()), *format_overrides(limits)]
 
 
+def name_files(hint: str, files: Iterable[str]) -> str:
+    """Return a hint that ends in `webgym login`, which reads no run, with the settings files of this command."""
+    return hint + when(re.search(r"\bwebgym login[\w@ -]*$", hint), "".join(f" -c {quote(file)}" for file in files))
+
+
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each of a command's parameters that is a dataclass of options by the options of that class.
 
@@ -179,8 +187,13 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_options(**given: Any) -> None:
+        files = given.get("config") or ()
         grouped = {name: kinds[name](**{one: given.pop(one) for one in group}) for name, group in groups.items()}
-        command(**given, **grouped)
+        try:
+            command(**given, **grouped)
+        except WebGymError as error:
+            error.hint = name_files(error.hint, files)
+            raise
 
     def place(parameter: inspect.Parameter) -> int:
         return ("", *_SHARED).index(parameter.name if parameter.name in _SHARED else "")

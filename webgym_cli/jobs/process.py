@@ -137,7 +137,12 @@ def last_lines(log: Path, count: int = 5, limit: int = 65536) -> list[str]:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - limit))
         lines = file.read().decode(errors="replace").replace("\r", "\n").splitlines()
-    disk = shutil.disk_usage(log.parent)
-    if disk.free < 1 << 14 and disk.total:  # full: its process can't say why it fails; some file systems have no sizes
-        lines.append(f"OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: the log is cut off")
     return [line.rstrip() for line in lines if line.strip()][-count:]
+
+
+def read_failure(log: Path, count: int) -> list[str]:
+    """Return the last lines of a failed job's log; on a full disk the last one says so, as the job itself can't."""
+    lines, disk = last_lines(log, count), shutil.disk_usage(log.parent)
+    if disk.free < 1 << 14 and disk.total:  # some file systems have no sizes
+        lines.append(f"OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: the log is cut off")
+    return lines

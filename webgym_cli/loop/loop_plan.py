@@ -25,7 +25,7 @@ from webgym_cli.records.batch import LoopMode
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
-from webgym_cli.store.checkpoints import version
+from webgym_cli.store.checkpoints import algorithm, version
 from webgym_cli.store.metrics import read_events, read_valid_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.registry import find_backend
@@ -113,8 +113,8 @@ def plan_loop(
 ) -> LoopPlan:
     """Return the plan of a loop. Options that are None take the value of the settings.
 
-    Raises `UsageError` if the tasks or the policy of the first rollouts can't be used, and if `until` or `min_success`
-    is given without evaluations.
+    Raises `UsageError` if the tasks or the policy of the first rollouts, or the run's path, can't be used, and if
+    `until` or `min_success` is given without evaluations.
     """
     every = known_or(eval_every, settings.loop.eval_every)
     start, wanted = version(run), iterations or settings.loop.iterations
@@ -132,6 +132,8 @@ def plan_loop(
     demonstrations = max(0, min(settings.loop.demonstration_iterations, wanted) - start)
     mode = settings.loop.mode
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going, mode, demonstrations)
+    for number in when(plan.trainings, {start, start + plan.trainings - 1}):
+        find_backend(algorithm(run, settings, number)).check_run(run)
     if mode == "async" and plan.rounds:
         _check_async(plan, settings)
         window = next(number for number in count(start) if not run.plan(Split.TRAIN, number).is_file())

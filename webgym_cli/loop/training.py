@@ -31,6 +31,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
     `environ` is this process's environment unless given.
     """
     backend = current_backend(run, settings)
+    backend.check_run(run)
     prepared = PREPARED_DATA.find(backend.data)
     return backend.plan(PlanInputs(run, settings, known_or(environ, os.environ), prepared))
 

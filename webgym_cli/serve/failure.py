@@ -35,7 +35,7 @@ def last_line(log: Path) -> str:
 
 def reason(log: Path) -> str:
     """Return the last line with an argparse error or an exception that is not an echo, else the last line."""
-    lines = [plain(line) for line in process.last_lines(log, LINES)]
+    lines = [plain(line) for line in process.read_failure(log, LINES)]
     for position in range(len(lines) - 1, -1, -1):
         line = lines[position]
         if USAGE.match(line) or (EXCEPTION.match(line) and not any(echo in line for echo in ECHOES)):

@@ -13,6 +13,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.groups import Split
 from webgym_cli.store.run import RunDir, refuse_invalid
 from webgym_cli.util.files import read_json, replace_link, write_json
+from webgym_cli.util.optional import known_or
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -100,10 +101,10 @@ def select_version(run: RunDir, number: int) -> RunDir:
     return older
 
 
-def algorithm(run: RunDir, settings: Settings) -> str:
-    """Return the training algorithm of the current iteration; demonstration iterations have their own setting."""
+def algorithm(run: RunDir, settings: Settings, iteration: int | None = None) -> str:
+    """Return the training algorithm of an iteration, default the current; demonstrations have their own setting."""
     # expert steps have no log-probabilities of the policy, which policy-gradient training needs
-    demonstrations = version(run) < settings.loop.demonstration_iterations
+    demonstrations = known_or(iteration, version(run)) < settings.loop.demonstration_iterations
     return settings.loop.demonstration_algorithm if demonstrations else settings.train.algorithm
 
 

@@ -220,6 +220,8 @@ class TrainingBackend:
     """The kind of training data (`prepare.data.PREPARED_DATA`)."""
     check: Callable[[Settings], None] = lambda settings: None
     """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
+    check_run: Callable[[RunDir], None] = lambda run: None
+    """Raises `UsageError` for a run that it can't train in, when a loop or a training is planned."""
     check_data: DataCheck = accept_data
     """Called after data was prepared, and before it is trained on."""
     build_start: PlanStep | None = None

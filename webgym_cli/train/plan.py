@@ -43,12 +43,13 @@ def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
 
 
 def identify(
-    data: TrainingData, placement: Placement, config_digest: str, deepspeed: dict[str, Any] | None = None
+    data: TrainingData, placement: Placement, digests: tuple[str, str], deepspeed: dict[str, Any] | None = None
 ) -> TrainingIdentity:
-    """Return the identity of a training with a new optimizer."""
+    """Return the identity of a training with a new optimizer. `digests`: those of `digest_options`."""
     return TrainingIdentity(
         data_digest=data.digest,
-        config_digest=config_digest,
+        config_digest=digests[0],
+        former_digest=digests[1],
         parent=data.parent,
         carried=False,
         world_size=placement.world_size,

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from webgym_cli.errors import JobError, PeerLostError
-from webgym_cli.jobs.process import last_lines
+from webgym_cli.jobs.process import last_lines, read_failure
 from webgym_cli.records.base import is_finite
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
@@ -159,7 +159,7 @@ PEER_LOST = re.compile(
 
 def reason(log: Path) -> str:
     """Return our own trainer's error line, else the last exception's line, else the last line, else ""."""
-    lines = last_lines(log, LINES)
+    lines = read_failure(log, LINES)
     for line in reversed(lines):
         if line.startswith(OWN):
             return line.removeprefix(OWN).strip()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
@@ -32,6 +32,8 @@ class TrainingIdentity(Record):
     """SHA-256 of the samples."""
     config_digest: str
     """SHA-256 of the settings that change what is learned."""
+    former_digest: str = Field("", exclude=True)
+    """The same as an older version computed it, for a training that it began; not stored."""
     parent: str
     """The model that it started from."""
     carried: bool
@@ -42,16 +44,13 @@ class TrainingIdentity(Record):
     """DeepSpeed's ZeRO stage; None without DeepSpeed."""
 
 
-def digest_options(run: RunDir, options: Any, former: Any = None) -> str:
+def digest_options(run: RunDir, options: Any, former: Any = None) -> tuple[str, str]:
     """Return the SHA-256 of what changes a training's result, the same after its run, which it names, was moved.
 
-    An older version's digest, of `former` or of `options` with the run's place, stays that of a training that it began.
+    The second is that of an older version: of `former`, or of `options` with the run's place.
     """
-    root, older = f"{run.root.resolve()}/", digest_json(former or options)
-    begun = map(read_training, run.checkpoints.glob("*.partial"))
-    if any(before is not None and before.config_digest == older for before in begun):
-        return older
-    return digest_json(map_texts(options, lambda text: text.removeprefix(root)))
+    root = f"{run.root.resolve()}/"
+    return digest_json(map_texts(options, lambda text: text.removeprefix(root))), digest_json(former or options)
 
 
 def why_states_differ(name: str, training: TrainingIdentity, *, zero_stage: int | None, processes: int) -> str:
@@ -90,7 +89,9 @@ def find_interrupted(
         if (before := read_training(folder)) is None:
             continue
         size = before.world_size if any_size else training.world_size
-        if before == training.model_copy(update={"carried": before.carried, "world_size": size}):
+        is_former = before.config_digest == training.former_digest
+        digests = {"config_digest": before.config_digest if is_former else training.config_digest, "former_digest": ""}
+        if before == training.model_copy(update={"carried": before.carried, "world_size": size, **digests}):
             yield folder, before
 
 

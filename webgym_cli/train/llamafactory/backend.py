@@ -75,8 +75,6 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     for damaged files.
     """
     run, settings = inputs.run, inputs.settings
-    if set(str(run.root.resolve())) & set("[*?"):  # it would fail, or train on the samples of another folder
-        raise UsageError(f"{run.root}: LLaMA-Factory reads [, * and ? as a pattern of files", hint="rename it (mv)")
     prepared = read_prepared(run)
     config = dataset.read_train_config(run, planned := inputs.prepared.plan_config(run, settings))
     placement = find_placement(settings, inputs.environ)
@@ -84,7 +82,7 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     model, newest = str(config["model_name_or_path"]), checkpoints.current(run)
     parent, digest = newest.name if newest else prepared.parent, read_data_digest(run, prepared)
     data = TrainingData(prepared.model_name, prepared.iteration, parent, model, digest)
-    training = identify(data, placement, dataset.config_digest(run, config | {"deepspeed": deepspeed}), deepspeed)
+    training = identify(data, placement, dataset.digest_config(run, config | {"deepspeed": deepspeed}), deepspeed)
     folder, world = working_dir.partial_folder(run, data.name), placement.world_size
     start = find_resumable(
         folder,
@@ -108,6 +106,12 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
         disk_bytes=footprint.needed_for_sft(tensors, config, training.zero_stage, steps, carried=carried),
         memory=footprint.configured_memory(tensors, config, deepspeed, world) if on_gpu else None,
     )
+
+
+def refuse_pattern(run: RunDir) -> None:
+    """Raise `UsageError` if the run's path is a pattern: training would fail, or read another folder's samples."""
+    if set(str(run.root.resolve())) & set("[*?"):
+        raise UsageError(f"{run.root}: LLaMA-Factory reads [, * and ? as a pattern of files", hint="rename it (mv)")
 
 
 def _plan_launch(
@@ -215,6 +219,7 @@ def estimate_memory(
 LLAMAFACTORY = TrainingBackend(
     plan_sft,
     "dataset",
+    check_run=refuse_pattern,
     check_data=lazy("webgym_cli.train.llamafactory.rendering:require_same_rendering"),
     build_start=build_start,
     export=lazy("webgym_cli.train.llamafactory.lora_merge:export"),

@@ -63,7 +63,7 @@ def read_wandb_env(run: RunDir) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name in WANDB_VARIABLES}
 
 
-def config_digest(run: RunDir, config: dict[str, Any]) -> str:
+def digest_config(run: RunDir, config: dict[str, Any]) -> tuple[str, str]:
     """Return the SHA-256 of all values that change the result of the training, `deepspeed` by its content."""
     kept = {key: value for key, value in config.items() if key not in PLACES}
     return digest_options(run, json.loads(json.dumps(kept, default=str)))

@@ -206,7 +206,7 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str:
     return str(checkpoints.folder(run, began).resolve())
 
 
-def _digest(run: RunDir, config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
+def _digest(run: RunDir, config: dict[str, Any], deepspeed: dict[str, Any] | None) -> tuple[str, str]:
     """Return the SHA-256 of all settings that change the result of the training."""
     kept = {name: value for name, value in config.items() if name not in PLACES}
     kept["trainer"] = {name: value for name, value in config["trainer"].items() if name not in PLACES}
