@@ -10,6 +10,7 @@ import pytest
 
 from tests.executable import alive, file_system, fill, wait_until_gone
 from webgym_cli.errors import JobError
+from webgym_cli.jobs import process
 from webgym_cli.jobs.guard import descendants, start_time
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.train.trainer_log import trainer_error
@@ -200,6 +201,17 @@ def test_the_last_lines_of_a_log(tmp_path):
     assert last_lines(log, 3) == ["30%", "b \ufffd", "end"]
     log.write_bytes(b"x" * 100_000 + b"\nend\n")
     assert last_lines(log, 2, limit=10) == ["xxxxx", "end"]
+
+
+async def test_a_program_that_prints_without_end_fills_no_disk(spawn, log, monkeypatch):
+    monkeypatch.setattr(process, "LONGEST_LOG", 100_000)
+    job = spawn("n = 0\nwhile True: n += 1; print('line', n, flush=True)")
+    while not log.read_text().startswith("webgym: more than 100000 bytes"):
+        await asyncio.sleep(0.01)
+        assert job.poll() is None
+    (before,), size = seen(log, "line"), log.stat().st_size
+    await job.stop()
+    assert size < 100_000 and seen(log, "line")[0] > before
 
 
 def test_a_log_on_a_full_disk_tells_why_nothing_more_is_in_it(tmp_path):

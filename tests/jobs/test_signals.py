@@ -31,8 +31,7 @@ each_signal = pytest.mark.parametrize(
 )
 
 
-def start(work):
-    code = PROGRAM.replace("WORK", work)
+def start(code):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "up\n"
     return process
@@ -41,7 +40,7 @@ def start(work):
 @each_signal
 @pytest.mark.parametrize("times", [1, 2])
 def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
-    process = start(HOLDS_UP)
+    process = start(PROGRAM.replace("WORK", HOLDS_UP))
     for _ in range(times):
         process.send_signal(number)
     assert process.communicate(timeout=20)[0].split() == ["cleaned", raised]
@@ -49,7 +48,7 @@ def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
 
 @pytest.fixture
 def program():
-    process = start(WAITS)
+    process = start(PROGRAM.replace("WORK", WAITS))
     yield process
     process.kill()
     process.communicate()
@@ -61,11 +60,32 @@ def test_a_signal_unwinds_and_is_told(program, number, raised):
     assert program.communicate(timeout=20)[0] == f"cleaned\n{raised}\n"
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_a_second_signal_does_not_cut_the_clean_up_short(program, second):
-    program.send_signal(signal.SIGTERM)
-    program.send_signal(second)
-    assert "cleaned" in program.communicate(timeout=20)[0]
+COMMAND = """
+import time
+from webgym_cli.cli import main
+
+def work():
+    try:
+        print("up", flush=True)
+        time.sleep(600)
+    finally:
+        time.sleep(0.3)
+        print("cleaned", flush=True)
+
+main._run = work
+main.main()
+"""
+
+
+@each_signal
+@pytest.mark.parametrize(("code", "status"), [(PROGRAM.replace("WORK", WAITS), (0, 0)), (COMMAND, (143, 130))])
+def test_signals_up_to_the_end_neither_cut_the_clean_up_short_nor_change_the_exit_status(number, raised, code, status):
+    process = start(code)
+    while process.poll() is None:
+        process.send_signal(number)
+        time.sleep(0.001)
+    assert process.stdout.read().startswith("cleaned")
+    assert process.returncode == status[number == signal.SIGINT]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +98,7 @@ def test_a_second_signal_does_not_cut_the_clean_up_short(program, second):
 )
 def test_a_second_signal_while_a_thread_ends_does_not_cut_the_callers_clean_up_short(first, second, raised):
     thread = "asyncio.get_running_loop().run_in_executor(None, time.sleep, 1.5); "
-    process = start(thread + WAITS)
+    process = start(PROGRAM.replace("WORK", thread + WAITS))
     process.send_signal(first)
     assert process.stdout.readline() == "cleaned\n"
     time.sleep(0.2)
@@ -88,7 +108,8 @@ def test_a_second_signal_while_a_thread_ends_does_not_cut_the_callers_clean_up_s
 
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_a_signal_after_the_work_while_a_thread_ends_is_told(seconds):
-    process = start('asyncio.get_running_loop().run_in_executor(None, time.sleep, 1.5); print("up", flush=True)')
+    thread = 'asyncio.get_running_loop().run_in_executor(None, time.sleep, 1.5); print("up", flush=True)'
+    process = start(PROGRAM.replace("WORK", thread))
     assert process.stdout.readline() == "cleaned\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGTERM)

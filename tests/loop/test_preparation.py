@@ -86,6 +86,9 @@ async def test_a_batch_is_written_once_unless_something_about_it_changed(run, mo
     assert format_preparation(first, run, with_) == text
     assert [event["event"] for event in events][-1] == "rl_data"
     assert await prepare(run, with_, events.append, nobody, again=False) == (first, False)
+    run.metrics.unlink()  # as if a signal had come before its event
+    assert [(await prepare(run, with_, events.append, nobody, again=False))[1] for _ in range(2)] == [True, False]
+    run.metrics.unlink()
     assert (await prepare(run, with_, events.append, nobody, again=True))[1]
     with_ = settings(model, CHAINS, GRPO, "rl.data.merge_turns=false")
     apart, fresh = await prepare(run, with_, events.append, nobody, again=False)

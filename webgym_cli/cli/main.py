@@ -45,7 +45,8 @@ def main() -> None:
     # Else the interpreter looks for cycles in all that was imported: a fifth of a short command's time.
     atexit.register(gc.freeze)
     # Installed before the imports, so that a signal during them is handled too.
-    signal.signal(signal.SIGTERM, _raise_terminated)
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     open_streams()
     add_environment()
@@ -207,8 +208,11 @@ def _show_warning(usual: Callable[..., None], message: Warning | str, *where: An
         usual(message, *where, **more)
 
 
-def _raise_terminated(*_: Any) -> NoReturn:
-    raise Terminated
+def _stop(received: int, _: object) -> NoReturn:
+    """Raise what ends the command, only once: a second signal must not cut its clean-up short."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # also at the interpreter's end, which resets other handlers
+    raise Terminated if received == signal.SIGTERM else KeyboardInterrupt
 
 
 def _report_stop(how: str, code: int) -> int:

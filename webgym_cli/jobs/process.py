@@ -15,11 +15,14 @@ from pathlib import Path
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs import guard
+from webgym_cli.util.files import file_size
 
 # Seconds after the grace period before the guard itself is killed.
 KILL_MARGIN = 10.0
 # Seconds between two looks at the processes of a job.
 _LOOK = 1.0
+# Maximum size of a log in bytes: an agent, or a server, that prints without end would fill the disk.
+LONGEST_LOG = 1 << 28
 
 
 class Job:
@@ -88,6 +91,8 @@ class Job:
                 os.close(self._lifeline)
                 self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
+        if file_size(self.log) > LONGEST_LOG:  # its writers append
+            self.log.write_text(f"webgym: more than {LONGEST_LOG} bytes that stood here are left out\n")
         if (now := time.monotonic()) >= self._next_look:  # note the guard's descendants, at most once in a while
             self._next_look = now + _LOOK
             family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}

@@ -39,9 +39,8 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner() as runner:
             result = runner.run(_supervise(main, received))
     finally:
-        if not received:
-            for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
-                signal.signal(number, handler)
+        for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
+            signal.signal(number, signal.SIG_IGN if received else handler)  # a handler ends with the interpreter
     if received:
         raise received.error()
     return result

@@ -29,7 +29,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index, open_index
-from webgym_cli.store.metrics import append_batch, append_event, is_async, measure_ends, require_turns
+from webgym_cli.store.metrics import append_batch, append_event, is_async, measure_ends, read_events, require_turns
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.train.registry import current_backend
 from webgym_cli.util.optional import group_by
@@ -72,11 +72,11 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
             plan = plan_preparation(run, settings, index)
             data.require_content(plan, run)
             append_batch(run, describe_batch(data, plan, run, settings, index))  # before the data is written
-            if not again and (prepared := _find_made(data, plan, run)):
-                return prepared
-        scores = await _score(data, plan, context)
-        with interruptible():
-            prepared = data.write(plan, run, settings, sink, scores)
+            prepared = None if again else _find_made(data, plan, run)
+        if prepared is None:
+            scores = await _score(data, plan, context)
+            with interruptible():
+                prepared = data.write(plan, run, settings, sink, scores)
     await _note_prepared(context, prepared, began)
     return prepared
 
@@ -89,32 +89,28 @@ async def prepare_selection(context: StageContext, selection: BatchSelection) ->
         loop.call_soon_threadsafe(context.sink, event)
 
     # Not `asyncio.to_thread`, which copies the context: `interruptible` would set signal handlers in that thread.
-    prepared, fresh = await loop.run_in_executor(
-        None, _prepare_selection, context.run, context.settings, sink, selection
-    )
-    if fresh:
-        await _note_prepared(context, prepared, began)
+    prepared = await loop.run_in_executor(None, _prepare_selection, context.run, context.settings, sink, selection)
+    await _note_prepared(context, prepared, began)
     return prepared
 
 
-def _prepare_selection(
-    run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection
-) -> tuple[PreparedRecord, bool]:
-    """Return the record of the selection's data, and whether it was written now. Uses no event loop."""
+def _prepare_selection(run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection) -> PreparedRecord:
+    """Return the record of the selection's data, which is written unless it is up to date. Uses no event loop."""
     data = current_data(run, settings)
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = data.plan(run, settings, index, selection)
         data.require_content(plan, run)
         append_batch(run, describe_batch(data, plan, run, settings, index, selection))
-        if prepared := _find_made(data, plan, run):
-            return prepared, False
-        return data.write(plan, run, settings, sink, None), True
+        return _find_made(data, plan, run) or data.write(plan, run, settings, sink, None)
 
 
 async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:
-    append_event(context.run, make_event("prepare", **prepared.facts(), seconds=round(time.monotonic() - began, 2)))
-    context.tracker.note()
-    await check_prepared(context.run, context.settings, context.logs, context.sink)
+    """Record and check data that is not in the metrics: it is new, or a signal came once it was written."""
+    run, of = context.run, {"model_name": prepared.model_name, "plan_digest": prepared.plan_digest}.items()
+    if not any(event.items() >= of for event in read_events(run, "prepare")):
+        append_event(run, make_event("prepare", **prepared.facts(), seconds=round(time.monotonic() - began, 2)))
+        context.tracker.note()
+        await check_prepared(run, context.settings, context.logs, context.sink)
 
 
 def _find_made(data: PreparedData[Plan], plan: Plan, run: RunDir) -> PreparedRecord | None:
