@@ -152,10 +152,8 @@ class Tracker:
     sink: EventSink
     plan: TrackingPlan = field(init=False)
     _job: Job | None = None
-    _reached: bool = False
-    """Whether the last sender that ended was a success."""
-    _failure: str = ""
-    """Why the last sender was none."""
+    _failure: str | None = None
+    """Why the last upload failed; empty: it was a success; None: none has ended."""
     _warned: bool = False
 
     def __post_init__(self) -> None:
@@ -175,14 +173,14 @@ class Tracker:
         if not self.plan.enabled:
             return True
         await self._settle(probe=self.plan.mode == "online")
-        return self.plan.mode != "online" or self._reached
+        return self.plan.mode != "online" or self._failure == ""
 
     async def send_all(self) -> str:
         """Upload everything without a time limit; return the reason of a failure, empty on success."""
         await self._finish()
         self._start()
         await self._finish()
-        return self._failure
+        return self._failure or ""
 
     async def close(self, *, in_time: bool) -> None:
         """Stop, with `in_time` after uploading everything, else at once. The next command uploads the rest."""
@@ -199,7 +197,7 @@ class Tracker:
         try:
             async with asyncio.timeout(self.settings.log_config.wait_seconds):
                 await self._finish()
-                if has_pending(self.run, self.plan.destination) or (probe and not self._reached):
+                if has_pending(self.run, self.plan.destination) or (probe and self._failure != ""):
                     self._start()
                     await self._finish()
         except TimeoutError:
@@ -235,14 +233,14 @@ class Tracker:
         code = self._job.poll()
         if code is None:
             return False
-        self._job, self._reached, self._failure = None, code == 0, ""
+        self._job, self._failure = None, ""
         if code:
             self._fail(last_line(self.logs / LOG, f"exit status {code}"))
         return True
 
     def _fail(self, reason: str) -> None:
         """Record a failed upload, and report it once per command."""
-        self._reached, self._failure = False, reason
+        self._failure = reason
         if not self._warned:
             self._warned = True
             message = f"Weights & Biases: {reason} (log: {self.logs / LOG}); metrics.jsonl has everything, sent later"
