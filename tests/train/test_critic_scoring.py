@@ -1,20 +1,17 @@
-"""How the critic of a checkpoint is asked, by an interpreter that answers with its last argument."""
-
-import pytest
+"""How the critic of a checkpoint is asked, by an interpreter that answers with its arguments and its GPUs."""
 
 from webgym_cli.config.load import load
 from webgym_cli.train.policy_gradient import critic_scoring
 from webgym_cli.train.policy_gradient.critic_scoring import CriticState, success_probabilities
 
 
-@pytest.mark.parametrize(("trusted", "option"), [("true", "--trust-remote-code"), ("false", "")])
-async def test_a_critic_of_a_model_with_its_own_code_is_loaded_as_the_training_does(
-    tmp_path, monkeypatch, trusted, option
-):
+async def test_a_critic_is_loaded_as_the_training_does(tmp_path, monkeypatch):
     python = tmp_path / "python"
-    python.write_text("""#!/bin/sh\necho "[\\"$7\\"]" > "$6"\n""")
+    python.write_text("""#!/bin/sh\nprintf '[%s, "%s"]' "$4" "$CUDA_VISIBLE_DEVICES" > "$6"\n""")
     python.chmod(0o755)
     monkeypatch.setattr(critic_scoring, "role_python", lambda settings, role: python)
-    settings = load(overrides=[f"policy_config.trust_remote_code={trusted}"])
-    answers = await success_probabilities(tmp_path, tmp_path, [CriticState([1])], settings, tmp_path / "log")
-    assert answers == [[option]]
+    given = ("policy_config.trust_remote_code=true", "rl.model.attn_implementation=eager", "venvs.device=cuda")
+    settings = load(overrides=[*given, 'train.gpus=["2","3"]'])
+    ((model, gpus),) = await success_probabilities(tmp_path, tmp_path, [CriticState([1])], settings, tmp_path / "log")
+    assert model == settings.rl.model.model_dump() | {"path": str(tmp_path), "trust_remote_code": True}
+    assert (model["attn_implementation"], gpus) == ("eager", "2,3")

@@ -238,8 +238,9 @@ async def test_a_file_in_the_place_of_the_folder(ready, run):
 LORA = {"finetuning_type": "lora", "lora_rank": 4}
 
 
-async def test_an_adapter_is_merged_and_published_as_a_model(ready, run):
-    result = await ready(**LORA)
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_an_adapter_is_merged_and_published_as_a_model(ready, run, processes):
+    result = await ready(train={"nproc_per_node": processes}, **LORA)
     folder = run.checkpoints / result.name
     names = {path.name for path in folder.iterdir()}
     assert {"model.safetensors", "config.json", "trainer_state.json", "checkpoint.json", "adapter"} <= names

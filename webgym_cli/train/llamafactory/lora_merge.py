@@ -21,6 +21,7 @@ from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import TrainPlan
+from webgym_cli.train.llamafactory.backend import CLI
 from webgym_cli.train.plan import STOP_GRACE, child_environment
 from webgym_cli.train.trainer_log import trainer_error
 from webgym_cli.util.files import read_optional_object, write_atomic
@@ -85,7 +86,7 @@ def precision(folder: Path | None) -> str:
 
 async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
-    argv = [plan.launch.argv[0], "export", CONFIG]
+    argv = [str(plan.launch.python.parent / CLI), "export", CONFIG]  # also if torchrun starts the training
     env = child_environment(plan.launch.env, settings, plan.launch.python)
     merging = Job.run(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
     try:

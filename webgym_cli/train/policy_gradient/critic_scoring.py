@@ -12,12 +12,11 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.plan import STOP_GRACE, child_environment
+from webgym_cli.train.plan import STOP_GRACE, child_environment, trainer_env
 from webgym_cli.train.policy_gradient.backend import CRITIC
 from webgym_cli.util.files import write_lines
-from webgym_cli.util.optional import when
 from webgym_cli.util.temporary_folder import TemporaryFolder
-from webgym_cli.venvs.locate import role_python
+from webgym_cli.venvs.locate import resolve_device, role_python
 
 # File of an outcome critic's heads.
 HEADS = "outcome_heads.safetensors"
@@ -58,9 +57,11 @@ async def success_probabilities(
             for one in prompts
         )
         write_lines(states, facts)
-        trust = when(settings.policy_config.trust_remote_code, ["--trust-remote-code"])
-        argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values), *trust]
-        env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
+        own = {"path": str(policy), "trust_remote_code": settings.policy_config.trust_remote_code}
+        model = json.dumps(settings.rl.model.model_dump() | own)
+        argv = [str(python), "-m", _MODULE, str(critic), model, str(states), str(values)]
+        env = trainer_env(settings, resolve_device(settings.venvs.device), str(policy), folder)
+        env = child_environment(env | {"HF_HUB_OFFLINE": "1"}, settings, python)
         code = await Job.run(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)
         if code != 0:
             raise JobError(

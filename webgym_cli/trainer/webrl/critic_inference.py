@@ -1,9 +1,10 @@
 """Success probabilities of states (prompts) by the critic of an actor-critic training.
 
-    python -m webgym_cli.trainer.webrl.critic_inference CRITIC POLICY STATES VALUES [--trust-remote-code]
+    python -m webgym_cli.trainer.webrl.critic_inference CRITIC MODEL STATES VALUES
 
-CRITIC is the critic's folder; POLICY is the policy's, whose image processor is used. STATES is JSON Lines with `ids`,
-the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of probabilities, one per head.
+CRITIC is the critic's folder; MODEL is the policy as JSON, with the fields of the trainer's `model`. STATES is JSON
+Lines with `ids`, the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of probabilities,
+one per head.
 Exit status: 0 on success; 1, with one line on stderr, on failure.
 """
 
@@ -17,27 +18,26 @@ from typing import Any
 
 import torch
 
-from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.trainer.data import Picture
 from webgym_cli.trainer.model.critics import OutcomeCritic, load_head
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.model.model import attention_implementation, image_processor, load_network
-from webgym_cli.trainer.options import TrainingError
+from webgym_cli.trainer.options import ModelConfig, TrainingError
 from webgym_cli.trainer.webrl.webrl_batch import state_row, success_probability
 
 
-def predict_success(
-    folder: Path, policy: Path, states: Sequence[dict[str, Any]], *, trusted: bool
-) -> Iterator[list[float]]:
+def predict_success(folder: Path, policy: ModelConfig, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
     """Yield each state's success probabilities, one per critic head. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
-    network = load_network(folder, attention, dtype, trusted=trusted)
+    attention = attention_implementation(policy.model_copy(update={"use_remove_padding": False}), device)
+    network = load_network(folder, attention, dtype, trusted=policy.trust_remote_code)
     critic = OutcomeCritic(network, _heads(folder))
     load_head(critic, folder)
     critic = critic.to(device).eval()
-    processor = image_processor(policy, network, trusted=trusted) if any(state["images"] for state in states) else None
+    processor = None
+    if any(state["images"] for state in states):
+        processor = image_processor(Path(policy.path), network, trusted=policy.trust_remote_code)
     collator = Collator(network.base_model, processor=processor, packed=False, attention=attention, dtype=dtype)
     with torch.inference_mode():
         for number, state in enumerate(states, 1):
@@ -62,14 +62,14 @@ def _heads(folder: Path) -> int:
 
 def main(arguments: list[str]) -> int:
     """Score the states of the request file; return the exit status."""
-    trusted = arguments[4:] == ["--trust-remote-code"]
-    if len(arguments) != 4 + trusted:
-        sys.stderr.write("webgym: usage: critic_inference CRITIC POLICY STATES VALUES [--trust-remote-code]\n")
+    if len(arguments) != 4:
+        sys.stderr.write("webgym: usage: critic_inference CRITIC MODEL STATES VALUES\n")
         return 1
-    critic, policy, states, values = map(Path, arguments[:4])
+    critic, states, values = map(Path, (arguments[0], *arguments[2:]))
+    policy = ModelConfig.model_validate_json(arguments[1])
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts, trusted=trusted)]
+        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
         values.write_text("".join(lines), encoding="utf-8")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
