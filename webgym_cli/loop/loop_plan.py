@@ -132,7 +132,7 @@ def plan_loop(
     demonstrations = max(0, min(settings.loop.demonstration_iterations, wanted) - start)
     mode = settings.loop.mode
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going, mode, demonstrations)
-    for number in when(plan.trainings, {start, start + plan.trainings - 1}):
+    for number in when(plan.trainings, (start, start + plan.trainings - 1)):
         find_backend(algorithm(run, settings, number)).check_run(run)
     if mode == "async" and plan.rounds:
         _check_async(plan, settings)
