@@ -20,20 +20,24 @@ _SYMBOLS = str.maketrans(
         **{"½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}"},
         **{"×": r"\times ", "·": r"\cdot ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "},
         **dict.fromkeys("\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u2060\ufeff", ""),
-        **{"’": "'", "∅": r"\emptyset ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
+        **{"’": "'", "µ": "μ", "∅": r"\emptyset ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
     }
 )
 # Signs around a text that are no part of it: Markdown, quotes, and dollars or brackets around LaTeX.
 _AROUND = re.compile(
-    r"^(?:[\s*`\"“”=⇒→∴≈]|=>|\\approx(?![a-z]))+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)"
+    r"^(?:[\s*`\"“”=⇒→∴≈]|=>|\\(?:approx|sim)(?![a-z]))+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)"
 )
+# An amount in brackets is negative, as in accounting: `($50)`.
+_ACCOUNTING = re.compile(r"^\((\\?[$€£¥₹])([\d.,]+)\)$|^(\\?[$€£¥₹])\(([\d.,]+)\)$")
+# A number and what it is rounded to.
+_ROUNDED = re.compile(r"(-?\d+\.\d+)\s*(?:≈|\\approx)\s*(-?\d+(?:\.\d+)?)")
 _INLINE = re.compile(r"\$+\s*([^$]+?)\s*\$+|(?<!\\)\\\((.+?)\\\)|(?<!\\)\\\[(.+?)\\\]", re.DOTALL)
 _RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
-_NOISE = re.compile(r"\\(?:left|right|displaystyle|limits|big|Big)(?![A-Za-z])")
+_NOISE = re.compile(r"\\(?:left|right|displaystyle|limits|big|Big|bf|rm)(?![A-Za-z])")
 _SPACES = re.compile(r"\\(?:quad|qquad)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~|\s+")
 _THOUSANDS = re.compile(r"(?<![\d.,^_{])\d{1,3}(?:(?:,\\!|,|\{,\}|\\[,!: ]| )\d{3})+(?![\d,])")
-_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|textit|textrm|mbox|mathbf|operatorname)\s*\{([^{}]*)\}")
+_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|textit|textrm|mbox|mathbf|underline|operatorname)\s*\{([^{}]*)\}")
 # Plain notation, and what it is in LaTeX.
 _PLAIN = (
     (
@@ -70,7 +74,7 @@ _FRACTION = re.compile(
     r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
 )
 _SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
-_TIME = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
+_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 _NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
@@ -88,8 +92,8 @@ _NAME = re.compile(
     r"(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*"
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no|[Ss]o|As|By|If|It|We)(?![A-Za-z])|^[A-Z]{2,}$")
-# What is no product of its letters and numbers: `2h 30m`, `0x1F`, `a == b`, `2 to 3`.
-_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s+\d|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
+# What is no product of its letters and numbers: `2h 30m`, `H2O`, `--5`, `0x1F`, `a == b`, `2 to 3`.
+_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s*\d|--|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
 _RELATION = re.compile(r"=|([<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))")
 _JOIN = re.compile(r"\b(?:and|or)\b")
 # Rows of a table, whose bars are no absolute values.
@@ -129,13 +133,15 @@ def answers_equal(given: str, wanted: str) -> bool:
     differ.
     """
     given, wanted = _strip_markup(given), _strip_markup(wanted)
+    if (both := _ROUNDED.fullmatch(given)) and abs(Fraction(both[1]) - Fraction(both[2])) < 1:
+        return any(answers_equal(part, wanted) for part in both.groups())
     ours, theirs = parse_answer(given, named="=" in wanted), parse_answer(wanted, named="=" in given)
     if not ours.text or not theirs.text:
         return False
     if ours.text == theirs.text or _compare_choices(given, wanted):
         return True
     times = _TIME.fullmatch(ours.text), _TIME.fullmatch(theirs.text)
-    if times[0] or times[1]:
+    if all(times) or any(time and time[2] for time in times):
         return _is_same_time(*times)
     if not units_agree(ours.unit, theirs.unit):
         return False
@@ -150,8 +156,7 @@ def answers_equal(given: str, wanted: str) -> bool:
 
 
 def parse_answer(text: str, *, named: bool = True) -> Answer:
-    """Parse an answer. `named`: the name of a value (`Total = 5`) belongs to it."""
-    text = _strip_markup(text)
+    """Parse an answer without markup. `named`: the name of a value (`Total = 5`) belongs to it."""
     if len(text) > _MAX_CHARACTERS or _TABLE.search(text):
         return Answer(" ".join(text.split()).casefold(), "", None, NO_UNIT)
     if inner := _WRAPPED.fullmatch(text):
@@ -272,7 +277,7 @@ def _strip_markup(text: str) -> str:
         return text
     while (inner := _AROUND.sub("", text).strip()) != text:
         text = inner
-    return text
+    return _ACCOUNTING.sub(r"-\1\2\3\4", text)
 
 
 def _to_latex(text: str) -> str:

@@ -21,17 +21,19 @@ _FILLERS = re.compile(
 _EXPLANATION = re.compile(
     r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
     r"|rather than|instead of|rounded|(?:al)?though)\b.*|\s\[\d{1,2}\]$"
-    r"|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
+    r"|(?<=\.\d)\sout of (?:5|10)\b.*|\s[(\[](?!(?:in )?base\b)(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
+    r"|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
 _OTHER = r"([^\sA-Za-z]{0,3}\d[^\s)]*)"
 # What an answer holds for; not `in` of `120 km in 2 hours, 60 in 1 hour`, which explains it.
 _CASE = r"\b(?:when\b|if\b|(?:for|in|on) (?-i:(?=[A-Z]|20\d\d\b)))"
-# Another answer beside the first: `8, maybe 9`, `8 (or 9)`, `8 (Ann) and 9 (Bob)`, `8 for Ann, 9 for Bob`.
+# Another answer beside the first: `8, maybe 9`, `8 (or 9)`, `8 (Ann) and 9 (Bob)`, `8 for Ann, 9 for Bob`, `; Bob: 9`.
 _ALTERNATIVE = re.compile(
     r"(?:(?:[(,.;\n]\W*or|(?:[(,.;\n]\W*|\b)(?:maybe|perhaps|possibly|alternatively)|[\])]\s+(?:and|or))\b,?\s+"
     r"(?:even\s+|it(?:['’]s| is)\s+)?|(?:[(,.;\n]\W*(?:but |alternatively, )?it (?:could|might|may)(?: also)? be\s+))"
-    rf"{_OTHER}|{_CASE}[^.]{{1,80}}(?:[,;]|\band|\bor)\s+{_OTHER}\s+(?={_CASE})",
+    rf"{_OTHER}|{_CASE}[^.]{{1,80}}(?:[,;]|\band|\bor)\s+(?:{_OTHER}\s+(?={_CASE})"
+    rf"|(?:while |but )?(?-i:[A-Z])\w+(?: \w+)? {_OTHER})",
     re.IGNORECASE,
 )
 # What is rounded, before the result; not `rounded to 2 decimal places`, nor what denies that it is.
@@ -49,7 +51,7 @@ _REASON = re.compile(
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
     r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
-    r" (?:day|week|month|year|hour|minute)s\W*$",
+    r" (?:day|week|month|year|hour|minute)s\W*$|(?<=\.\d)\sout of (?:5|10)\b.*",
     re.IGNORECASE | re.DOTALL,
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.
@@ -82,8 +84,8 @@ _STATED = re.compile(
 )
 # What joins two items, so that neither is the answer alone.
 _JOINED = re.compile(
-    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided|oder|und|bis|ou|et|или)\b|^\s*(?:[oye]\s+|[或和与到至])"
-    r"|^\s*(?:of(?:\s+\w+)?\s*)?$"
+    r"\b(?:or|and|to|through|by|base|out of|times|plus|minus|divided|oder|und|bis|ou|et|или)\b"
+    r"|^\s*(?:[oye]\s+|[或和与到至])|^\s*(?:of(?:\s+\w+)?\s*)?$"
     r"|[-–+*/×^_<>]\s*$|\b[b-h]\)\s*$|^\s*[-–,;:+*/×^<>]",
     re.IGNORECASE,
 )
@@ -118,7 +120,7 @@ _DENIED_VERB = re.compile(
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
-_PARTIAL = re.compile(r"(?:[!<>]=|[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+|^['′])\s*$|(?<=[A-Za-z])\$?$")
+_PARTIAL = re.compile(r"(?:[!<>]=|[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+|^['′])\s*$|^\s*\($|(?<=[A-Za-z])\$?$")
 # What ends an equation's left side to its left: a word, which is no operator of it, or a sign.
 _BEFORE_EQUATION = re.compile(
     r"(?<![\\A-Za-z])(?!(?:mod|times|plus|minus|twice|double|half|of)\b)[A-Za-z]{2,}|[:;,=]|^\s*[-•]\s", re.IGNORECASE

@@ -10,7 +10,7 @@ from webgym_cli.scoring.number_words import join_repeated
 from webgym_cli.scoring.sentences import SENTENCE, read_loose, read_phrase
 from webgym_cli.util.text import skip_match
 
-# Number of characters, from the end, in which the answer is looked for; of phrases; of characters between boxes.
+# Characters, from the end, in which the answer is looked for; phrases; characters between boxes and before corrections.
 _MAX_CHARACTERS, _MAX_PHRASES, _BETWEEN = 20_000, 20, 40
 
 # The content of boxes is found in one pass: a response of thousands of open ones would else take quadratic time.
@@ -41,15 +41,15 @@ _FIELD = re.compile(
 )
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"
-    r"|\b(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?(?:,?\s*(?:therefore|thus|then|hence|should|would|will|must"
-    r"|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
+    r"|\b(?:answer|(?:correct|right|best) (?:option|choice))\b(?:\s*\*\*)?(?:,?\s*(?:therefore|thus|then|hence"
+    r"|should|would|will|must|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
     r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*]*",
     re.IGNORECASE,
 )
 # A letter that a sentence names as the choice: `So it is (B).`, `Option B is correct.`
 _LETTER = r"(\((?-i:[A-J])\)|(?-i:[A-J])(?![\w'’]))"
 _CHOSEN = re.compile(
-    r"(?:^|[.!?]\s+|\b(?:(?<!if )so|thus|therefore|hence|I (?:think|believe|guess)),?\s+(?:that )?)"
+    r"(?:^|[.!?]\s+|\b(?:(?<!if )so|thus|therefore|hence|I (?:think|believe|guess|would)|I['’]d),?\s+(?:that )?)"
     rf"(?:(?:it(?:['’]s| is| must be)|i (?:choose|select|pick)|choose|go with) (?:option )?{_LETTER}(?=[.:]|\s*$)"
     rf"|(?:(?:the )?(?:option|choice) )?{_LETTER} is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
     rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}",
@@ -60,7 +60,8 @@ _WITHDRAWN = re.compile(
     r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but)\W+)+|(?=that(?:['’]s wrong| can| does)))"
     r"(?:that|this|it)(?:(?:['’]s| is| was) (?:wrong|incorrect|not right)(?!-| (?:of|to|because|since|as)\b)"
     r"|(?: does(?:n['’]t| not) (?:look|seem) right| can(?:['’]t|not) be(?: right| correct| true| it)?"
-    r"|(?:['’]s| is| was) (?:impossible|not (?:correct|possible)))(?=\s*(?:[.,;!?\n]|$)))",
+    r"|(?:['’]s| is| was) (?:impossible|not (?:correct|possible)))(?=\s*(?:[.,;!?\n]|$)))"
+    r"|[\W_]*(?:(?:hmm+|oh|wait|oops|actually)\W+)+no(?=\W*(?:[.,;!]|$))",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
@@ -90,6 +91,8 @@ def find_answers(response: str) -> list[str]:
     for retracted in filter(None, (withdrawn or _RETRACTED.search(rest), within)):
         if (corrected := read_loose(f"so {retracted.string[retracted.end() :]}")) or retracted is withdrawn:
             return corrected
+    if number is None and _RETRACTED.search(rest, 0, _BETWEEN):
+        return []  # a correction in words is not read
     if is_exact:
         return [content]
     phrases = read_phrase(content, rest)

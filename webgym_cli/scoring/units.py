@@ -8,7 +8,7 @@ from webgym_cli.scoring.number_words import ONES, TENS
 
 # Names of each unit; the first stands for all. A plural in s is known, too.
 _NAMES = """
-nm nanometer nanometre|ohm|kb kilobyte|mb megabyte|gb gigabyte|tb terabyte
+nm nanometer nanometre|ohm|ampere|kb kilobyte|mb megabyte|gb gigabyte|tb terabyte
 cm centimeter centimetre|m meter metre|km kilometer kilometre|mm millimeter millimetre|in inch inches|ft foot feet
 yd yard|mi mile|kg kilogram|g gram|mg milligram|lb pound|oz ounce|l liter litre|ml milliliter millilitre|gal gallon
 h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢
@@ -47,8 +47,8 @@ _LEFT = re.compile(
     r"|\bis (?:correct|right|the (?:final |correct |right )?answer)$"
     r"|\b(?:are|were) (?!not\b|no\b|wrong|incorrect|false|too\b|more\b|less\b|fewer\b).+$"
 )
-# A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre.
-_PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M$")
+# A name after a number, as in an address (`10 Downing Street`), and mega, which is no metre or milli.
+_PROPER = re.compile(r"[A-Z][a-z]+\.? [A-Z][a-z]|^M[gm]?$")
 # Units and counters of other scripts, with a noun after a counter. Other words may change the number: `5万`, `5以上`.
 _FIRST_FOREIGN = "\u0400"
 _FOREIGN = (
@@ -67,10 +67,10 @@ _BITS = re.compile(r"\b([kKMGT]i?)b(?=ps\b|/s\b|\b)")
 _DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
 _TAIL = re.compile(
     r"(?:(?<=[\d.)}!])(\s*)|((?<=\S)\s*~\s*|(?<=\\pi)\s+(?=[A-Za-z]{2})))"
-    rf"((?:[A-Za-zÀ-ɏ]|[%°¢€£¥])(?:[A-Za-zÀ-ɏ]|[%°¢/ .'-])*(?:\s*\^\{{?[23]\}}?)?|{_FOREIGN}|[%°$])$"
+    rf"((?:[A-Za-zÀ-ɏ]|[%°¢€£¥])(?:[A-Za-zÀ-ɏ]|[%°¢/ .'~-])*(?:\s*\^\{{?[23]\}}?)?|{_FOREIGN}|[%°$])$"
 )
 _SIGN = re.compile(rf"(?:US)?\\?(\$)|([€£¥₹])|({CODES})")
-# After a number with a currency: `$45k`, and `$3.99/lb`. Without one `5k` may be a product.
+# After a number with a currency: `$45k`, and `$3.99/lb`. Without one `5k` may be a product; `3.5M` is none.
 _SHORT = re.compile(r"(?<=\d)\s?(k|mn?|bn?)$", re.IGNORECASE)
 _SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
 _PRICE = re.compile(r"(?<=\d)\s?/\s?(?=[A-Za-z]{2})")
@@ -83,7 +83,7 @@ NO_UNIT: Unit = (frozenset(), 1)
 def split_unit(text: str) -> tuple[str, Unit]:
     """Return a text without its unit, and the unit. A tail that may be no unit (`5x`, `5 or 6`) is left."""
     signs = {_CANONICAL[(match[1] or match[2] or match[3]).lower().rstrip(".")] for match in _SIGN.finditer(text)}
-    if len(signs) == 1:
+    if len(signs) == 1 or (not signs and re.search(r"\d\.\d+[MB]$", text)):
         amount = _SHORT.sub(lambda match: f" {_SCALES[match[1].lower()]}", _SIGN.sub("", text).strip())
         number, (words, factor) = split_unit(_PRICE.sub(" per ", amount))
         return number, (words | signs, factor)
@@ -114,13 +114,14 @@ def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     """Return the unit that a text names; None if it may be something else, such as a variable."""
     if _PROPER.search(text):
         return None
-    text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", _BITS.sub(r"\1bit", text).lower().strip(" ."))
+    text = "ampere" if text == "A" and spaced else _BITS.sub(r"\1bit", text)  # `a` is an article
+    text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", text.lower().strip(" ."))
     text = _LEFT.sub("", text).strip().replace("个", "")
     if _OPERATORS.search(text):
         return None
     text = re.sub(r"\s*(?:/|\bper\s+(?!cent))\s*", "/", text.replace("per cent", "percent"))
     text = re.sub(r"\b(?:square|sq\.?)\s+(\w+)", r"\1^2", re.sub(r"\b(?:cubic|cu\.?)\s+(\w+)", r"\1^3", text))
-    words = re.sub(r"([%°])\s*", r"\1 ", text).split()
+    words = re.sub(r"([%°])[\s~]*", r"\1 ", text).split()
     if not spaced and words and words[0] in _ORDINALS:
         spaced, words = True, words[1:]
     factor = 1

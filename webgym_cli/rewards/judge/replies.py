@@ -55,8 +55,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _DENIAL = re.compile(
-    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}"
-    r"(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)"
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|no(?:[.,;]|$))"
     r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
 )
