@@ -1,14 +1,14 @@
 import asyncio
 import json
-import subprocess
-import sys
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
+from benchmarks import rollout
 from benchmarks.engine import Job, PacedPool, ScriptedAgent, planned
 from benchmarks.episodes import NETWORK, POLICY, Distributions, Script
-from benchmarks.harness import ROOT, Row, Series, table
+from benchmarks.harness import Row, Series, table
 from benchmarks.schedulers import NAIVE, OURS, REFILL, StepBarrier, arrange
 from tests.rollout.scripted import Script as Environment
 from tests.rollout.scripted import ScriptedPool, failing
@@ -119,19 +119,25 @@ def test_a_ratio_above_1_means_that_ours_is_better():
     assert "MISSED" in table([speed])
 
 
+NETWORK_DRAWN = "lognormal(median 0.12, sigma 0.9)"
+
+
+def test_a_local_case_draws_no_network(monkeypatch):
+    monkeypatch.setattr(rollout, "program", lambda *_: {"makespan_s": 1.0, "time_to_80_s": 1.0, "steps": 3})
+    drawn = {row.case: row.inputs["distributions"]["network_s"] for row in rollout.schedulers(rollout.QUICK)}
+    assert drawn == {"local N=4": "none", "network N=4": NETWORK_DRAWN}
+
+
 @pytest.mark.browser
-def test_quick_runs_to_its_end_and_prints_rows():
-    command = [sys.executable, "-m", "benchmarks.rollout", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+def test_quick_runs_to_its_end_and_prints_rows(capsys):
+    _, network = rollout.QUICK.cases  # a local one does the same with other numbers
+    assert rollout.main(["--quick"], replace(rollout.QUICK, cases=(network,))) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["benchmark"] for row in rows} == {"rollout"}
     for row in rows:
         assert row["value"] > 0 and row["machine"]["cores"] >= 1
         assert ("baseline" in row) == ("ratio" in row)
     by_metric = {(row["case"], row["metric"]): row for row in rows}
-    given = by_metric["network N=4", "makespan_s"]["inputs"]["distributions"]
-    assert given["network_s"] == "lognormal(median 0.12, sigma 0.9)"
-    assert by_metric["local N=4", "makespan_s"]["inputs"]["distributions"]["network_s"] == "none"
+    assert by_metric["network N=4", "makespan_s"]["inputs"]["distributions"]["network_s"] == NETWORK_DRAWN
     solved = {row["case"]: row["value"] for row in rows if row["metric"] == "solved_share"}
     assert solved == {"4 MiniWoB pages, coordinates": 1.0, "4 MiniWoB pages, set_of_marks": 1.0}

@@ -62,7 +62,7 @@ async def test_imitation_goes_on_from_the_improved_policy(trained, tmp_path):
     before = current(run)
     imitation = demo_settings(policy_path(run, trained[1]).resolve(), "algorithm_config.num_train_epochs=1")
     async with StageContext(run, imitation, run.logs / "attempt_0001", lambda event: None) as context:
-        await rollouts.rollout(context, Split.TRAIN, "oracle", 20)
+        await rollouts.rollout(context, Split.TRAIN, "oracle", 4)
         await preparation.prepare(context)
         await training.train(context)
     checkpoint = current(run)
