@@ -169,6 +169,19 @@ async def test_typing_appends_submits_and_goes_to_the_focus(session: BrowserSess
     assert await ask(session, "[document.querySelector('input').value, log.at(-1)]") == ["x", "key Enter"]
 
 
+async def test_enter_waits_for_suggestions_of_a_field_between_tags(session: BrowserSession, tmp_path: Path):
+    field = (
+        "<p onclick='f.focus()' style='width:300px;height:30px;border:1px solid;display:flex'><b tabindex=0 "
+        "style='width:200px'>red</b><input id=f role=combobox aria-label=Name style='width:90px;border:0'></p><script>"
+        "let shown; f.oninput = () => setTimeout(() => { shown = f.value }, 250);"
+        "f.onkeydown = ({ key }) => { if (key === 'Enter') document.title = shown }</script>"
+    )
+    (tmp_path / "tags.html").write_text(field)
+    await session.goto((tmp_path / "tags.html").as_uri())
+    assert await act(session, MARKS, ActionName.TYPE, "Name", text="blue\n") is None
+    assert await ask(session, "document.title") == "blue"
+
+
 async def test_keys_alone_and_together(session: BrowserSession):
     await act(session, MARKS, ActionName.CLICK, "Notes")
     for keys in (("ctrl", "a"), ("Delete",), ("b",), ("Enter",), ("ctrl+Home",), ("escape",), ("page_down",)):

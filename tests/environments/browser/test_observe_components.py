@@ -517,6 +517,16 @@ CASES = {
         "<div><div role=tablist><b role=tab>Ann</b></div><div><input role=combobox aria-label=Pet></div></div>",
         "tab 'Ann'; combobox 'Pet'",
     ),
+    "buttons without words by the class that the other has not, or by the class around": (
+        f"<p><button class='x-btn x-spin-up' style='{ICON}'></button><button class='x-btn x-spin-down' style='{ICON}'>"
+        f"</button></p><p class=x-font-colour><button class=x-picker-label style='{ICON}'></button></p>",
+        "button 'spin up'; button 'spin down'; button 'font colour'",
+    ),
+    "a grid that owns the table of its heads, which have buttons": (
+        "<table id=h><tr><th>Name <button>Filter</button></table><div role=grid aria-owns='h b'><table id=b "
+        "role=presentation><tr><td role=gridcell tabindex=0>Ann</table></div>",
+        "button 'Filter'; gridcell 'row 1, column Name' = 'Ann'",
+    ),
     "the frame of a list, its placeholder and its arrow": (
         f"<div tabindex=0 onclick=1 style='{BOX};overflow:hidden'><div style='height:30px;cursor:pointer'><input "
         "aria-hidden=true style='display:none'></div>Pick</div>",

@@ -256,6 +256,33 @@ CASES = {
         f"{LISTENS.format('click')}",
         "slider 'Size'",
     ),
+    "boxes of a code in two groups": (
+        "<p>The code</p><div><div>{0}{0}</div><svg width=9 height=9></svg><div>{0}{0}</div></div>".replace(
+            "{0}", "<p><input maxlength=1></p>"
+        ),
+        "; ".join(["textbox 'The code'"] * 4),
+    ),
+    "two handles of a slider": (
+        f"<div><label>Price</label><div>{2 * '<p><b role=slider tabindex=0>|</b></p>'}</div></div>",
+        "slider 'Price'; slider 'Price'",
+    ),
+    "what is disabled and lets the mouse through, unless something is over it": (
+        "<style>* { pointer-events: none } html, .o { pointer-events: auto }</style><button disabled>Save</button>"
+        "<a href='#n' aria-disabled=true>Next</a><a href='#x'>Not disabled</a>"
+        f"<p style='position:relative;width:99px'><button disabled>Covered</button><i class=o style='{OVER}'></i></p>",
+        "button 'Save'; link 'Next'",
+    ),
+    "the corner of a box, whose press a box around it handles": (
+        "<style>i { position: absolute; width: 16px; height: 16px; bottom: 0 } .x-resize-grip { cursor: se-resize }"
+        ".e { right: 0; cursor: s-resize } p { position: relative; width: 200px; height: 90px }</style>"
+        "<div onmousedown=1><p>"
+        "<i class=x-resize-grip></i><i class=e></i></p></div>",
+        "generic 'resize grip'",
+    ),
+    "what listens to the mouse over it, not a list of such": (
+        "<p onmouseover=1>Card</p><ul onmouseover=1><li>One</ul>",
+        "paragraph 'Card'",
+    ),
     "siblings that are moved over each other": (
         "<button style='width:90px;height:30px;display:block'>One</button>"
         "<div style='width:200px;height:60px;margin-top:-30px;position:relative'></div><button>Two</button>",

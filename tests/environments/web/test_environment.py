@@ -252,10 +252,14 @@ async def test_handlers_that_a_framework_keeps_for_its_root_are_known(visit: Vis
     kept["d"] = "__reactProps$x: { onMouseEnter() {} }, __reactFiber$x: { onClick: 1 }"
     kept["e"] = "__reactProps$x: { onScroll() {}, onClick: undefined }"
     kept["f"] = "__reactEventHandlers$x: { onClick() {} }"  # of React 16
+    kept["g"] = "$$mouseover() {}"
     texts = "".join(f"<p id={name}>{name}</p>" for name in kept)
     scripts = "; ".join(f"Object.assign({name}, {{ {fields} }})" for name, fields in kept.items())
-    await visit.show("/kept", f"<title>k</title>{texts}<script>{scripts}</script>")
-    assert visit.names == ["a", "b", "c", "f", "d"]  # what only the mouse over it reaches is last
+    shadow = (
+        "const root = s.attachShadow({ mode: 'open' }); root.innerHTML = '<b>deep</b>'; root.firstChild.__click = alert"
+    )
+    await visit.show("/kept", f"<title>k</title><p id=s></p>{texts}<script>{scripts}; {shadow}</script>")
+    assert visit.names == ["deep", "a", "b", "c", "f", "d", "g"]  # what only the mouse over it reaches is last
 
 
 UNDO = "r.innerHTML = '<button>Undo</button>'"

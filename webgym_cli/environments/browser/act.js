@@ -2,12 +2,12 @@
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
   const { bare, inside, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
-  const { until } = webgym.waits;
+  const { until, waitUntilIdle } = webgym.waits;
   const { hasChanged, settled, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
   const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
-  const TAKE_MS = 300, FRAMES = 12, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20;
+  const TAKE_MS = 300, FRAMES = 12, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20, SUGGEST_MS = 1000;
 
   const focused = () => {
     let element = document.activeElement;
@@ -95,7 +95,7 @@ webgym.act = (() => {
   // Code editors: the focused element only receives keys, and the text is rendered elsewhere.
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const MOVED = "[role=slider],[role=checkbox],[role=radio],[role=switch],[type=checkbox],[type=radio]";
-  const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
+  const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line", SUGGESTED = "[role=combobox],[aria-autocomplete]:not([aria-autocomplete=none]),[list]";
   let prepared = false, idle = null, target = null, before = "", sections = [], planned = null, apart = Infinity, presses = 0;
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
@@ -145,18 +145,16 @@ webgym.act = (() => {
   });
 
   // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: after Ctrl+A.
-  const prepare = ([x, y], text, append = false) => {
+  const prepare = (point, text, append = false) => unlessOpaque(deepest(...point), (found) => {
     [prepared, idle, target, planned] = [true, null, null, null];
-    let field = deepest(x, y);
-    if (isOpaque(field)) return { frame: numberOf(field) };
-    const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
+    const control = found?.closest?.("select,input[type=file]") || found?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
     const isNowhere = !focused() || focused() === document.body;
-    if (isNowhere && field?.closest?.("input:disabled,textarea:disabled")) return { error: "the field can't be changed" };
+    if (isNowhere && found?.closest?.("input:disabled,textarea:disabled")) return { error: "the field can't be changed" };
     // its press may be handled without a focus
-    if (!takesText(focused()) || matches(focused(), "[type=range]")) sliderAt(field, x, y)?.focus();
-    field = focused();
+    if (!takesText(focused()) || matches(focused(), "[type=range]")) sliderAt(found, ...point)?.focus();
+    const field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);
     const isStepped = field && matches(field, "[role=slider][aria-valuenow],[type=range][readonly][aria-valuenow]");
@@ -180,8 +178,8 @@ webgym.act = (() => {
     if (isField && (field.readOnly || field.disabled) && !editor) return { error: "the field can't be changed" };
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) {
-      idle = matches(deepest(x, y) || document.body, "body,canvas") ? null : field; // a canvas may draw what is typed
-      if (idle) watch([x, y]);
+      idle = matches(found || document.body, "body,canvas") ? null : field; // a canvas may draw what is typed
+      if (idle) watch(point);
       return { typing: true, empty: true };
     }
     target = field;
@@ -198,7 +196,7 @@ webgym.act = (() => {
     if (isField) field.select();
     else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
     return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
-  };
+  });
 
   // The next key that moves the slider with the focus towards a number, as long as it comes nearer.
   const towards = async (text) => {
@@ -231,9 +229,10 @@ webgym.act = (() => {
   };
   const listen = (view) => {
     for (const type of ["copy", "cut"]) view.addEventListener(type, note); // the same listener is added only once
+    return {};
   };
   listen(window);
-  const hearCopy = atFocus((field) => field && listen(field.ownerDocument.defaultView) || {});
+  const hearCopy = atFocus((field) => listen(field?.ownerDocument.defaultView || window));
   document.addEventListener("webgym-paste", () =>
     document.dispatchEvent(new CustomEvent("webgym-copied", { detail: (copies || kept)["text/plain"] || "" })));
   const copied = (types = kept) => {
@@ -242,8 +241,10 @@ webgym.act = (() => {
     return { copied: last };
   };
 
-  // Whether the prepared field contains the typed text. A field that passed the focus on is not checked.
-  const typed = async (text) => {
+  // Whether the prepared field contains the typed text. A field that passed the focus on is not checked. `enters`: Enter
+  // follows, which chooses among suggestions once they are there.
+  const typed = async (text, enters) => {
+    if (enters && matches(focused() || document.body, SUGGESTED)) await waitUntilIdle(SUGGEST_MS);
     // Editors draw it in the next frames, of which a busy machine makes few in that time.
     await until(() => !check(text).error, TAKE_MS, FRAMES);
     const result = check(text);
@@ -285,7 +286,7 @@ webgym.act = (() => {
 
   // Whether what is dragged over a point is taken there: a browser opens a dropped file that no page takes in a tab of its own.
   let over = null;
-  const hearDrop = ([x, y]) => unlessOpaque(deepest(x, y), (target) => {
+  const hearDrop = atPoint((target) => {
     const root = target?.ownerDocument.defaultView || window;
     over = null;
     root.addEventListener("dragover", (event) => { over = event; }, { capture: true, once: true });

@@ -53,7 +53,7 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
         await _type_keys(session, script, action, ready, text, at_end=point is not None)
         if ready.get("editor") and text:  # typed text would be indented and its brackets closed a second time
             await _paste(session, script, {"text/plain": text})
-    error = (await script.call("typed", text)).get("error") if is_typed else None
+    error = (await script.call("typed", text, enter)).get("error") if is_typed else None
     if error and "digits" in ready:
         await script.call("unmask")
         async with session.guard("typing", may_close=True):

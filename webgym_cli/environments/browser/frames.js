@@ -1,6 +1,6 @@
 // Documents within the page: frames that it can read, numbers of the others, and hit tests through both and shadow roots.
 webgym.frames = (() => {
-  const { getter, matches, memo, rectOf: ownRectOf, rootOf, styleOf } = webgym.names, { ask } = webgym.roles;
+  const { getter, matches, memo, rectOf: ownRectOf, rootOf, styleOf, treeOf } = webgym.names, { ask } = webgym.roles;
   const MIN_SIDE = 3, MOST_HOSTS = 50;
 
   // A form's fields can shadow its properties.
@@ -100,11 +100,13 @@ webgym.frames = (() => {
     return inner ? [element, ...allOf(inner)] : element;
   }));
 
+  const isOpen = memo((tree) => !tree.host || tree.mode === "open" && isOpen(treeOf(tree.host)));
+
   // Handlers that a framework keeps for its root, as `stand_ins.js` tells, which no list of listeners has.
   const hearKept = () => {
-    for (const inner of new Set(allOf(document).map(documentOf))) {
-      const all = inner.querySelectorAll("*");
-      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) webgym.kinds.hear(all[at], types.toLowerCase().replace("double", "dbl").split(" "));
+    const all = allOf(document).filter((element) => isOpen(treeOf(element)));
+    for (const [inner, elements] of Map.groupBy(all, documentOf)) {
+      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) webgym.kinds.hear(elements[at], types.toLowerCase().replace("double", "dbl").split(" "));
     }
   };
 

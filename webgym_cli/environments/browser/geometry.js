@@ -165,7 +165,10 @@ webgym.geometry = (() => {
       if (at.localName === "label" && at.control === element) return true;
     }
     // a hidden field over a component's handles takes their clicks
-    return Boolean(hit) && hit.type === "range" && hit.parentElement === element.parentElement && hit.ariaHidden === "true";
+    if (hit?.type === "range" && hit.parentElement === element.parentElement && hit.ariaHidden === "true") return true;
+    // what is disabled lets the mouse through to what it is in
+    const isOff = matches(element, ":disabled,[aria-disabled=true]") && styleOf(element).pointerEvents === "none";
+    return isOff && Boolean(hit) && reaches(hit, element);
   };
 
   // Candidate click points: spread over the box, at its edge if it is full of other elements, and on a drawn line.

@@ -233,17 +233,19 @@ webgym.kinds = (() => {
       (styleOf(element).userSelect === "none" && styleOf(parent).userSelect !== "none" || Array.prototype.some.call(parentNode(element).children, isEqual)) && !element.querySelector(NATIVE) && Boolean(oneLine(textOf(element)));
   };
 
-  // A bar between panes that is dragged; not the edges of windows and column headers.
+  // A bar between panes that is dragged, or the corner of a box; not the edges of windows and column headers.
+  const isPressedIn = (element, levels) => Boolean(element) && levels > 0 && (pressed.has(element) || isPressedIn(parentOf(element), levels - 1));
   const isDivider = (element, parent) => {
     const { cursor, position } = styleOf(element);
+    if (/^(se|nwse)-resize$/.test(cursor)) return isPressedIn(element, DELEGATION);
     if (!cursor.endsWith("-resize") || position === "absolute" || parent && styleOf(parent).cursor === cursor) return false;
     const { width, height } = element.getBoundingClientRect();
     return Math.max(width, height) >= LONG_BAR;
   };
 
   // What only listens to the mouse that comes over it, and contains nothing to click.
-  const isHoverable = (element) => hoverable.has(element) && !roots.has(element) && element !== element.ownerDocument.body &&
-    !matches(element, `html,label,option,td,th,[role],canvas,${TIPPED}`) && !element.querySelector(NATIVE);
+  const isHoverable = (element) => (hoverable.has(element) || entered.has(element)) && !roots.has(element) && element !== element.ownerDocument.body &&
+    !matches(element, `html,label,option,td,th,ul,ol,[role],canvas,${GRIDS},${TIPPED}`) && !element.querySelector(NATIVE);
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a cell, 0.2 to hover.
   const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));

@@ -75,14 +75,17 @@ webgym.names = (() => {
     const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
     if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell).trim() : "";
     let table = cell.closest(TABLES);
-    while (table && !headsOf(table).length) table = table.parentElement?.closest(TABLES); // a grid may draw its header apart
+    while (table && !headsOf(table).length) { // a grid may draw its header apart
+      table = table.parentElement?.closest(TABLES) || byIds(table, "aria-owns").find((owned) => headsOf(owned).length);
+    }
     const heads = table ? headsOf(table) : [], { left, right } = rectOf(cell), middle = (left + right) / 2;
     // By where they stand, the lowest: by their number, two rows of headers or one for all rows shift the columns.
     const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
     const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
     const row = Array.from(cell.parentElement.children), place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
     const head = heads.some((one) => rectOf(one).width > 1) ? above.sort((one, other) => apart(other) - apart(one)).at(-1) : heads[place()];
-    return head ? textOf(head, { left: MOST_NODES, unread: (node) => matches(node, TICKS) }) : "";
+    const wordsBut = (unread) => textOf(head, { left: MOST_NODES, unread: (node) => matches(node, unread) });
+    return head ? oneLine(wordsBut(`${TICKS},${CONTROLS}`)) || wordsBut(TICKS) : "";
   };
 
   // The row header of a field: its header cell, else the nearest preceding cell with text.
@@ -150,9 +153,11 @@ webgym.names = (() => {
 
   // The name of the field right before that is an equal box for a part of one value, such as a digit of a code.
   const nameBefore = (element, { previousElementSibling: before }) => {
-    const [field, ...others] = before ? [before, ...inside(before, FIELDS)].filter((one) => matches(one, FIELDS) && !isUnused(one)) : [];
     const { width, height } = rectOf(element), isPart = element.maxLength > 0 || width < 1.5 * height;
-    return field && !others.length && isPart && field.maxLength === element.maxLength && Math.abs(rectOf(field).width - width) < 2 && nameOf(field);
+    const fields = before ? [before, ...inside(before, FIELDS)].filter((one) => matches(one, FIELDS) && !isUnused(one)) : [];
+    if (before && !fields.length) return nameBefore(element, before); // what stands between two groups of boxes
+    const isEqual = (field) => field.maxLength === element.maxLength && Math.abs(rectOf(field).width - width) < 2 && nameOf(field) === nameOf(fields[0]);
+    return isPart && fields.length && fields.every(isEqual) && nameOf(fields[0]);
   };
 
   // The name of the one field in whose frame a part without words is, or of a label before what it is a part of.
@@ -190,7 +195,8 @@ webgym.names = (() => {
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
-    const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && !isUnused(one);
+    const isHandle = (one) => roleOf(one) === "slider" && roleOf(element) === "slider" && parentOf(parentOf(one)) === parentOf(parentOf(element)); // of one track
+    const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one);
     const hasOther = (one) => [one, ...inside(one, FIELDS)].some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
@@ -267,7 +273,7 @@ webgym.names = (() => {
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element),
       () => role === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && nameAround(element),
+      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || classOf(element.parentElement)),
     ]) {
       const name = oneLine(source());
       if (name) return name;

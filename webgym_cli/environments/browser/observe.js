@@ -46,8 +46,8 @@ webgym.observe = (() => {
       else if (!drawn && (isDrawn(at) || sections.length || isClear && wordsIn(at).trim())) drawn = stands;
     }
     const isHidden = !seen || isSmall(seen);
-    if (clicked && (isHidden || area(seen) * 2 < area(clicked))) return clicked;
-    return isHidden && (clicked || drawn);
+    if (isHidden) return clicked || drawn;
+    return clicked && area(seen) * 2 < area(clicked) && { ...clicked, point: seen.point, aim: element };
   };
 
   const isSmall = ({ box }) => box.width < 8 || box.height < 8;

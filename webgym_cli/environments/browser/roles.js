@@ -117,7 +117,7 @@ webgym.roles = (() => {
   };
 
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
-    "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
+    "grid|h|has|inset|is|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
     "transition|translate|w|whitespace|z)-");
   const PURPOSES = /^(search|email|tel|url|password)$/;
@@ -139,12 +139,12 @@ webgym.roles = (() => {
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.match(/^(?!data:)[^?#]*/)?.[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-(?!(?:only|hover|base|button)\b)([\w-]+)/)?.[1] ||
+        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|pi|ri)-(?!(?:only|hover|base|button)\b)([\w-]+)/)?.[1] ||
         part.closest("[aria-hidden=true]") && part.textContent.trim().match(/^[a-z]{2,}(_[a-z\d]+)*$/)?.[0];
       if (told) return told.replace(/[-_]+/g, " ");
     }
     const classes = parts.map((part) => part.getAttribute("class") || "");
-    const place = classes.map((names) => names.match(/([\w-]{2,}(?<!base))-icon(?:\s|$)/)?.[1]).find(Boolean) ||
+    const place = classes.map((names) => names.match(/([\w-]{2,}(?<!base|button|btn))-icon(?:\s|$)/)?.[1]).find(Boolean) ||
       classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
     return (place || "").replace(/[-_]+/g, " ");
   };
@@ -162,9 +162,16 @@ webgym.roles = (() => {
     return filled && filled !== "on" && filled !== "off" ? filled.replaceAll("-", " ") : element.type?.match(PURPOSES)?.[0] || "";
   };
 
-  // The first class name that consists of words, for elements without any other name.
-  const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
-    .find((name) => /^(?:[a-z]-)?[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/^[a-z]-|[-_]+/g, (sign, at) => (at ? " " : ""));
+  // A class name that consists of words, for elements without any other name: of several that share one, the first that
+  // no other has. `isApart`: only that.
+  const classOf = (element, isApart = false) => {
+    const classes = (element.getAttribute("class") || "").split(/\s+/).filter(Boolean);
+    const names = classes.filter((name) => /^(?:[a-z]-)?[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name));
+    const others = Array.prototype.filter.call(element.parentElement?.children || [], (one) => one !== element);
+    const isShared = (name) => others.some((one) => matches(one, `.${CSS.escape(name)}`));
+    const own = classes.some(isShared) && names.find((name) => !isShared(name));
+    return (own || (isApart ? "" : names[0]))?.replace(/^[a-z]-|[-_]+/g, (sign, at) => (at ? " " : ""));
+  };
 
   return Object.freeze({ adopt: (root) => { closed.set(root.host, root); }, ask, childrenOf, getter, parentNode, parentOf, rootOf, styleOf, titleOf, treeOf, atOnce, attributeOf, classOf, generatedIn, hintOf, iconOf, labelsField, pictured, purposeOf, testIdOf, editable, matches, memo, roleOf });
 })();

@@ -74,8 +74,9 @@
   });
 
   // Handlers that frameworks with one listener for all keep on their elements (React's properties, `$$click`, `__click`):
-  // the types, by the element's number in the document.
-  const keysOf = Object.keys, all = keep(Document, "querySelectorAll"), match = keep(RegExp, "exec");
+  // the types, by the element's number in the document, each followed by those within its open shadow root.
+  const keysOf = Object.keys, all = keep(Document, "querySelectorAll"), allIn = keep(DocumentFragment, "querySelectorAll"), match = keep(RegExp, "exec");
+  const rootOf = getter(Element, "shadowRoot");
   const PROPS = /^__react(Props|EventHandlers)\$/, HANDLER = /^(?:on|\$\$|__)((?:dbl|double)?click|contextmenu|(?:mouse|pointer)(?:enter|over))$/i;
   const typesOf = (object) => {
     let types = "";
@@ -86,12 +87,17 @@
     }
     return types;
   };
-  listen(document, "webgym-handlers", () => {
-    const told = { __proto__: null }, elements = all(document, "*");
-    for (let at = 0; at < elements.length; at++) {
-      const types = typesOf(elements[at]);
-      if (match(/\w/, types)) told[at] = types;
+  const addTypes = (elements, told, count) => {
+    for (let at = 0; at < elements.length; at++, count++) {
+      const types = typesOf(elements[at]), root = rootOf(elements[at]);
+      if (match(/\w/, types)) told[count] = types;
+      if (root) count = addTypes(allIn(root, "*"), told, count + 1) - 1;
     }
+    return count;
+  };
+  listen(document, "webgym-handlers", () => {
+    const told = { __proto__: null };
+    addTypes(all(document, "*"), told, 0);
     dispatch(document, new CustomEvent("webgym-told", { detail: told }));
   });
 
