@@ -177,10 +177,6 @@ def test_a_file_may_be_one_value_and_begin_with_a_byte_order_mark(run, folder, n
     episodes = [episode(reward=number) for number in range(count)]
     path = folder / name
     path.write_bytes(mark + json.dumps(episodes if count > 1 else episode(), indent=indent).encode())
-    if count == 1 and name.endswith("l"):
-        with pytest.raises(UsageError, match="nothing of the format messages"):  # lines, of which none is JSON
-            bring(run, path, "messages")
-        return
     assert bring(run, path, "messages")[0]["imported"] == count
 
 
@@ -241,7 +237,7 @@ NO_MESSAGES = [
             )
         ),
         *((episode(url), "not_understood") for url in ("../../secret.png", "https://example.org/a.png")),
-        *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"))),
+        *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"), 1e300)),
         *((episode(messages=messages), "not_understood") for messages in NO_MESSAGES),
         (episode(rewards=1), "not_understood"),
         (episode(metadata={"canary": "BENCHMARK DATA"}), "not_understood"),
@@ -273,6 +269,9 @@ def test_an_array_has_its_episodes_in_place_of_lines_and_a_damaged_file_beside_o
     summary, _ = bring(run, folder, "messages")
     assert (summary["imported"], summary["skipped"]) == (1, Counter(["not_understood"]))
     assert "other.jsonl" in summary["examples"]["not_understood"][0]
+    (folder / "NAMED.JSONL").write_text(f"{{\n{json.dumps(episode(reward=0.25))}")
+    summary, _ = bring(run, folder / "NAMED.JSONL", "auto")
+    assert (summary["imported"], summary["skipped"]) == (1, Counter(["not_understood"]))
     with pytest.raises(UsageError):
         bring(run, write(folder, {"trace": 1}), "messages")
 

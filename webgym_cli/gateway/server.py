@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -19,6 +19,7 @@ from webgym_cli.gateway.answers import build_completion, build_response, stream_
 from webgym_cli.gateway.recorder import Recorder, require_open
 from webgym_cli.gateway.requests import ChatRequest, Model, RequestError, convert_to_chat, parse_json, validate
 from webgym_cli.gateway.sessions import GatewayCall, Session
+from webgym_cli.imports.chat import Reward
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
@@ -37,10 +38,7 @@ MAX_BODY, _MAX_FORM = 30 * 2**20, 2**20
 MAX_REWARDS, MAX_REFUSED, MAX_REQUESTS, MAX_IN_FLIGHT = 1000, 1000, 32, 1024
 # Seconds that a client has to send a body.
 BODY_SECONDS = 120.0
-_MAX_REWARD = 1e6
 _MAX_ANSWER = 100_000
-
-_Reward = Annotated[float, Field(ge=-_MAX_REWARD, le=_MAX_REWARD, allow_inf_nan=False)]
 
 
 class _Form(BaseModel):
@@ -53,11 +51,11 @@ class _Opening(_Form):
 
 
 class _Rewarding(_Form):
-    reward: _Reward
+    reward: Reward
 
 
 class _Ending(_Form):
-    reward: _Reward | None = None
+    reward: Reward | None = None
     answer: str | None = Field(default=None, max_length=_MAX_ANSWER)
     failure: str | None = Field(default=None, max_length=_MAX_ANSWER)
 

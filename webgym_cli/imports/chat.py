@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, ValidationError, model_validator
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
 from webgym_cli.agent.actions.parse import ParseError
@@ -25,6 +25,8 @@ from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.util.text import replace_surrogates
 
+# A reward of another system: a number, not a text or a boolean.
+Reward = Annotated[float, Strict(), Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 # Maximum number of messages, of parts and of calls of a message, and of tools in a conversation.
 MAX_ITEMS = 2000
 # Characters of a reply that its action shows; the whole text is the step's response.

@@ -28,8 +28,6 @@ from webgym_cli.util.text import first_line
 
 # Endings of files of JSON Lines, or of one array.
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
-# Bytes at the start of a file that tell whether it is an array.
-_START = 64
 # Maximum number of pixels of an image: a larger one is no screenshot.
 MAX_PIXELS = 100_000_000
 # Formats that are read: others run programs (EPS), or are no screenshots.
@@ -42,11 +40,11 @@ _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image
 def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
     """Yield the place and value of each line that is not blank; None for one that is no JSON, as a cut last line.
 
-    A file that is one array has its values in place of lines, and a `.json` that is one value has one line.
+    A file that is one array has its values in place of lines, and one value over several lines is one line.
     """
     with open_regular(source) as file:
-        start = file.read(_START).removeprefix(BOM_UTF8).lstrip()
-        is_whole = start[:1] == b"[" or source.suffix == ".json"
+        start = file.readline().removeprefix(BOM_UTF8)
+        is_whole = start.lstrip()[:1] == b"[" or parse_json(start) is None
         whole = parse_json(start + file.read()) if is_whole else None
         if whole is not None:
             values = whole if isinstance(whole, list) else [whole]
@@ -69,24 +67,25 @@ def parse_json(raw: bytes | str) -> Any:
 
 def list_files(path: Path, *suffixes: str) -> list[Path]:
     """Return a file with one of the suffixes itself, else the files under a folder with the first of them."""
-    if path.is_file() and path.suffix in suffixes:
+    if path.is_file() and path.suffix.lower() in suffixes:
         return [path]
     return sorted(path.rglob(f"*{suffixes[0]}"))
 
 
 def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:
-    """Return the files of JSON Lines at or under a path whose first line has the form of a format.
+    """Return the files of JSON Lines at or under a path whose first value has the form of a format.
 
-    Files beside them whose first line is no JSON are among them: their reader says that they are damaged.
+    Files without a value that stand beside them, or are the path itself, are among them: their reader says what is
+    damaged.
     """
     first = {file: _read_first(file) for file in list_files(path, *_SUFFIXES) if file.is_file()}
     own = {file for file, value in first.items() if is_own(value)}
-    return [file for file, value in first.items() if file in own or (own and value is None)]
+    return [file for file, value in first.items() if file in own or (value is None and (own or file == path))]
 
 
 def _read_first(file: Path) -> Any:
     try:
-        return next((value for _, value in read_json_lines(file)), None)
+        return next((value for _, value in read_json_lines(file) if value is not None), None)
     except OSError:
         return None
 

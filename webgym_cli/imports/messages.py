@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import unquote
 
-from pydantic import ConfigDict, Field, Strict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
-from webgym_cli.imports.chat import ChatMessage, ChatPart, ChatTool, convert_messages, convert_reply, read_reply
+from webgym_cli.imports.chat import ChatMessage, ChatPart, ChatTool, Reward, convert_messages, convert_reply, read_reply
 from webgym_cli.imports.files import (
     UnreadableImage,
     decode_data_url,
@@ -53,14 +53,14 @@ _ENVIRONMENT = "web"
 class ChatEpisode(ChatPart):
     """One episode. Unknown fields are refused: a misspelt reward would be lost silently."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid")
 
     messages: list[ChatMessage] = Field(min_length=2)
     tools: tuple[ChatTool, ...] = ()
     parallel_tool_calls: bool = True
     """Of OpenAI's lines for fine-tuning; not used."""
-    reward: Annotated[float, Strict()] | None = None
-    """A number, not a text or a boolean. None: it awaits a judge."""
+    reward: Reward | None = None
+    """None: it awaits a judge."""
     failure: str = ""
     """Why the episode is no result of the policy; it then has no reward."""
     answer: str | None = None
@@ -271,6 +271,6 @@ def _read_folder(source: Path) -> ChatRecord:
 MESSAGES = make_chat_format(
     _find,
     _read_records,
-    "a file of JSON Lines or one JSON array, of objects with `messages`, or folders with messages.json",
+    "a .jsonl or .json of objects with `messages`, or a folder of *.jsonl or messages.json",
     suffixes=(".jsonl",),
 )
