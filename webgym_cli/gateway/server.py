@@ -70,8 +70,6 @@ class GatewayServer(LocalServer):
         self._recorder = recorder
         self._token = require_token(TOKEN_VARIABLE, host)
         self._model = recorder.settings.serve.served_model_name
-        self.in_flight = 0
-        """Number of calls of all sessions that are read or answered."""
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
         app.router.add_post("/v1/chat/completions", partial(self._answer, True))
         app.router.add_post("/v1/responses", partial(self._answer, False))
@@ -123,14 +121,14 @@ class GatewayServer(LocalServer):
     async def _call(self, session: Session, is_chat: bool, request: web.Request) -> tuple[ChatRequest, GatewayCall]:
         """Return a request and its call. Raises `RequestError`."""
         limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
-        if self.in_flight >= limit:
+        if sum(one.in_flight for one in self._recorder.sessions.values()) >= limit:
             raise RequestError(429, f"{limit} calls of all sessions are in flight", "too_many_calls")
         if session.in_flight >= MAX_REQUESTS:
             raise RequestError(429, f"{MAX_REQUESTS} requests of the session are in flight", "too_many_calls")
         # Refusals, as while vLLM restarts, are no steps of an episode.
         if session.refused >= MAX_REFUSED:
             raise RequestError(400, f"{MAX_REFUSED} calls of the session were refused", "step_limit")
-        self.in_flight, session.in_flight = self.in_flight + 1, session.in_flight + 1
+        session.in_flight += 1
         try:
             body = await _read(request)
             # A hostile body takes seconds, for which other sessions would wait.
@@ -142,7 +140,7 @@ class GatewayServer(LocalServer):
             digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body, *own))).hexdigest()
             return chat, await self._recorder.call(session, chat, digest, helper=helper)
         finally:
-            self.in_flight, session.in_flight = self.in_flight - 1, session.in_flight - 1
+            session.in_flight -= 1
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""
