@@ -163,6 +163,7 @@ WANTED = {"size": "2", "name": "Anna", "note": "one\nAnna", "day": "2027-03-04",
 WANTED |= {"city": "Rome", "terms": "on", "paper": "cat.png"}
 
 KEYS_PAGE = """<!DOCTYPE html><title>Write</title><div id=text contenteditable aria-label=Text></div>
+<button onmousedown="event.preventDefault()" onclick="document.execCommand('italic')">Italic</button>
 <input aria-label="Digit 1"><input aria-label="Digit 2"><script>
 const [first, second] = document.querySelectorAll("input");
 first.oninput = () => second.focus();
@@ -171,7 +172,7 @@ second.onkeydown = (event) => {
   if (event.key === "Enter" && event.ctrlKey) location = `/?${new URLSearchParams(sent)}`;
 };
 </script>"""
-KEYS_WANTED = {"html": "Hi <b>you</b>", "code": "47"}
+KEYS_WANTED = {"html": "Hi <b>you<i>!</i></b>", "code": "47"}
 
 
 DROP = """([x, y, name]) => {
@@ -278,15 +279,17 @@ async def test_formats_a_focus_that_moves_on_and_shortcuts_are_recorded_as_keys(
         await person.type("Hi ")
         await person.press("Control+b")
         await person.type("you")
+        await person.click("Italic")
+        await person.type("!")
         await person.click("Digit 1")
         await person.type("47")
         await person.press("Control+Enter")
         names = [action.split()[0] for action in await person.shown()]
         await person.button("Done")
         assert await job == 1
-    assert names == ["type", "key", "type", "click", "type", "key"]
+    assert names == ["type", "key", "type", "click", "type", "click", "type", "key"]
     (kept,) = stored(run)
-    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Hi ", "you", "47"]
+    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Hi ", "you", "!", "47"]
 
 
 # It notes in which ninth of the pad, by number, the pen was.

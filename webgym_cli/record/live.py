@@ -130,8 +130,8 @@ class LiveTask:
                 await self._step(action)
             # A click would end the entry too, but miss what then moves away from the pointer.
             self._has_moved = _list_places(await list_seen(self._environment.session)) != _list_places(seen)
-        elif is_rich and self._has_formats:
-            await self._perform(action)  # the whole text in one piece would lose them
+        elif is_rich and self._goes_on(focused):
+            await self._perform(action)  # the whole text in one piece would lose its formats
         elif focused and before is not None and (action.name is ActionName.TYPE or key in _EDITS):
             if await self._edit(action, focused):
                 await self._record_edit(action, focused, before)
@@ -166,13 +166,13 @@ class LiveTask:
         elif (after := (await self._read_field())[0]) not in (None, before):
             self._record_text(field, str(after))
 
-    @property
-    def _has_formats(self) -> bool:
-        """Whether keys before, such as Control+b, have set the format of what is typed."""
-        if not self.actions:
+    def _goes_on(self, field: Element | None) -> bool:
+        """Whether text goes on in a field after what may have set its format: keys, or a click on a toolbar."""
+        last = next(reversed(self.actions), None)
+        if last is None or _is_on(last, field):
             return False
-        last = self.actions[-1]
-        return last.action.name is ActionName.KEY or (last.target is None and bool(last.action.append))
+        is_typed = last.action.name is ActionName.KEY or (last.target is None and bool(last.action.append))
+        return is_typed or any(_is_on(one, field) for one in self.actions)
 
     @property
     def _is_choosing(self) -> bool:
@@ -183,7 +183,7 @@ class LiveTask:
         """Record the text of a field, in place of its earlier text and of the click into it."""
         self._drop_tab()
         before = next(reversed(self.actions), None)
-        if before and before.target and (before.target.role, before.target.name) == (field.role, field.name):
+        if before and _is_on(before, field):
             sent = (before.action.text or "").endswith("\n")  # a text that was sent is not typed on
             goes_on = not sent or text.startswith(before.action.text or "")
             if before.action.name in (ActionName.CLICK, ActionName.TYPE) and goes_on:
@@ -233,6 +233,11 @@ class LiveTask:
 
 def _find_focused(seen: Sequence[Element]) -> Element | None:
     return next((one for one in seen if "focused" in one.states), None)
+
+
+def _is_on(recorded: RecordedAction, field: Element | None) -> bool:
+    target = recorded.target
+    return target is not None and field is not None and (target.role, target.name) == (field.role, field.name)
 
 
 def _list_places(seen: Sequence[Element]) -> list[tuple[object, ...]]:
