@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from webgym_cli.records.action import NOT_FEASIBLE
 from webgym_cli.records.base import is_finite
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list, as_object
-from webgym_cli.util.optional import when
+from webgym_cli.util.optional import known_or, when
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
@@ -46,7 +46,9 @@ Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 
 def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
-    lines = (as_object(value) for _, value in files.read_json_lines(source))
+    values = (value for _, value in files.read_json_lines(source))
+    # A damaged line repeats the turn before it, so that their episode is refused.
+    lines = map(as_object, accumulate(values, lambda before, value: known_or(value, before)))
     turns = (turn | {"metadata": as_object(turn.get("metadata"))} for turn in lines)
     for (task, rollout), group in groupby(
         turns, lambda turn: (turn["metadata"].get("task_id"), turn.get("rollout_idx"))
@@ -57,6 +59,8 @@ def _read_openwebrl(source: Path) -> Records:
 def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
     """Return an episode: the last turn has all messages, and each turn the image that was new in it."""
     turns = sorted(turns, key=lambda turn: to_number(turn["metadata"].get("turn_index")))
+    if any(turn["metadata"] == following["metadata"] for turn, following in pairwise(turns)):
+        raise NotUnderstood("one of its lines is damaged, or stands twice")
     last, facts = turns[-1], turns[-1]["metadata"]
     given = list(chain.from_iterable(turn["metadata"].get("images") or () for turn in turns))
     urls = [url if url.startswith("data:") else f"data:image/png;base64,{url}" for url in map(to_text, given)]
@@ -113,8 +117,10 @@ def _convert_fara(source: Path) -> ChatRecord:
 
 def _describe_fara(instruction: str, lines: Iterable[Any], **facts: Any) -> dict[str, Any]:
     """Return an episode of Fara, with a call in each line of its log."""
-    actions = [line["arguments"] for line in map(as_object, lines) if isinstance(line.get("arguments"), dict)]
-    turns = []
+    values, turns = list(lines), []
+    if None in values:  # without its action the screenshots would be those of other actions
+        raise NotUnderstood("a line of its log is no JSON")
+    actions = [line["arguments"] for line in map(as_object, values) if isinstance(line.get("arguments"), dict)]
     for number, arguments in enumerate(actions):
         given = {name: value for name, value in arguments.items() if name != "thoughts"}
         reply = _build_call(to_text(arguments.get("thoughts")), "computer_use", given)
@@ -128,7 +134,7 @@ def _convert_cua(row: dict[str, Any]) -> ChatRecord:
     contents = ((image or {}).get("bytes") for image in row["screenshots"] or ())
     value = _describe_fara(
         instruction,
-        map(files.parse_json, to_text(row["web_surfer_log"]).splitlines()),
+        map(files.parse_json, filter(str.strip, to_text(row["web_surfer_log"]).splitlines())),
         id=to_text(row["task_id"]),
         start_url=to_text(row["init_url"]),
         answer=when(answer != _NO_ANSWER, answer) or None,

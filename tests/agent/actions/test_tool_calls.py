@@ -223,6 +223,10 @@ def test_react_is_read_with_several_actions_and_without_what_is_made_up():
     assert parsed("Action: calculator", form="react").kind is ParseErrorKind.NO_TOOL_CALL
     assert parsed("Action: calculator\nAct", form="react", truncated=True).kind is ParseErrorKind.TRUNCATED
     assert parsed("Action: other\nAction Input: 2*3", form="react").kind is ParseErrorKind.INVALID_JSON
+    bare = PromptSpec(tools=({"type": "function", "function": {"name": "look", "description": "", "parameters": {}}},))
+    for form, text in (("react", "Action: look\nAction Input: {}"), ("code", "It is 72.")):
+        assert isinstance(CALL_FORMATS.find(form).parse(text, bare, truncated=False, max_calls=1), Action)
+        assert CALL_FORMATS.find(form).describe(bare.tools)
 
 
 @each(

@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.agent.actions.call_formats import Reading, Schemas, make_call_format
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.optional import when
 
 _ACTION = re.compile(
@@ -130,13 +131,18 @@ def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
 
 def _parameters(tools: Schemas, name: str) -> Sequence[str]:
     schemas = (schema["function"] for schema in tools)
-    return next((list(schema["parameters"]["properties"]) for schema in schemas if schema["name"] == name), [])
+    return next((list(_properties(schema)) for schema in schemas if schema["name"] == name), [])
 
 
 def _find_runner(tools: Schemas) -> dict[str, Any] | None:
     """Return the function with a parameter `code`; None if there is none."""
     functions = (schema["function"] for schema in tools)
-    return next((function for function in functions if "code" in function["parameters"]["properties"]), None)
+    return next((function for function in functions if "code" in _properties(function)), None)
+
+
+def _properties(function: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a function; an agent's own may have none, and no `properties`."""
+    return as_object(function["parameters"].get("properties"))
 
 
 REACT = make_call_format(describe_react, read_react, write_react, lambda text: f"Observation: {text}")
