@@ -819,7 +819,7 @@ async def test_while_the_disk_stays_full_each_session_is_tried_ever_more_rarely_
     ended[0].record("end", end=Outcome())
     with mock.patch.object(recorder, "append", refuse), mock.patch.object(asyncio, "sleep", look_again):
         await look_for_expired(world, patience=60)
-    assert list(tries.values()) == [[0, 2, 6, 14, 30, 62, 126, 190], [3, 5, 9, 17, 33, 65, 129, 193]]
+    assert list(tries.values()) == [[0, 2, 4, 8, 16, 32, 64, 128, 192], [3, 4, 8, 16, 32, 64, 128, 192]]
     assert [event["id"] for event in world.events if event["event"] == "not_stored"] == list(tries)
 
 

@@ -15,9 +15,6 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.trajectory import count_tokens
 
-# Status and details of a response by the chat completion's reason to end.
-_ENDS = {"length": ("incomplete", {"reason": "max_output_tokens"})}
-
 
 def build_completion(call: GatewayCall, session: str, model: str, *, thinking: bool) -> dict[str, Any]:
     """Return the chat completion of a call."""
@@ -67,7 +64,7 @@ def build_response(completion: dict[str, Any]) -> dict[str, Any]:
     (choice,), usage, output = completion["choices"], completion["usage"], []
     name = completion["id"].removeprefix("chatcmpl-")
     text, calls = choice["message"]["content"], choice["message"].get("tool_calls", [])
-    status, details = _ENDS.get(choice["finish_reason"], ("completed", None))
+    is_cut = choice["finish_reason"] == "length"
     if text or not calls:
         content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
         message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed"}
@@ -80,8 +77,8 @@ def build_response(completion: dict[str, Any]) -> dict[str, Any]:
         "object": "response",
         "created_at": completion["created"],
         "model": completion["model"],
-        "status": status,
-        "incomplete_details": details,
+        "status": "incomplete" if is_cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
         "error": None,
         "output": output,
         "parallel_tool_calls": True,

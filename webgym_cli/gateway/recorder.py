@@ -45,8 +45,8 @@ from webgym_cli.util.files import append_lines
 MAX_CALLS = 1000
 # Maximum number of a session's calls in flight, and of open sessions.
 MAX_RUNNING, MAX_SESSIONS = 16, 4096
-# Seconds between two looks at the sessions' deadlines, and the maximum exponent of the looks until a session that could
-# not be stored is tried again: their number doubles with each failure.
+# Seconds between two looks at the sessions' deadlines, and the maximum exponent: after n failures to store a session
+# every 2^n-th look tries again.
 _LOOK, _MAX_EXPONENT = 1.0, 6
 
 
@@ -151,11 +151,11 @@ class Recorder:
 
     async def end_expired(self) -> None:
         """Until cancelled, end each session beyond the time limit as a failure, and store those that wait for it."""
-        limit, failures, due = self.settings.rollout.episode_timeout, Counter[str](), Counter[str]()
+        limit, failures = self.settings.rollout.episode_timeout, Counter[str]()
         late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
         for look in count():
             for session in [one for one in self.sessions.values() if one.end is not None or one.age > limit]:
-                if look < due[session.id]:
+                if look % 2 ** min(failures[session.id], _MAX_EXPONENT):
                     continue
                 try:
                     self.end(session, late)
@@ -164,7 +164,6 @@ class Recorder:
                         message = f"{session.id} is not stored yet, and tried again: {error}"
                         self.sink(make_event("not_stored", id=session.id, reason=str(error), message=message))
                     failures[session.id] += 1
-                    due[session.id] = look + 2 ** min(failures[session.id], _MAX_EXPONENT)
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
@@ -108,7 +108,7 @@ def load_png(picture: Path | bytes) -> bytes:
     """Load an image, a file or its content, as PNG. Raises `UnreadableImage` with its path."""
     if isinstance(picture, bytes):
         return convert_png(picture, "an image within the file")
-    with _open_file(picture) as file:
+    with _name_errors(picture), open_regular(picture) as file:
         return _to_png(file.read())
 
 
@@ -142,10 +142,8 @@ def is_file(path: Path) -> bool:
 
 def convert_png(data: bytes, name: str, pixels: range | None = None) -> bytes:
     """Return an image as PNG. `pixels`: allowed numbers of them. Raises `UnreadableImage` with its name."""
-    try:
+    with _name_errors(name):
         return _to_png(data, pixels)
-    except _BROKEN as error:
-        raise UnreadableImage(f"{name}: {_describe_error(error)}") from None
 
 
 def _to_png(data: bytes, pixels: range | None = None) -> bytes:
@@ -170,18 +168,17 @@ def _to_png(data: bytes, pixels: range | None = None) -> bytes:
 
 def load_size(picture: Path) -> tuple[int, int]:
     """Return width and height in pixels. Raises `UnreadableImage`."""
-    with _open_file(picture) as file, Image.open(file) as image:
+    with _name_errors(picture), open_regular(picture) as file, Image.open(file) as image:
         return image.size
 
 
 @contextmanager
-def _open_file(picture: Path) -> Iterator[IO[bytes]]:
-    """Open an image file; errors within the block are raised as `UnreadableImage` with its path."""
+def _name_errors(name: object) -> Iterator[None]:
+    """Raise the errors of an image within the block as `UnreadableImage` with its name."""
     try:
-        with open_regular(picture) as file:
-            yield file
+        yield
     except _BROKEN as error:
-        raise UnreadableImage(f"{picture}: {_describe_error(error)}") from None
+        raise UnreadableImage(f"{name}: {_describe_error(error)}") from None
 
 
 def _describe_error(error: BaseException) -> str:
