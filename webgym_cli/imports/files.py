@@ -75,8 +75,7 @@ def list_files(path: Path, *suffixes: str) -> list[Path]:
 def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:
     """Return the files of JSON Lines at or under a path whose first value has the form of a format.
 
-    Files without a value that stand beside them, or are the path itself, are among them: their reader says what is
-    damaged.
+    Files without a value beside them, or named by the path, are among them: their reader says what is damaged.
     """
     first = {file: _read_first(file) for file in list_files(path, *_SUFFIXES) if file.is_file()}
     own = {file for file, value in first.items() if is_own(value)}

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -47,27 +47,24 @@ Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
     values = (value for _, value in files.read_json_lines(source))
-    # A damaged line repeats the turn before it, so that their episode is refused.
+    # A damaged line repeats the turn before it, whose images are then too many: their episode is refused.
     lines = map(as_object, accumulate(values, lambda before, value: known_or(value, before)))
     turns = (turn | {"metadata": as_object(turn.get("metadata"))} for turn in lines)
-    for (task, rollout), group in groupby(
-        turns, lambda turn: (turn["metadata"].get("task_id"), turn.get("rollout_idx"))
-    ):
+    rollouts = groupby(turns, lambda turn: (turn["metadata"].get("task_id"), turn.get("rollout_idx")))
+    for (task, rollout), group in rollouts:
         yield f"{source}, task {task}, rollout {rollout}", partial(_join_turns, list(group))
 
 
 def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
     """Return an episode: the last turn has all messages, and each turn the image that was new in it."""
     turns = sorted(turns, key=lambda turn: to_number(turn["metadata"].get("turn_index")))
-    if any(turn["metadata"] == following["metadata"] for turn, following in pairwise(turns)):
-        raise NotUnderstood("one of its lines is damaged, or stands twice")
     last, facts = turns[-1], turns[-1]["metadata"]
     given = list(chain.from_iterable(turn["metadata"].get("images") or () for turn in turns))
     urls = [url if url.startswith("data:") else f"data:image/png;base64,{url}" for url in map(to_text, given)]
     messages = [message for message in facts.get("messages") or () if isinstance(message, dict)]
     texts = [to_text(message.get("content")) for message in messages]
     if sum(text.count(_PLACEHOLDER) for text in texts) != len(urls) or not messages:
-        raise NotUnderstood(f"{len(urls)} images for the placeholders in its messages")
+        raise NotUnderstood(f"{len(urls)} images for the placeholders in its messages, or a damaged line")
     if messages[-1].get("role") != "assistant":
         messages, texts = [*messages, {"role": "assistant"}], [*texts, to_text(last.get("response"))]
     rest = iter(urls)
@@ -267,8 +264,7 @@ def _convert_labelled(source: Path) -> ChatRecord:
 
 def _read_action(text: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of an action; one that is not a single call is code."""
-    call = read_single_call(text)
-    if call is None:
+    if (call := read_single_call(text)) is None:
         return "python", {"code": text}
     return call.name, name_arguments(call)
 

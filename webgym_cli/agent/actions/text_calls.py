@@ -47,9 +47,9 @@ def read_react(text: str, tools: Schemas) -> Reading | ParseError:
         if re.search(r"^Action:", text, re.MULTILINE):
             return ParseError(ParseErrorKind.NO_TOOL_CALL, "an Action without an Action Input")
         return [], text.rpartition(_ANSWER)[2]
-    calls = []
+    calls, parameters = [], _list_parameters(tools)
     for action in matches:
-        arguments = _read_input(action["input"].strip(), _parameters(tools, action["name"]))
+        arguments = _read_input(action["input"].strip(), parameters.get(action["name"], []))
         if arguments is None:
             return ParseError(ParseErrorKind.INVALID_JSON, f"the Action Input of {action['name']} is no JSON object")
         calls.append((action["name"], arguments))
@@ -129,20 +129,16 @@ def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
     return {parameters[0]: value} if len(parameters) == 1 and text else None
 
 
-def _parameters(tools: Schemas, name: str) -> Sequence[str]:
-    schemas = (schema["function"] for schema in tools)
-    return next((list(_properties(schema)) for schema in schemas if schema["name"] == name), [])
+def _list_parameters(tools: Schemas) -> dict[str, list[str]]:
+    """Return the names of each function's parameters; an agent's own may have no `properties`."""
+    functions = (schema["function"] for schema in tools)
+    return {function["name"]: list(as_object(function["parameters"].get("properties"))) for function in functions}
 
 
 def _find_runner(tools: Schemas) -> dict[str, Any] | None:
     """Return the function with a parameter `code`; None if there is none."""
-    functions = (schema["function"] for schema in tools)
-    return next((function for function in functions if "code" in _properties(function)), None)
-
-
-def _properties(function: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a function; an agent's own may have none, and no `properties`."""
-    return as_object(function["parameters"].get("properties"))
+    parameters, functions = _list_parameters(tools), (schema["function"] for schema in tools)
+    return next((function for function in functions if "code" in parameters[function["name"]]), None)
 
 
 REACT = make_call_format(describe_react, read_react, write_react, lambda text: f"Observation: {text}")
