@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from tests.executable import file_system, fill
 from tests.tracking.conftest import KEY, happened, new_tracked_run
 from tests.tracking.offline_file import segments
 from webgym_cli.config.load import load
@@ -20,7 +21,7 @@ from webgym_cli.loop import training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.store.run import new_attempt, run_id
 from webgym_cli.store.screenshots import png_size
-from webgym_cli.tracking.execute import LOG, Tracker, has_pending, plan_tracking
+from webgym_cli.tracking.execute import FOLDER, LOG, Tracker, has_pending, plan_tracking
 
 PATIENCE = 60.0
 
@@ -207,10 +208,22 @@ def test_a_key_that_is_no_key_is_told_once(run, monkeypatch):
     assert has_pending(run, plan_tracking(run, settings()).destination)
 
 
-def test_a_full_disk_only_stops_the_tracking(run, monkeypatch):
+def test_a_full_disk_only_stops_the_tracking_and_is_named(run):
+    happened(run, 0)
+    folder, events = new_attempt(run), []
+    with file_system(folder / FOLDER, "16k") as disk:
+        fill(disk)
+        tracker = Tracker(run, settings(), folder, events.append)
+        tracker.note()
+        run_async(tracker.close(in_time=True))
+    (event,) = events
+    assert (event["event"], "No space left on device" in event["message"]) == ("tracking_failed", True)
+
+
+def test_a_log_that_can_not_be_written_only_stops_the_tracking(run):
     happened(run, 0)
     folder = new_attempt(run)
-    (folder / LOG).mkdir()  # the log can't be written
+    (folder / LOG).mkdir()
     events = []
     tracker = Tracker(run, settings(), folder, events.append)
     tracker.note()

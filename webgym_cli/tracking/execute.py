@@ -17,10 +17,11 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job, last_line
+from webgym_cli.jobs.process import Job
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir, run_id
+from webgym_cli.train.trainer_log import reason
 from webgym_cli.util.files import file_size, parse_valid, read_optional_object, write_json
 from webgym_cli.util.json_values import parse_object
 from webgym_cli.util.optional import known_or
@@ -235,7 +236,7 @@ class Tracker:
             return False
         self._job, self._failure = None, ""
         if code:
-            self._fail(last_line(self.logs / LOG, f"exit status {code}"))
+            self._fail(reason(self.logs / LOG) or f"exit status {code}")
         return True
 
     def _fail(self, reason: str) -> None:
