@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,11 +18,10 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job
+from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir, run_id
-from webgym_cli.train.trainer_log import reason
 from webgym_cli.util.files import file_size, parse_valid, read_optional_object, write_json
 from webgym_cli.util.json_values import parse_object
 from webgym_cli.util.optional import known_or
@@ -31,6 +31,8 @@ from webgym_cli.venvs.wandb_mode import Mode, wandb_environment, wandb_mode, wit
 LOG = "tracking.log"
 # Folder of wandb's files in the attempt's logs; the trainer's files are in `wandb` beside it.
 FOLDER = "tracking"
+# The last line of a Python traceback.
+_CAUSE = re.compile(r"[\w.]*(Error|Exception)(:|$)")
 # Seconds between SIGTERM and SIGKILL of an uploader.
 _GRACE = 2.0
 # An uploader logs events only: console, machine and packages of the wandb run are those of the trainer.
@@ -236,7 +238,9 @@ class Tracker:
             return False
         self._job, self._failure = None, ""
         if code:
-            self._fail(reason(self.logs / LOG) or f"exit status {code}")
+            lines = last_lines(self.logs / LOG, 50)
+            causes = [line for line in lines if _CAUSE.match(line)]  # wandb's own last words name its folder
+            self._fail((causes or lines or [f"exit status {code}"])[-1])
         return True
 
     def _fail(self, reason: str) -> None:
