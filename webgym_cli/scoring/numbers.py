@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 from webgym_cli.scoring.latex import is_equal_latex
@@ -29,8 +30,8 @@ _AROUND = re.compile(
 )
 # An amount in brackets is negative, as in accounting: `($50)`.
 _ACCOUNTING = re.compile(r"^\((\\?[$€£¥₹])([\d.,]+)\)$|^(\\?[$€£¥₹])\(([\d.,]+)\)$")
-# A number and what it is rounded to.
-_ROUNDED = re.compile(r"(-?\d+\.\d+)\s*(?:≈|\\approx)\s*(-?\d+(?:\.\d+)?)")
+# A number and another that it may be rounded to.
+_ROUNDED = re.compile(r"(-?\d{1,9}\.\d{1,9})\s*(?:≈|\\approx)\s*(-?\d{1,9}(?:\.\d{1,9})?)")
 _INLINE = re.compile(r"\$+\s*([^$]+?)\s*\$+|(?<!\\)\\\((.+?)\\\)|(?<!\\)\\\[(.+?)\\\]", re.DOTALL)
 _RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
@@ -74,7 +75,7 @@ _FRACTION = re.compile(
     r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
 )
 _SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
-_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
+_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?<!1[3-9]|2.)(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.I)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 _NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
@@ -133,8 +134,8 @@ def answers_equal(given: str, wanted: str) -> bool:
     differ.
     """
     given, wanted = _strip_markup(given), _strip_markup(wanted)
-    if (both := _ROUNDED.fullmatch(given)) and abs(Fraction(both[1]) - Fraction(both[2])) < 1:
-        return any(answers_equal(part, wanted) for part in both.groups())
+    if (it := _ROUNDED.fullmatch(given)) and Decimal(it[1]).quantize(Decimal(it[2]), ROUND_HALF_UP) == Decimal(it[2]):
+        return any(answers_equal(part, wanted) for part in it.groups())
     ours, theirs = parse_answer(given, named="=" in wanted), parse_answer(wanted, named="=" in given)
     if not ours.text or not theirs.text:
         return False

@@ -20,8 +20,8 @@ _FILLERS = re.compile(
 # Words after an answer that begin an explanation.
 _EXPLANATION = re.compile(
     r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
-    r"|rather than|instead of|rounded|(?:al)?though)\b.*|\s\[\d{1,2}\]$"
-    r"|(?<=\.\d)\sout of (?:5|10)\W*$|\s[(\[](?!(?:in )?base\b)(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
+    r"|rather than|instead of|rounded|(?:al)?though)\b.*|\s\[\d{1,2}\]$|\sin base (?:10|ten)\W*$"
+    r"|(?<=\.\d)(?<!from \d\.\d)\sout of (?:5|10)\W*$|\s[(\[](?!(?:in )?base (?!10)\d)(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
     r"|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -51,7 +51,7 @@ _REASON = re.compile(
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
     r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
-    r" (?:day|week|month|year|hour|minute)s\W*$|(?<=\.\d)\sout of (?:5|10)\W*$",
+    r" (?:day|week|month|year|hour|minute)s\W*$|(?<=\.\d)(?<!from \d\.\d)\sout of (?:5|10)\W*$",
     re.IGNORECASE | re.DOTALL,
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.
@@ -84,7 +84,7 @@ _STATED = re.compile(
 )
 # What joins two items, so that neither is the answer alone.
 _JOINED = re.compile(
-    r"\b(?:or|and|to|through|by|base|out of|times|plus|minus|divided|oder|und|bis|ou|et|или)\b"
+    r"\b(?:or|and|to|through|by|base(?=\s*$)|out of|times|plus|minus|divided|oder|und|bis|ou|et|или)\b"
     r"|^\s*(?:[oye]\s+|[或和与到至])|^\s*(?:of(?:\s+\w+)?\s*)?$"
     r"|[-–+*/×^_<>]\s*$|\b[b-h]\)\s*$|^\s*[-–,;:+*/×^<>]",
     re.IGNORECASE,

@@ -41,7 +41,7 @@ _FIELD = re.compile(
 )
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"
-    r"|\b(?:answer|(?:correct|right|best) (?:option|choice))\b(?:\s*\*\*)?(?:,?\s*(?:therefore|thus|then|hence"
+    r"|\b(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?(?:,?\s*(?:therefore|thus|then|hence"
     r"|should|would|will|must|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
     r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*]*",
     re.IGNORECASE,
@@ -49,8 +49,10 @@ _PHRASE = re.compile(
 # A letter that a sentence names as the choice: `So it is (B).`, `Option B is correct.`
 _LETTER = r"(\((?-i:[A-J])\)|(?-i:[A-J])(?![\w'’]))"
 _CHOSEN = re.compile(
-    r"(?:^|[.!?]\s+|\b(?:(?<!if )so|thus|therefore|hence|I (?:think|believe|guess|would)|I['’]d),?\s+(?:that )?)"
+    r"(?:^|[.!?]\s+|\b(?:(?<!if )so|thus|therefore|hence|I (?:think|believe|guess)),?\s+(?:that )?)"
     rf"(?:(?:it(?:['’]s| is| must be)|i (?:choose|select|pick)|choose|go with) (?:option )?{_LETTER}(?=[.:]|\s*$)"
+    r"|(?:the (?:right|best) (?:option|choice) is|i(?: would|['’]d) (?:choose|select|pick|go with))"
+    rf" (?:option )?{_LETTER}(?=\W*\Z)"
     rf"|(?:(?:the )?(?:option|choice) )?{_LETTER} is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
     rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}",
     re.IGNORECASE | re.MULTILINE,

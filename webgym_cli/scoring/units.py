@@ -8,7 +8,7 @@ from webgym_cli.scoring.number_words import ONES, TENS
 
 # Names of each unit; the first stands for all. A plural in s is known, too.
 _NAMES = """
-nm nanometer nanometre|ohm|ampere|kb kilobyte|mb megabyte|gb gigabyte|tb terabyte
+nm nanometer nanometre|ohm|ampere amp|kb kilobyte|mb megabyte|gb gigabyte|tb terabyte
 cm centimeter centimetre|m meter metre|km kilometer kilometre|mm millimeter millimetre|in inch inches|ft foot feet
 yd yard|mi mile|kg kilogram|g gram|mg milligram|lb pound|oz ounce|l liter litre|ml milliliter millilitre|gal gallon
 h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢

@@ -1,5 +1,6 @@
 """Published protocols: what the judge is asked, how its answers are read, and that nothing unreadable is a success."""
 
+import re
 from itertools import product
 
 import pytest
@@ -248,13 +249,22 @@ def test_a_status_in_the_spellings_of_models(text):
     assert not replies.read_status(text.replace("successful", "success").replace("success", "failed")).yes
 
 
+# Sentences right before a success that deny something else.
+HARMLESS = (
+    *("No item is missing.", "None of the prices was wrong.", "The agent closed what was not intended.", "好."),
+    *("The list holds the orders that failed.", "The form lists the fields that are missing."),
+    *(f"The login was not {word}." for word in ("needed", "required", "requested")),
+    *("The status was set to incomplete.", "The agent did not need it.", "The agent never left it."),
+)
+
+
 @each(
     ("read", "text", "yes"),
     [
         (replies.read_score, "Score: 3", True),
         (replies.read_score, "**Score**: 2", False),
         (replies.read_score, "### Score: 5", True),
-        (replies.read_status, "Status: success\n\nAll key points are met, as the last page shows.", True),
+        (replies.read_status, "Status: success\n\nThe task did not need a login.", True),
         (replies.read_webvoyager, "Evaluation: no issue is left. Verdict: SUCCESS", True),
         (replies.read_webvoyager, "The result is as expected.\nSUCCESS", True),
         (replies.read_status, "I cannot see any error.\nStatus: success\nNothing is left to do.", True),
@@ -263,13 +273,16 @@ def test_a_status_in_the_spellings_of_models(text):
         *(
             (read, text % verdict, True)
             for read, verdict in ((replies.read_status, "Status: success"), (replies.read_tags, TAG))
-            for text in ('The site wrote "I can\'t help with that" at first.\n%s', "Nothing is missing.\n%s")
+            for text in ('The site wrote "I can\'t help with that" at first.\n%s', "%s\nNothing is missing.")
         ),
         (replies.read_webvoyager, 'It replied "I\'m sorry, it is sold out", as the page shows. SUCCESS', True),
         (replies.read_webvoyager, "I can't see the screenshot of step 3, but the last one shows it. SUCCESS", True),
         (replies.read_webvoyager, "The goal was not reached at first, but the second try worked. SUCCESS", True),
-        (replies.read_tags, f"{TAG}<side>No</side>\n\nThe agent completed the goal in three steps.", True),
-        (replies.read_webvoyager, "Search: done.\nOverall: SUCCESS", True),
+        (replies.read_tags, f"{TAG}\n<side>No\n\nThe agent completed the goal, but with an extra step.", True),
+        (replies.read_tags, f"{TAG}\n(the agent actually took the longer way)", True),
+        *((replies.read_webvoyager, f"{before} SUCCESS", True) for before in HARMLESS),
+        *((replies.read_tags, f"{TAG}\n{after}", True) for after in ("No errors were shown.", "价格非常合适。")),
+        (replies.read_key_points, '1. Reply with "I can\'t help with that".', True),
         (
             replies.read_webvoyager,
             "The search result was incomplete at first, so the agent scrolled. All items were found.\nSUCCESS",
@@ -325,6 +338,7 @@ UNREADABLE = {
         *("Score: -3", "Score: 3 or 4", "Underscore: 5"),
     ],
     replies.read_status: [
+        *("Status: success\nBut it's really a failure.", 'Status: success\nThe page shows "Payment failed".'),
         *("Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"),
         "The form reads:\nStatus: success\n(not filled)",
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
@@ -333,7 +347,8 @@ UNREADABLE = {
     ],
     replies.read_webvoyager: [
         *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),
-        *("Result: incomplete. SUCCESS", "The outcome was a failure.\nSUCCESS"),
+        *("Result: incomplete. SUCCESS", "The outcome was a failure.\nSUCCESS", "The log:\nOverall: SUCCESS"),
+        *(f"{name}: unsuccessful.\nThe agent opened it.\nSUCCESS" for name in ("Verdict", "Result")),
         *(
             "According to the page, the evaluation is SUCCESS",
             "I don't judge it a SUCCESS",
@@ -348,13 +363,21 @@ UNREADABLE = {
         "The agent ended with:\nthe task is considered a success.",
         "The agent finished with the words I conclude that the task is a SUCCESS.",
         *("Expected verdict: SUCCESS", "Desired verdict: SUCCESS", "The claimed verdict: SUCCESS"),
-        *("The task was not done.\n\nSUCCESS", "I cannot see the images. SUCCESS", "1. SUCCESS", "a. SUCCESS"),
+        *(
+            "The task was not done.\n\nSUCCESS",
+            "I cannot see the images. SUCCESS",
+            *("1. SUCCESS", "12. SUCCESS", "a. SUCCESS"),
+        ),
     ],
     replies.read_key_points: ["1. I'm sorry, I can't help with that."],
     replies.read_tags: [
         *(f"<reasoning>It says {TAG}</reasoning>", f"<!-- {TAG} -->"),
         *(f"{TAG} is what I'd write if it were done.", f"I can't write {TAG}"),
-        *(f"{TAG}\nWait, it is Unsuccessful.", f"The form is\n{TAG}\nand it is empty."),
+        *(
+            f"{TAG}\nWait, it is Unsuccessful.",
+            f"{TAG}<loop>Wait, correction: it was not done</loop>",
+            f"The form is\n{TAG}\nand it is empty.",
+        ),
     ],
 }
 
@@ -362,8 +385,17 @@ UNREADABLE = {
 READERS = (replies.read_webvoyager, replies.read_status, replies.read_tags, read_reply)
 
 
+GOALS = ("task", "goals", "objective", "request", "requirement")
 # What each of the readers refuses beside a success.
 EXCUSES = (
+    *(f"The {goal} failed." for goal in GOALS),
+    *(
+        f"The price is {word}."
+        for word in ("incorrect", "missing", "incomplete", "unfinished", "not met", "never shown")
+    ),
+    *(f"Point 3 {words} met." for words in ("isn't", "was not", "has not been", "are never", "weren't")),
+    *(f"It {words} it." for words in ("did not finish", "didn't achieve", "never fulfilled", "failed to do")),
+    *(f"It {words} its goal." for words in ("could not reach", "couldn't meet", "never accomplished")),
     *(
         "I'm sorry, I can't see the images.",
         "As an AI I can't view images.",
@@ -373,16 +405,37 @@ EXCUSES = (
     *("I'm unable to view the screenshots.", "I am unable to judge this.", "I can't open the image."),
     *("I can't help with that.", "I cannot evaluate the task.", "I couldn't access any screenshots."),
     *("The task failed.", "The task has not been completed.", "The task was not done.", "The price is wrong."),
+    *("The total is $3.99, so the task was not completed.", "On a.com the task failed.", "The verdict is fail."),
+    *("No order was placed, so the goal was not reached.", "The page has no results, so the task was not done."),
+    *("The task is not complete.", "It tried (see step 3.) The task was not done.", "It never completed the task."),
 )
 RETRACTIONS = (
     "On reflection the agent did not do it.",
-    *("I take that back.", "Hmm, the price is incorrect.", "The filter was never applied.", "No.", "One is missing."),
-    *("Although the size differs.", "It could be verified only partly.", "Aber der Preis ist falsch.", "价格错了。"),
+    *(
+        "I take that back.",
+        "No.",
+        "It isn't so.",
+        "I thought so.",
+        "Der Preis ist kein Problem.",
+        "价格错了。",
+        "没有。",
+    ),
+    *("不是。", "未完成。", "误。", "非此。"),
     "The price is high, so the goal is not met.",
     *("Not really.", "Not every point is met.", "Not all key points hold.", "Correction: it is another item."),
     *("On second thought, it is another item.", "That's wrong.", "This is not right.", "It was not a success."),
 )
+DOUBTS = re.findall(
+    r"\S+",
+    "not never none neither nor without cannot incorrect incomplete invalid inaccurate insufficient impossible hardly "
+    "unsuccessful unmet unable unsure unclear uncertain unverified unfinished unfulfilled unsatisfied undone wrong "
+    "false failed doubtful mistaken missing missed misses lacking different contradicted partly partial only but yet "
+    "however though although except wait hmm actually correction rather instead sorry oops scratch kidding reflection "
+    "disagree aber nicht nein mais pas pero но не нет",
+)
 BESIDE = [
+    *((replies.read_tags, f"{TAG}\nIt is {word} so.") for word in DOUBTS),
+    *((replies.read_status, f"Status: success\nThe {goal} was not met.") for goal in GOALS),
     *((replies.read_webvoyager, f"{before} SUCCESS") for before in EXCUSES),
     *((replies.read_status, f"Thoughts: {before}\nStatus: success") for before in EXCUSES),
     *((replies.read_tags, f"<reasoning>{before}</reasoning>{TAG}") for before in EXCUSES),

@@ -32,8 +32,7 @@ _VERDICT = re.compile(
     r"|(?:the task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?)(?: an?)?:?"
     rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>(?<!^\w)(?<!^\d\d)(?<=\S)[.!?]"
-    r"|^(?:overall|(?:(?:my|final|overall) )?(?:result|outcome|answer)) ?[:=-]) ?"
+    r"|(?P<upper>(?<!^[a-z\d])(?<!^\d\d)(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
     r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
@@ -55,25 +54,38 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _DENIAL = re.compile(
-    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}(?:fail|false|no(?:[.,;]|$))"
-    r"|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
+    rf"\bNOT[\W_]*SUCCESS|(?:{_JUDGES}|\b(?:result|outcome))\W{{1,4}}"
+    r"(?:fail|false|incomplete|no(?:[.,;]|$)|unsuccessful)|^\W{0,9}fail(?:ed|ure)?(?:\W{0,9}$|\.)",
     re.IGNORECASE | re.MULTILINE,
 )
-# A sentence right before a success that denies it; earlier ones tell what was so at first.
+# The end of a sentence right before a success that denies it; earlier ones tell what was so at first.
+_GOAL = r"(?:task|goals?|objective|request|requirements?)"
 _DENIAL_BEFORE = re.compile(
-    r"(?:^|[.!?] )(?:(?!\b(?:no|none|nothing|neither)\b)[^.!?\n])*\b(?:failed|incorrect|wrong|missing|incomplete"
-    r"|unfinished|unsuccessful|(?:is|was) (?:an? failure|no|false)"
-    r"|(?:not|never|\w+n't)(?: been)? (?:done|met|made|shown|(?!needed|required|asked|requested)\w+ed)"
-    r"|(?:did not|never|failed to|could not|\w+n't) \w+ (?:(?:the|its|this)(?: user's)? "
-    r"(?:task|goals?|objective|request|requirements?)|it))\W*\Z|\b(?:expected|desired|claimed) \Z",
-    re.IGNORECASE | re.MULTILINE,
+    rf"(?:(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)"
+    r"|(?<!\b(?:that|what) )(?<!\bwhich )\b(?:is|was|has|are|were|have|remains?)(?: (?:incorrect|incomplete|wrong"
+    r"|missing|unfinished)|(?: not| never|n't)(?: been)? (?:complete|done|met|shown|(?!needed|required|requested)\w+ed)"
+    rf")|\b{_GOAL} failed|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met|(?:complete"
+    rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it))\W*\Z"
+    r"|\b(?:expected|desired|claimed) \Z",
+    re.IGNORECASE,
 )
 # Words after a success that may take it back: an explanation has its place before the verdict.
 _DOUBTED = re.compile(
-    r"\b(?:not?|never|none|nor|without|cannot|(?:un(?:succ|met|able|sure|clear|verif)|in(?:corr|compl|valid|accur|suff))\w*"
-    r"|wrong\w*|false\w*|fail\w*|miss\w*|lack\w*|differ\w*|contradict\w*|partly|partial\w*|only"
-    r"|but|yet|however|(?:al)?though|except|wait|hmm+|actually|correction|rather|instead|sorry|oops|scratch|kidding"
-    r"|reflection|thought|back|check|aber|kein\w*|nicht|nein|mais|pas|pero|но|не|нет)\b|n['’]t\b|[不没未非错但误]",
+    r"\b(?:not?|never|none|neither|nor|without|cannot|in(?:corr|compl|valid|accur|suff)\w*|impossible|hardly"
+    r"|un(?:succ|met|able|sure|clear|cert|verif|finish|fulfil|satisf|done)\w*|(?:wrong|false|fail|doubt|mistak)\w*"
+    r"|miss(?:ing|e[ds])?|lack\w*|differ\w*|contradict\w*|partly|partial\w*|only|but|yet|however|(?:al)?though|except"
+    r"|wait|hmm+|actually|correction|rather|instead|sorry|oops|scratch|kidding|reflection|disagree|should have"
+    r"|(?:second|I) thought|(?:it|that|this) back|aber|kein\w*|nicht|nein|mais|pas|pero|но|не|нет)\b"
+    r"|n['’]t\b|[没未但误]|不(?!错)|非(?!常)|(?<!不)错",
+    re.IGNORECASE,
+)
+# Words that a success is told in, too: `Nothing is missing`, `without errors`, `but with an extra step`.
+_HARMLESS = re.compile(
+    r"\b(?:nothing|none of [^.,!?\n]{1,40}|no \w+(?: \w+)?) (?:is|was|are|were|seems) (?:missing|wrong|needed)\b"
+    r"|\b(?:no|without)(?: any| further| other)? (?:errors?|issues?|problems?|warnings?|need|actions?)\b"
+    r"|(?: not|n't) (?:need|require|\w+ anything else)\b|\bonly [^.,!?\n]{1,40} w(?:as|ere) requested\b"
+    r"|\b(?:but|actually)(?: (?:with|in|by|it|an?|the|some|two|took|needed))* (?:extra|additional|more|longer)"
+    r" (?:steps?|way|route|clicks?|time)\b",
     re.IGNORECASE,
 )
 # That it refuses, or saw nothing; not that it could not see one screenshot, but another.
@@ -93,7 +105,8 @@ _STATUS = re.compile(
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
     re.IGNORECASE | re.MULTILINE,
 )
-# A sentence before a status that tells what would be written.
+# What takes a status back: words after it, or a sentence before it that tells what would be written.
+_TURN = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however)\b", re.IGNORECASE)
 _SUPPOSED = re.compile(
     r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z"
     r"|\b(?:reply|answer|verdict|status) (?:would|could|might|should) (?:be|have been)\W*\Z",
@@ -114,7 +127,10 @@ _ANNOTATIONS = {
     "optimal": ("optimality", _OPTIMALITY),
     "loop": ("looping", _ANSWERS),
 }
-_ANNOTATION = re.compile(rf"<({'|'.join(_ANNOTATIONS)})>[^<]*</\1>|</?\w+>", re.IGNORECASE)
+_ANNOTATION = re.compile(
+    rf"<?\b(?:{'|'.join(_ANNOTATIONS)})[\w ]*[>:]\W*(?:{'|'.join((*_ANSWERS, *_OPTIMALITY))})\W*(?=<|\n|\Z)|</?\w+>",
+    re.IGNORECASE,
+)
 _TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
 
 
@@ -147,7 +163,7 @@ def read_webvoyager(text: str) -> JudgeReply:
 
 def read_key_points(text: str) -> JudgeReply:
     """Read a list of key points, whole. Raises `UnreadableError` without one."""
-    if not _POINT.search(text) or _EXCUSED.search(text):
+    if not _POINT.search(text) or _EXCUSED.search(_QUOTATION.sub("", text)):
         raise UnreadableError("no numbered list of key points")
     return _reply(text, "yes")
 
@@ -163,7 +179,7 @@ def read_status(text: str) -> JudgeReply:
     reply = _read_word(_STATUS, plain, yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
     *_, last = _STATUS.finditer(plain)
     before, after = plain[: last.start()][-_END:], plain[last.end() :]
-    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _is_denied(before, after)))
+    return _refuse_unless(reply, not (_SUPPOSED.search(before) or _TURN.search(after) or _is_denied(before, after)))
 
 
 def read_tags(text: str) -> JudgeReply:
@@ -177,7 +193,7 @@ def read_tags(text: str) -> JudgeReply:
 
 def _is_denied(before: str, after: str) -> bool:
     """Whether the judge's own words before or after a success deny it; what it quotes does not."""
-    before, after = (_QUOTATION.sub("", _ANNOTATION.sub("\n", part)) for part in (before, after))
+    before, after = (_HARMLESS.sub("", _QUOTATION.sub("", _ANNOTATION.sub("\n", part))) for part in (before, after))
     return any(pattern.search(before) for pattern in (_EXCUSED, _DENIAL_BEFORE)) or bool(_DOUBTED.search(after))
 
 
