@@ -1,5 +1,7 @@
 import asyncio
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -8,7 +10,7 @@ import pytest
 from benchmarks import rollout
 from benchmarks.engine import Job, PacedPool, ScriptedAgent, planned
 from benchmarks.episodes import NETWORK, POLICY, Distributions, Script
-from benchmarks.harness import Row, Series, table
+from benchmarks.harness import ROOT, Row, Series, table
 from benchmarks.schedulers import NAIVE, OURS, REFILL, StepBarrier, arrange
 from tests.rollout.scripted import Script as Environment
 from tests.rollout.scripted import ScriptedPool, failing
@@ -126,6 +128,13 @@ def test_a_local_case_draws_no_network(monkeypatch):
     monkeypatch.setattr(rollout, "program", lambda *_: {"makespan_s": 1.0, "time_to_80_s": 1.0, "steps": 3})
     drawn = {row.case: row.inputs["distributions"]["network_s"] for row in rollout.schedulers(rollout.QUICK)}
     assert drawn == {"local N=4": "none", "network N=4": NETWORK_DRAWN}
+
+
+def test_the_module_is_a_program():
+    command = [sys.executable, "-m", "benchmarks.rollout", "--repeats", "0"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a whole number from 1 on, not '0'" in done.stderr
 
 
 @pytest.mark.browser

@@ -111,9 +111,15 @@ def test_a_number_from_0_to_1_is_a_score(value, reward):
     assert score(lambda: value).value == reward
 
 
+@pytest.mark.parametrize("parts", [(0.6, 0.3, 0.1), (0.4, 0.2, 0.1, 0.2, 0.1)])
+def test_parts_that_add_up_to_1_are_a_success(parts):
+    total = functools.reduce(float.__add__, parts)  # `sum` of Python 3.12 compensates
+    assert total != 1 and score(lambda: total).value == 1
+
+
 NO_SCORES = [
     *(None, "1", b"1", float("nan"), float("inf"), -0.1, 1.01, 10**400, [], {}),
-    *({"reward": None}, {"reward": 1, "n": 1e999}),
+    *({"reward": None}, {"reward": 1, "n": 1e999}, 1.0000001),
 ]
 
 
@@ -122,6 +128,7 @@ def test_any_other_value_is_a_failure_that_names_the_check_and_its_line(value):
     with pytest.raises(BoundaryError, match=r"the check closed failed: .* \(test_check.py:\d+\)$") as caught:
         score(lambda: value)
     assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
+    assert ": 1 is not" not in str(caught.value)  # of 1.0000001
 
 
 def test_what_a_check_raises_is_a_failure_at_the_line_that_raised():
@@ -136,10 +143,10 @@ def test_what_a_check_raises_is_a_failure_at_the_line_that_raised():
         score(decide)
 
 
-def test_an_exception_without_a_text_is_a_failure_too():
-    silent = type("Silent", (Exception,), {"__str__": None})
-    with pytest.raises(BoundaryError, match=r"the check closed failed: Silent \(test_check.py:\d+\)"):
-        score(lambda context: (_ for _ in ()).throw(silent))
+@pytest.mark.parametrize("error", [type("Silent", (Exception,), {"__str__": None}), AssertionError])
+def test_an_exception_without_a_text_is_a_failure_too(error):
+    with pytest.raises(BoundaryError, match=rf"the check closed failed: {error.__name__} \(test_check.py:\d+\)"):
+        score(lambda context: (_ for _ in ()).throw(error))
 
 
 def test_a_check_gets_copies_of_the_fields_but_the_context_itself():

@@ -70,7 +70,7 @@ def read_outcome(
         return Outcome(), None
     # Forks of WebGym have shaped rewards, whose meaning is unknown.
     if value not in (0.0, 1.0):
-        raise NotUnderstood(f"a reward of {value:g}, where WebGym gives 0 or 1")
+        raise NotUnderstood(f"a reward of {value}, where WebGym gives 0 or 1")
     key_points = tuple(at for at, reward in rewards.items() if reward.get("submit") is True and at < answered)
     return Outcome(), _judgement(texts, task, judge, judged_at, success=value == 1.0, key_points=key_points)
 

@@ -70,7 +70,7 @@ def build_prompt_spec(settings: Settings, tools: tuple[dict[str, Any], ...] | No
 
 def describe_exception(error: BaseException) -> Outcome:
     """Return the outcome of an episode that an unexpected exception ended."""
-    detail = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
+    detail = f"{type(error).__name__}: {error}"[:_REASON_LIMIT].removesuffix(": ")
     return Outcome(failure=FailureKind.INTERNAL_ERROR, failure_detail=f"{detail} ({find_place(find_first(error))[0]})")
 
 

@@ -100,7 +100,7 @@ class TaskCheck(UserFunction):
         try:
             verdict = parse_reward(value)
             if not 0 <= verdict.reward <= 1:
-                raise ValueError(f"{verdict.reward:g} is not within 0 and 1")
+                raise ValueError(f"{verdict.reward} is not within 0 and 1")
         except Exception as error:
             raise self.explain(error) from error
         return Score(

@@ -124,7 +124,7 @@ class UserFunction:
             reason += f": {describe_invalid(error)}"
         if isinstance(error, TooLateError):
             reason = f"it took more than {seconds:g} s (its timeout, or agent.reward_timeout)"
-        words = " ".join(reason.split())[:_REASON]
+        words = " ".join(reason.split())[:_REASON].removesuffix(":")  # `assert` raises without a text
         code, places = inspect.unwrap(self.function).__code__, traceback.extract_tb(error.__traceback__)
         # The innermost line of its file; without one its first.
         lines = [code.co_firstlineno, *(place.lineno for place in places if place.filename == code.co_filename)]
