@@ -35,7 +35,7 @@
       if (at.matches(KINDS)) return at;
       // a row that is a label, too: a person sees the row
       if (at.localName === "label" && at.control) return at.closest("[role=option],[role=treeitem]") || at.control;
-      const outer = above(at), label = at.closest("label")?.control;
+      const outer = above(at), label = at.closest(`label,${KINDS}`)?.control; // but a button in a label is no part of it
       if (label && pointer(at)) return label;
       if (pointer(at) && !(outer && pointer(outer))) return at;
     }

@@ -180,6 +180,11 @@ async def test_enter_waits_for_suggestions_of_a_field_between_tags(session: Brow
     await session.goto((tmp_path / "tags.html").as_uri())
     assert await act(session, MARKS, ActionName.TYPE, "Name", text="blue\n") is None
     assert await ask(session, "document.title") == "blue"
+    await ask(session, "setInterval(() => { document.body.append('.') }, 20)")
+    assert await act(session, MARKS, ActionName.TYPE, "Name", text="green\n") is None
+    began = await ask(session, "performance.now()")
+    await session.evaluate(WAIT_UNTIL_IDLE, [900, {}])
+    assert await ask(session, f"performance.now() - {began}") > 800  # that page is not known as restless yet
 
 
 async def test_keys_alone_and_together(session: BrowserSession):

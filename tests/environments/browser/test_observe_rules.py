@@ -283,6 +283,16 @@ CASES = {
         "<p onmouseover=1>Card</p><ul onmouseover=1><li>One</ul>",
         "paragraph 'Card'",
     ),
+    "boxes of rows without words; a place to drop files around a field with its name": (
+        "<table><tr><th><input type=checkbox><th>N<tr><td><input type=checkbox><td>17</table>"
+        "<div style='border:1px solid'>Files <input type=file></div>"
+        "<script>document.querySelector('div').addEventListener('drop', () => {})</script>",
+        "checkbox 'select all'; checkbox '17'; file 'Files'",
+    ),
+    "a field after a tree": (
+        "<div role=tree><b role=treeitem>Ann</b></div><div><p contenteditable style='height:30px'></p></div>",
+        "treeitem 'Ann'; textbox ''",
+    ),
     "siblings that are moved over each other": (
         "<button style='width:90px;height:30px;display:block'>One</button>"
         "<div style='width:200px;height:60px;margin-top:-30px;position:relative'></div><button>Two</button>",

@@ -253,7 +253,7 @@ async def test_handlers_that_a_framework_keeps_for_its_root_are_known(visit: Vis
     kept["e"] = "__reactProps$x: { onScroll() {}, onClick: undefined }"
     kept["f"] = "__reactEventHandlers$x: { onClick() {} }"  # of React 16
     kept["g"] = "$$mouseover() {}"
-    texts = "".join(f"<p id={name}>{name}</p>" for name in kept)
+    texts = "<form name=host></form>" + "".join(f"<p id={name}>{name}</p>" for name in kept)
     scripts = "; ".join(f"Object.assign({name}, {{ {fields} }})" for name, fields in kept.items())
     shadow = (
         "const root = s.attachShadow({ mode: 'open' }); root.innerHTML = '<b>deep</b>'; root.firstChild.__click = alert"

@@ -244,7 +244,7 @@ webgym.act = (() => {
   // Whether the prepared field contains the typed text. A field that passed the focus on is not checked. `enters`: Enter
   // follows, which chooses among suggestions once they are there.
   const typed = async (text, enters) => {
-    if (enters && matches(focused() || document.body, SUGGESTED)) await waitUntilIdle(SUGGEST_MS);
+    if (enters && matches(focused() || document.body, SUGGESTED)) await waitUntilIdle(SUGGEST_MS, true);
     // Editors draw it in the next frames, of which a busy machine makes few in that time.
     await until(() => !check(text).error, TAKE_MS, FRAMES);
     const result = check(text);

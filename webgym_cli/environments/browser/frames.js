@@ -100,7 +100,7 @@ webgym.frames = (() => {
     return inner ? [element, ...allOf(inner)] : element;
   }));
 
-  const isOpen = memo((tree) => !tree.host || tree.mode === "open" && isOpen(treeOf(tree.host)));
+  const isOpen = memo((tree) => !documentOf(tree) || tree.host && tree.mode === "open" && isOpen(treeOf(tree.host)));
 
   // Handlers that a framework keeps for its root, as `stand_ins.js` tells, which no list of listeners has.
   const hearKept = () => {

@@ -145,7 +145,7 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option],[role=treeitem]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || !ticked && nameBefore(element, at) || "";
     }
     return "";
@@ -271,7 +271,7 @@ webgym.names = (() => {
       () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || !HOLDERS.has(role) && iconOf(element),
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
-      () => testIdOf(element),
+      () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => role === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
       () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || classOf(element.parentElement)),
     ]) {

@@ -143,7 +143,7 @@ webgym.observe = (() => {
     if (inner.sure === HOVERABLE && outer.sure > HOVERABLE) return "inner";
     if (outer.sure === HOVERABLE) return inner.sure > HOVERABLE ? "outer" : null;
     const isAlike = alike(outer, inner);
-    if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button")) ? "outer" : null;
+    if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button,[type=file]")) ? "outer" : null;
     // a row whose cells are listed
     if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
     const sign = oneLine(inner.element.innerText), isCross = sign.length < 2 && inner.element.parentElement === outer.element && listens(inner.element);

@@ -2,7 +2,7 @@
 webgym.waits = (() => {
   const { atOnce, matches, parentOf, rootOf } = webgym.names;
   const { interest, NATIVE } = webgym.kinds;
-  const QUIET_MS = 100, IMPATIENT_MS = 300, ANIMATION_MS = 1000, STILL_FRAMES = 3;
+  const QUIET_MS = 100, IMPATIENT_MS = 300, ANIMATION_MS = 1000, STILL_FRAMES = 3, LATE_MS = 50;
 
   // A page that is not rendered gets no animation frames: fall back to a timeout.
   const frame = () => new Promise((done) => {
@@ -62,10 +62,10 @@ webgym.waits = (() => {
   };
 
   // The same for pages of the open web, which may load and change at any time.
-  // After a timeout the next waits are shorter: the page ticks, streams or never finishes loading.
+  // After a timeout the next waits are shorter, unless it was `isExtra`: the page ticks, streams or never finishes loading.
   let patience = Infinity, due = 0;
   document.addEventListener("webgym-timer", ({ detail }) => { due = Math.max(due, performance.now() + detail); });
-  const waitUntilIdle = async (limit) => {
+  const waitUntilIdle = async (limit, isExtra = false) => {
     const end = performance.now() + Math.min(limit, patience);
     let changed = performance.now();
     const begun = performance.now();
@@ -78,11 +78,10 @@ webgym.waits = (() => {
     await frame();
     await frame();
     const restless = () => document.readyState !== "complete" || moving() || performance.now() - changed < QUIET_MS;
-    const isDue = () => performance.now() < Math.min(due, begun + limit);
+    const isDue = () => performance.now() < Math.min(due + LATE_MS, begun + limit); // a timer may start another one
     while (isDue() || performance.now() < end && restless()) await frame();
-    if (performance.now() - due < QUIET_MS) await frame();
     observer.disconnect();
-    patience = restless() ? IMPATIENT_MS : Infinity;
+    if (!isExtra) patience = restless() ? IMPATIENT_MS : Infinity;
   };
 
   const SPINNERS = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]),[class*=spinner i]," +
