@@ -412,7 +412,7 @@ async def ask_at_once(world, *keys):
     world.upstream.may_answer.clear()
     asking = [asyncio.create_task(world.chat(key)) for key in keys]
     async with asyncio.timeout(10):
-        while sum(one.in_flight for one in world.recorder.sessions.values()) < len(keys):  # noqa: ASYNC110
+        while world.server.in_flight.total() < len(keys):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return asking
 
@@ -431,6 +431,24 @@ async def test_calls_in_flight_are_limited_over_all_sessions_and_equal_ones_of_a
         assert (await world.chat(keys[2])).status_code == 200
     assert {(await one).status_code for one in asking} == {200}
     assert [(await world.chat(key)).status_code for key in keys] == [200] * 3
+
+
+async def test_a_call_of_a_session_that_was_ended_counts_until_it_is_read(world, monkeypatch):
+    session, other = await world.open(), await world.open()
+    may_read, parse = threading.Event(), server.parse_json
+    monkeypatch.setattr(server, "MAX_IN_FLIGHT", 1)
+    monkeypatch.setattr(
+        server, "parse_json", lambda body: parse(body) if b"slow" not in body or may_read.wait(30) else {}
+    )
+    asking = asyncio.create_task(world.chat(session["key"], ask("slow")))
+    async with asyncio.timeout(10):
+        while not world.server.in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await end(world, session)
+    assert (await world.chat(other["key"])).status_code == 429
+    may_read.set()
+    assert (await asking).status_code == 409
+    assert (await world.chat(other["key"])).status_code == 200
 
 
 async def test_a_request_that_is_slow_to_read_keeps_no_other_session_waiting(world, monkeypatch):
@@ -486,7 +504,7 @@ async def abandon(world, session, body):
     await asyncio.sleep(0)
     world.upstream.may_answer.set()
     async with asyncio.timeout(10):
-        while opened.in_flight or len(opened.calls) == calls:  # noqa: ASYNC110
+        while world.server.in_flight or len(opened.calls) == calls:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

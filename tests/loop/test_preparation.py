@@ -88,8 +88,9 @@ async def test_a_batch_is_written_once_unless_something_about_it_changed(run, mo
     assert await prepare(run, with_, events.append, nobody, again=False) == (first, False)
     run.metrics.unlink()  # as if a signal had come before its event
     assert [(await prepare(run, with_, events.append, nobody, again=False))[1] for _ in range(2)] == [True, False]
-    run.metrics.unlink()
-    assert (await prepare(run, with_, events.append, nobody, again=True))[1]
+    written = (run.rl_data / "rl.json").stat().st_mtime_ns
+    assert (await prepare(run, with_, events.append, nobody, again=True))[0].digest == first.digest
+    assert (run.rl_data / "rl.json").stat().st_mtime_ns > written
     with_ = settings(model, CHAINS, GRPO, "rl.data.merge_turns=false")
     apart, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, apart.rows) == (True, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -68,6 +69,8 @@ class GatewayServer(LocalServer):
     ) -> None:
         """Raises `SettingsError` for an address that others reach, without a token."""
         self._recorder = recorder
+        self.in_flight: Counter[str] = Counter()
+        """Number of requests that are read or answered by session, also one that was ended; equal ones are one call."""
         self._token = require_token(TOKEN_VARIABLE, host)
         self._model = recorder.settings.serve.served_model_name
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
@@ -121,14 +124,14 @@ class GatewayServer(LocalServer):
     async def _call(self, session: Session, is_chat: bool, request: web.Request) -> tuple[ChatRequest, GatewayCall]:
         """Return a request and its call. Raises `RequestError`."""
         limit = max(MAX_IN_FLIGHT, self._recorder.settings.rollout.concurrency or 0)
-        if sum(one.in_flight for one in self._recorder.sessions.values()) >= limit:
+        if self.in_flight.total() >= limit:
             raise RequestError(429, f"{limit} calls of all sessions are in flight", "too_many_calls")
-        if session.in_flight >= MAX_REQUESTS:
+        if self.in_flight[session.id] >= MAX_REQUESTS:
             raise RequestError(429, f"{MAX_REQUESTS} requests of the session are in flight", "too_many_calls")
         # Refusals, as while vLLM restarts, are no steps of an episode.
         if session.refused >= MAX_REFUSED:
             raise RequestError(400, f"{MAX_REFUSED} calls of the session were refused", "step_limit")
-        session.in_flight += 1
+        self.in_flight[session.id] += 1
         try:
             body = await _read(request)
             # A hostile body takes seconds, for which other sessions would wait.
@@ -140,7 +143,7 @@ class GatewayServer(LocalServer):
             digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body, *own))).hexdigest()
             return chat, await self._recorder.call(session, chat, digest, helper=helper)
         finally:
-            session.in_flight -= 1
+            self.in_flight -= Counter((session.id,))  # without those at 0
 
     def _is_helper(self, model: str, header: str | None) -> bool:
         """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""

@@ -77,8 +77,6 @@ class Session:
     calls: list[GatewayCall] = field(default_factory=list)
     running: dict[str, asyncio.Task[GatewayCall]] = field(default_factory=dict)
     """Calls in flight by their request."""
-    in_flight: int = 0
-    """Number of requests that are read or answered; equal ones are one call."""
     notes_deliveries: bool = False
     """Whether a call counts once it is `delivered`; in older files each does that is not `abandoned`."""
     delivered: set[int] = field(default_factory=set)

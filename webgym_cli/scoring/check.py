@@ -98,14 +98,12 @@ class TaskCheck(UserFunction):
         given = {**task_fields(context.trajectory.task), "context": context}
         value = await self.call(workers, given, seconds)
         try:
-            verdict = parse_reward(value)
-            if not 0 <= verdict.reward <= 1:
-                raise ValueError(f"{verdict.reward} is not within 0 and 1")
+            result = parse_reward(value)
+            if not 0 <= result.reward <= 1:
+                raise ValueError(f"{result.reward} is not within 0 and 1")
         except Exception as error:
             raise self.explain(error) from error
-        return Score(
-            source="check", value=verdict.reward, detail=self.name, extras=verdict.numbers(), digest=self.digest
-        )
+        return Score(source="check", value=result.reward, detail=self.name, extras=result.numbers(), digest=self.digest)
 
 
 CHECKS: Registry[TaskCheck] = Registry(
