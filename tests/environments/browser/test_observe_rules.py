@@ -272,6 +272,14 @@ CASES = {
         f"<p style='position:relative;width:99px'><button disabled>Covered</button><i class=o style='{OVER}'></i></p>",
         "button 'Save'; link 'Next'",
     ),
+    "what is disabled within what is clicked; what is dragged, with a corner; lines of fields; a list": (
+        "<div onclick=1>Card <button disabled style='pointer-events:none'>Buy</button></div><div onmousedown=1 style="
+        "'width:99px;height:90px'>Milk <i style='display:block;width:16px;height:16px;cursor:se-resize'></i></div>"
+        "<input aria-label=State maxlength=2><br><input maxlength=2><ul onmouseenter=1><li>One</ul>"
+        "<button><i class='close-button-icon'></i></button><button><i class='p-button-icon'></i></button>",
+        "generic 'Card Buy'; button 'Buy'; generic 'Milk'; generic 'resize'; textbox 'State'; textbox ''; "
+        "button 'close button'; button ''; list 'One'",
+    ),
     "the corner of a box, whose press a box around it handles": (
         "<style>i { position: absolute; width: 16px; height: 16px; bottom: 0 } .x-resize-grip { cursor: se-resize }"
         ".e { right: 0; cursor: s-resize } p { position: relative; width: 200px; height: 90px }</style>"

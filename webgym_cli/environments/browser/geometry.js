@@ -159,6 +159,9 @@ webgym.geometry = (() => {
     return limits ? intersect(whole, limits) : whole;
   };
 
+  // What is disabled and lets the mouse through to what it is in.
+  const isPassed = (element) => matches(element, ":disabled,[aria-disabled=true]") && styleOf(element).pointerEvents === "none";
+
   const reaches = (element, hit) => {
     for (let at = hit; at; at = parentOf(at)) {
       if (at === element) return true;
@@ -166,9 +169,7 @@ webgym.geometry = (() => {
     }
     // a hidden field over a component's handles takes their clicks
     if (hit?.type === "range" && hit.parentElement === element.parentElement && hit.ariaHidden === "true") return true;
-    // what is disabled lets the mouse through to what it is in
-    const isOff = matches(element, ":disabled,[aria-disabled=true]") && styleOf(element).pointerEvents === "none";
-    return isOff && Boolean(hit) && reaches(hit, element);
+    return isPassed(element) && Boolean(hit) && reaches(hit, element);
   };
 
   // Candidate click points: spread over the box, at its edge if it is full of other elements, and on a drawn line.
@@ -265,5 +266,5 @@ webgym.geometry = (() => {
 
   const area = ({ box }) => box.width * box.height;
 
-  return Object.freeze({ area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within });
+  return Object.freeze({ area, boxOf, isPassed, place, pointOf, pointWithin, reaches, same, visiblePart, within });
 })();

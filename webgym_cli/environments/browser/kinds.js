@@ -244,8 +244,8 @@ webgym.kinds = (() => {
   };
 
   // What only listens to the mouse that comes over it, and contains nothing to click.
-  const isHoverable = (element) => (hoverable.has(element) || entered.has(element)) && !roots.has(element) && element !== element.ownerDocument.body &&
-    !matches(element, `html,label,option,td,th,ul,ol,[role],canvas,${GRIDS},${TIPPED}`) && !element.querySelector(NATIVE);
+  const isHoverable = (element) => (hoverable.has(element) || entered.has(element) && !matches(element, "ul,ol")) && !roots.has(element) && element !== element.ownerDocument.body &&
+    !matches(element, `html,label,option,td,th,[role],canvas,${GRIDS},${TIPPED}`) && !element.querySelector(NATIVE);
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a cell, 0.2 to hover.
   const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));

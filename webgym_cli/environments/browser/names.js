@@ -155,7 +155,7 @@ webgym.names = (() => {
   const nameBefore = (element, { previousElementSibling: before }) => {
     const { width, height } = rectOf(element), isPart = element.maxLength > 0 || width < 1.5 * height;
     const fields = before ? [before, ...inside(before, FIELDS)].filter((one) => matches(one, FIELDS) && !isUnused(one)) : [];
-    if (before && !fields.length) return nameBefore(element, before); // what stands between two groups of boxes
+    if (before && !fields.length) return !matches(before, `br,hr,${CONTROLS}`) && nameBefore(element, before); // what stands between two groups of boxes
     const isEqual = (field) => field.maxLength === element.maxLength && Math.abs(rectOf(field).width - width) < 2 && nameOf(field) === nameOf(fields[0]);
     return isPart && fields.length && fields.every(isEqual) && nameOf(fields[0]);
   };
@@ -274,6 +274,7 @@ webgym.names = (() => {
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => role === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
       () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || classOf(element.parentElement)),
+      () => styleOf(element).cursor.endsWith("-resize") && "resize",
     ]) {
       const name = oneLine(source());
       if (name) return name;

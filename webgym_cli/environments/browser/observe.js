@@ -6,7 +6,7 @@ webgym.observe = (() => {
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hearKept, hitAt, rectOf } = webgym.frames;
-  const { area, boxOf, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
+  const { area, boxOf, isPassed, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
     "[role=checkbox],[role=radio],[role=slider]";
@@ -45,8 +45,7 @@ webgym.observe = (() => {
       if (interest(at) && !(seen && styleOf(at).position === "absolute") && !(isPressed && interest(at) === 1)) clicked = stands;
       else if (!drawn && (isDrawn(at) || sections.length || isClear && wordsIn(at).trim())) drawn = stands;
     }
-    const isHidden = !seen || isSmall(seen);
-    if (isHidden) return clicked || drawn;
+    if (!seen || isSmall(seen)) return clicked || drawn;
     return clicked && area(seen) * 2 < area(clicked) && { ...clicked, point: seen.point, aim: element };
   };
 
@@ -138,6 +137,7 @@ webgym.observe = (() => {
   const needless = (outer, inner, index) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
+    if (isPassed(inner.element) && listens(outer.element)) return null;
     // what lies on a surface; of two surfaces in one place the inner one
     if (outer.isSurface) return inner.isSurface && same(outer.box, inner.box) ? "outer" : null;
     if (inner.sure === HOVERABLE && outer.sure > HOVERABLE) return "inner";
@@ -147,7 +147,7 @@ webgym.observe = (() => {
     // a row whose cells are listed
     if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
     const sign = oneLine(inner.element.innerText), isCross = sign.length < 2 && inner.element.parentElement === outer.element && listens(inner.element);
-    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isCross) && outer.box.height < LOW && !same(outer.box, inner.box);
+    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isCross) && (outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize")) && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;

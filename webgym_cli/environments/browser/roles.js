@@ -144,7 +144,7 @@ webgym.roles = (() => {
       if (told) return told.replace(/[-_]+/g, " ");
     }
     const classes = parts.map((part) => part.getAttribute("class") || "");
-    const place = classes.map((names) => names.match(/([\w-]{2,}(?<!base|button|btn))-icon(?:\s|$)/)?.[1]).find(Boolean) ||
+    const place = classes.map((names) => names.match(/([\w-]{2,}(?<!base|(?:^|\s)(?:(?:[a-z]{1,2}|ant|mat)-)?(?:button|btn)))-icon(?:\s|$)/)?.[1]).find(Boolean) ||
       classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
     return (place || "").replace(/[-_]+/g, " ");
   };
@@ -162,13 +162,14 @@ webgym.roles = (() => {
     return filled && filled !== "on" && filled !== "off" ? filled.replaceAll("-", " ") : element.type?.match(PURPOSES)?.[0] || "";
   };
 
+  const classesIn = memo((parent) => Map.groupBy(Array.from(parent.children, (one) => Array.from(one.classList)).flat(), (name) => name));
+
   // A class name that consists of words, for elements without any other name: of several that share one, the first that
   // no other has. `isApart`: only that.
   const classOf = (element, isApart = false) => {
     const classes = (element.getAttribute("class") || "").split(/\s+/).filter(Boolean);
     const names = classes.filter((name) => /^(?:[a-z]-)?[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name));
-    const others = Array.prototype.filter.call(element.parentElement?.children || [], (one) => one !== element);
-    const isShared = (name) => others.some((one) => matches(one, `.${CSS.escape(name)}`));
+    const isShared = (name) => element.parentElement && classesIn(element.parentElement).get(name)?.length > 1;
     const own = classes.some(isShared) && names.find((name) => !isShared(name));
     return (own || (isApart ? "" : names[0]))?.replace(/^[a-z]-|[-_]+/g, (sign, at) => (at ? " " : ""));
   };
