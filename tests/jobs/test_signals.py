@@ -17,6 +17,7 @@ async def main():
     try:
         WORK
     finally:
+        print("cleaning", flush=True)
         await asyncio.sleep(0.3)
         print("cleaned", flush=True)
 
@@ -44,7 +45,7 @@ def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
     process = start(PROGRAM.replace("WORK", HOLDS_UP))
     for _ in range(times):
         process.send_signal(number)
-    assert process.communicate(timeout=20)[0].split() == ["cleaned", raised]
+    assert process.communicate(timeout=20)[0].split() == ["cleaning", "cleaned", raised]
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def program():
 @each_signal
 def test_a_signal_unwinds_and_is_told(program, number, raised):
     program.send_signal(number)
-    assert program.communicate(timeout=20)[0] == f"cleaned\n{raised}\n"
+    assert program.communicate(timeout=20)[0] == f"cleaning\ncleaned\n{raised}\n"
 
 
 COMMAND = """
@@ -70,6 +71,7 @@ def work():
         print("up", flush=True)
         time.sleep(600)
     finally:
+        print("cleaning", flush=True)
         time.sleep(0.3)
         print("cleaned", flush=True)
 
@@ -85,20 +87,23 @@ def test_further_signals_neither_cut_a_clean_up_short_nor_change_how_it_ends(num
     process = start(COMMAND if is_command else PROGRAM.replace("WORK", THREAD + WAITS))
     for _ in range(2):
         process.send_signal(number)
-    assert process.stdout.readline() == "cleaned\n"
+    assert process.stdout.readline() == "cleaning\n"
     for further in itertools.cycle((signal.SIGTERM, signal.SIGINT)):  # to the interpreter's end, which resets handlers
         if process.poll() is not None:
             break
         process.send_signal(further)
         time.sleep(0.001)
     status = {"Terminated": 143, "KeyboardInterrupt": 130}[raised] if is_command else 0
-    assert (process.stdout.read().split(), process.returncode) == ([] if is_command else [raised], status)
+    assert (process.stdout.read().split(), process.returncode) == (
+        ["cleaned", *(() if is_command else (raised,))],
+        status,
+    )
 
 
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_a_signal_after_the_work_while_a_thread_ends_is_told(seconds):
     process = start(PROGRAM.replace("WORK", f'{THREAD}print("up", flush=True)'))
-    assert process.stdout.readline() == "cleaned\n"
+    assert [process.stdout.readline() for _ in range(2)] == ["cleaning\n", "cleaned\n"]
     time.sleep(seconds)
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=20)[0] == "Terminated\n"
