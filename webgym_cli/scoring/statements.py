@@ -73,6 +73,8 @@ _RETRACTED = re.compile(
     r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
     re.IGNORECASE,
 )
+# Another answer in words after it, which is short: `Rome.`, `it is New York.`, not `this follows from it.`
+_CORRECTION = re.compile(r"\W*(?:(?:it|that)(?:['’]s| is| should be) )?(?!the |an? )\S+?(?: \S+?)?\W*(?:[.,;!]|\Z)")
 _FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 
 
@@ -93,7 +95,7 @@ def find_answers(response: str) -> list[str]:
     for retracted in filter(None, (withdrawn or _RETRACTED.search(rest), within)):
         if (corrected := read_loose(f"so {retracted.string[retracted.end() :]}")) or retracted is withdrawn:
             return corrected
-    if number is None and _RETRACTED.search(rest, 0, _BETWEEN):
+    if number is None and any(_CORRECTION.match(rest, it.end()) for it in _RETRACTED.finditer(rest, 0, _BETWEEN)):
         return []  # a correction in words is not read
     if is_exact:
         return [content]
