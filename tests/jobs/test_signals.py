@@ -10,8 +10,11 @@ from webgym_cli.errors import Terminated
 from webgym_cli.jobs.signals import run_async
 
 PROGRAM = """
-import asyncio, time
+import asyncio, atexit, time
 from webgym_cli.jobs.signals import interruptible, run_async
+from webgym_cli.util import stopping
+
+atexit.register(stopping.ignore_at_exit, None)
 
 async def main():
     try:
@@ -65,6 +68,7 @@ def test_a_signal_unwinds_and_is_told(program, number, raised):
 COMMAND = """
 import time
 from webgym_cli.cli import main
+from webgym_cli.util import stopping
 
 def work():
     try:
@@ -98,6 +102,28 @@ def test_further_signals_neither_cut_a_clean_up_short_nor_change_how_it_ends(num
         ["cleaned", *(() if is_command else (raised,))],
         status,
     )
+
+
+@pytest.mark.parametrize(
+    ("hangs", "number"),
+    [("command", signal.SIGINT), ("loop", signal.SIGTERM), ("swallowed", signal.SIGTERM), ("exit", signal.SIGINT)],
+)
+def test_a_much_later_signal_ends_a_process_whose_clean_up_hangs(number, hangs):
+    code = COMMAND.replace("time.sleep(0.3)", "time.sleep(600)")
+    if hangs == "loop":
+        code = PROGRAM.replace("WORK", WAITS).replace("asyncio.sleep(0.3)", "asyncio.sleep(600)")
+    elif hangs == "swallowed":
+        code = code.replace("finally", "except BaseException")
+    elif hangs == "exit":
+        code = COMMAND.replace("time.sleep(0.3)", "import atexit; atexit.register(time.sleep, 600)")
+    process = start(code.replace("import stopping\n", "import stopping\nstopping.PATIENCE = 1.5\n"))
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    process.send_signal(number)
+    time.sleep(2)
+    assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
 
 
 @pytest.mark.parametrize("seconds", [0, 0.2])

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from webgym_cli.cli.output import Output, fail
 from webgym_cli.cli.streams import discard, explain_os_error, open_streams
 from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, UserNote, WebGymError
+from webgym_cli.util import stopping
 from webgym_cli.util.optional import when
 from webgym_cli.util.proxies import check_key_log, exempt_loopback
 from webgym_cli.util.secrets import add_address_keys, add_environment
@@ -44,6 +45,7 @@ def main() -> None:
     _require_home()
     # Else the interpreter looks for cycles in all that was imported: a fifth of a short command's time.
     atexit.register(gc.freeze)
+    atexit.register(stopping.ignore_at_exit, _stop)  # the first is called last: another's callback may hang
     # Installed before the imports, so that a signal during them is handled too.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
@@ -210,8 +212,7 @@ def _show_warning(usual: Callable[..., None], message: Warning | str, *where: An
 
 def _stop(received: int, _: object) -> NoReturn:
     """Raise what ends the command, only once: a second signal must not cut its clean-up short."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # also at the interpreter's end, which resets other handlers
+    stopping.ignore_further()
     raise Terminated if received == signal.SIGTERM else KeyboardInterrupt
 
 

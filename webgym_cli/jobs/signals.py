@@ -10,13 +10,13 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from webgym_cli.errors import Terminated
+from webgym_cli.util.stopping import SIGNALS, ignore_further
 
 T = TypeVar("T")
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 class _CaughtSignals(list[int]):
-    """Signals received during `run_async`, oldest first."""
+    """The signal received during `run_async`, if any."""
 
     blocks = False
     """Whether work blocks the event loop."""
@@ -31,16 +31,18 @@ _CAUGHT: ContextVar[_CaughtSignals] = ContextVar("caught")
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine. SIGINT raises KeyboardInterrupt, SIGTERM `Terminated`, both after the coroutine's clean-up.
 
-    After one of them both stay without effect, so that a second one can't cut the caller's clean-up short either.
+    After one of them both stay as `ignore_further` sets them, so that a second one can't cut the caller's clean-up
+    short either.
     """
-    before = {number: signal.getsignal(number) for number in _STOPPING}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     received = _CaughtSignals()
     try:
         with asyncio.Runner() as runner:
             result = runner.run(_supervise(main, received))
     finally:
-        for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
-            signal.signal(number, signal.SIG_IGN if received else handler)  # a handler ends with the interpreter
+        if not received:
+            for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
+                signal.signal(number, handler)
     if received:
         raise received.error()
     return result
@@ -67,13 +69,14 @@ async def _supervise(main: Coroutine[Any, Any, T], received: _CaughtSignals) -> 
 
     def on_signal(number: int, _: object) -> None:
         received.append(number)
-        if len(received) > 1 or task.done():  # a second signal must not cut the clean-up short
+        ignore_further()
+        if task.done():
             return
         if received.blocks:
             raise asyncio.CancelledError
         loop.call_soon_threadsafe(task.cancel)
 
-    for number in _STOPPING:  # not by the loop, which loses a signal after its last turn: threads can delay its end
+    for number in SIGNALS:  # not by the loop, which loses a signal after its last turn: threads can delay its end
         signal.signal(number, on_signal)
     try:
         return await task
