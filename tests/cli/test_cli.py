@@ -14,6 +14,7 @@ from tests.executable import Command
 from tests.prepare.buffer import fill
 from tests.records.builders import CRASHED, trajectory
 from tests.train.fake_checkpoints import published
+from tests.train.gradient_batch import write_batch
 from webgym_cli.loop.loop_plan import END_VARIABLE
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
@@ -65,12 +66,12 @@ def test_json_is_json_lines(webgym, run):
 
 def test_nothing_a_published_training_and_what_began_in_a_job_are_resumed_without_an_error(webgym, run):
     assert webgym("resume", run.root).stdout == ""
-    published(run, 1)
+    name = published(run, 1).name
     loop = {"command": "loop", "options": {"stop_before": "3m", "eval_every": 0}, "since": "2026-01-01T00:00:00Z"}
     note = {"command": "train", "options": {}, "since": "2027-01-01T00:00:00Z", "interrupted": [loop]}
     write_json(run.state, note)
-    webgym("resume", run.root, code=3)  # begun after the publication: it is to be done, and has no data
-    write_json(run.state, {**note, "since": "2026-01-01T00:00:00Z"})
+    webgym("resume", run.root, code=3)  # no data names the published model: it is to be done, and has none
+    write_batch(run, Path("tiny"), name)  # the note's time is later: the clock was set back
     for options, left in ((("--dry-run",), "train"), ((), "loop")):
         webgym("resume", run.root, *options)
         assert read_running_command(run).command == left

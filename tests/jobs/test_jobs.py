@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -203,16 +204,20 @@ def test_the_last_lines_of_a_log(tmp_path):
     assert last_lines(log, 2, limit=10) == ["xxxxx", "end"]
 
 
-async def test_a_program_that_prints_without_end_fills_no_disk(spawn, log, monkeypatch):
-    monkeypatch.setattr(process, "LONGEST_LOG", 100_000)
-    job = spawn("import time\nn = 0\nwhile True: n += 1; print('line', n, flush=True); n % 999 or time.sleep(0.1)")
-    async with asyncio.timeout(60):
-        while not log.read_text().startswith("webgym: more than 100000 bytes"):
-            await asyncio.sleep(0.01)
-            assert job.poll() is None
-    (before,) = seen(log, "line")
+async def test_of_a_log_without_end_the_first_and_the_last_lines_are_kept(spawn, log, monkeypatch):
+    monkeypatch.setattr(process, "LONGEST_LOG", 256 * 1000)
+    job = spawn("n = 0\nprint('version 1', flush=True)\nwhile True: n += 1; print('line', n, flush=True)")
+    sizes = [0]
+    while sum(after < before for before, after in pairwise(sizes)) < 2:
+        await asyncio.sleep(0.01)
+        assert job.poll() is None
+        sizes.append(log.stat().st_size)
     await job.stop()
-    assert log.stat().st_size < 100_000 and seen(log, "line")[0] > before
+    first, _, last = log.read_text().partition("\nwebgym: what stood here is left out, the log was too long\n")
+    numbers = [[int(line.split()[1]) for line in part.splitlines()[1:-1]] for part in (first, last)]
+    assert first.startswith("version 1\n") and numbers[0][:70] == list(range(1, 71))
+    assert numbers[1][:60] == list(range(numbers[1][0], numbers[1][0] + 60))
+    assert numbers[1][0] > 10_000 and "webgym" not in last
 
 
 def test_a_log_on_a_full_disk_tells_why_nothing_more_is_in_it(tmp_path):

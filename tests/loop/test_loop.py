@@ -209,13 +209,17 @@ def test_a_plan_finds_wrong_tasks_and_policies(run, wrong):
 
 
 @pytest.mark.parametrize(
-    ("demonstrations", "algorithm", "refused"), [(0, "sft", True), (1, "grpo", True), (0, "grpo", False)]
+    ("demonstrations", "first", "algorithm", "refused"),
+    [
+        *((0, "sft", "sft", True), (1, "sft", "grpo", True), (0, "sft", "grpo", False)),
+        *((1, "grpo", "sft", True), (2, "grpo", "sft", False)),
+    ],
 )
 def test_a_plan_refuses_a_path_that_one_of_its_trainers_reads_as_a_pattern(
-    tmp_path, demonstrations, algorithm, refused
+    tmp_path, demonstrations, first, algorithm, refused
 ):
     run, given = RunDir(tmp_path / "lr[1]"), (f"loop.demonstration_iterations={demonstrations}", "loop.iterations=2")
-    settings = load(["demo"], [*given, f"train.algorithm={algorithm}"])
+    settings = load(["demo"], [*given, f"loop.demonstration_algorithm={first}", f"train.algorithm={algorithm}"])
     assert plan_loop(run, settings, phase=Phase.ROLLOUT).trainings == 0
     with pytest.raises(UsageError, match="pattern of files") if refused else nullcontext():
         plan_loop(run, settings)

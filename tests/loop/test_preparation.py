@@ -17,9 +17,10 @@ from webgym_cli.loop.preparation import format_preparation, plan_preparation
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
+from webgym_cli.records.batch import BatchSelection
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.metrics import read_events
+from webgym_cli.store.metrics import measure_ends, read_events
 from webgym_cli.store.run import RunDir
 
 CHAINS, GRPO, SHOWN = "agent.num_chains=2", "train.algorithm=grpo", "loop.demonstration_iterations=1"
@@ -77,9 +78,14 @@ def test_the_algorithm_decides_what_is_planned_and_demonstrations_are_imitated_w
         assert isinstance(plan_preparation(run, settings(model, CHAINS), index), PreparePlan)
 
 
-async def test_a_batch_is_written_once_unless_something_about_it_changed(run, model):
+async def test_a_batch_is_written_once_unless_something_about_it_changed(run, model, monkeypatch):
     with_ = settings(model, CHAINS, GRPO)
-    events = []
+    events, checked = [], []
+
+    async def check(run, *others):
+        checked.append(len(list(read_events(run, "prepare"))))
+
+    monkeypatch.setattr(preparation, "check_prepared", check)
     first, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, first.trained, first.rows) == (True, 2, 2)
     text = f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
@@ -88,13 +94,23 @@ async def test_a_batch_is_written_once_unless_something_about_it_changed(run, mo
     assert await prepare(run, with_, events.append, nobody, again=False) == (first, False)
     run.metrics.unlink()  # as if a signal had come before its event
     assert [(await prepare(run, with_, events.append, nobody, again=False))[1] for _ in range(2)] == [True, False]
-    written = (run.rl_data / "rl.json").stat().st_mtime_ns
-    assert (await prepare(run, with_, events.append, nobody, again=True))[0].digest == first.digest
-    assert (run.rl_data / "rl.json").stat().st_mtime_ns > written
+    assert (await prepare(run, with_, events.append, nobody, again=True))[1]  # even within the same second
     with_ = settings(model, CHAINS, GRPO, "rl.data.merge_turns=false")
     apart, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, apart.rows) == (True, 4)
+    assert checked == [1, 1, 2, 3]
     assert apart.plan_digest != first.plan_digest
+
+
+async def test_a_selection_is_written_and_noted_once(run, model):
+    context = StageContext(run, settings(model, CHAINS, GRPO), run.logs, lambda event: None, nobody)
+    ids = frozenset(f"train-0000-0000{number}" for number in range(2))
+    selection = BatchSelection(iterations=(0,), trajectories=ids, as_of=measure_ends(run, (0,)), episodes=2)
+    times = []
+    for _ in range(2):
+        assert (await preparation.prepare_selection(context, selection)).rows == 2
+        times.append((run.rl_data / "rl.json").stat().st_mtime_ns)
+    assert (times[0], len(list(read_events(run, "prepare")))) == (times[1], 1)
 
 
 async def test_without_episodes_the_next_command_is_named(tmp_path, model):

@@ -1,5 +1,6 @@
 """The real wandb package at work: offline, read back from its files; online, with servers that fail us."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -155,22 +156,22 @@ def silent(monkeypatch):
 
 def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, silent, monkeypatch):
     happened(run, 0)
-    loaded_settings = settings("log_config.wait_seconds=10")  # a busy machine takes its time to import wandb
+    loaded_settings = settings("log_config.wait_seconds=1")
     events = []
     others = set(psutil.Process().children(recursive=True))
 
     async def train():
         tracker = Tracker(run, loaded_settings, new_attempt(run), events.append)
         tracker.note()
+        assert await asyncio.to_thread(silent.called.wait, PATIENCE)  # wandb takes its time on a busy machine
         assert not await tracker.make_way()  # the trainer is to stay offline
         assert tracker._job is None
         assert not await tracker.make_way()
         await tracker.close(in_time=False)
 
     run_async(train())
-    assert silent.called.is_set()
     assert [event["event"] for event in events] == ["tracking_failed"]
-    assert "no answer within 10 s" in events[0]["message"]
+    assert "no answer within 1 s" in events[0]["message"]
     assert set(psutil.Process().children(recursive=True)) <= others
     assert KEY not in "".join(file.read_text() for file in run.logs.rglob("*.log"))
     monkeypatch.setenv("WANDB_MODE", "offline")

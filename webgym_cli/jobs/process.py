@@ -91,8 +91,8 @@ class Job:
                 os.close(self._lifeline)
                 self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
-        if file_size(self.log) > LONGEST_LOG:  # its writers append
-            self.log.write_text(f"webgym: more than {LONGEST_LOG} bytes that stood here are left out\n")
+        if file_size(self.log) > LONGEST_LOG:
+            _shorten(self.log, LONGEST_LOG // 256)
         if (now := time.monotonic()) >= self._next_look:  # note the guard's descendants, at most once in a while
             self._next_look = now + _LOOK
             family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}
@@ -128,6 +128,15 @@ class Job:
                 if (began := guard.start_time(pid)) is not None:
                     self._family.setdefault(pid, began)
         return guard.same_processes(self._family.items())
+
+
+def _shorten(log: Path, kept: int) -> None:
+    """Leave only the first and the last `kept` bytes of a log: versions and settings, and what led to a failure."""
+    with log.open("r+b") as file, log.open("ab") as end:  # its writers append too
+        file.seek(-kept, os.SEEK_END)
+        last = file.read()
+        file.truncate(kept)
+        end.write(b"\nwebgym: what stood here is left out, the log was too long\n" + last)
 
 
 def last_line(log: Path, default: str = "") -> str:

@@ -73,11 +73,11 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
             data.require_content(plan, run)
             append_batch(run, describe_batch(data, plan, run, settings, index))  # before the data is written
             prepared = None if again else _find_made(data, plan, run)
-        if prepared is None:
+        if is_new := prepared is None:
             scores = await _score(data, plan, context)
             with interruptible():
                 prepared = data.write(plan, run, settings, sink, scores)
-    await _note_prepared(context, prepared, began)
+    await _note_prepared(context, prepared, began, is_new=is_new)
     return prepared
 
 
@@ -104,19 +104,21 @@ def _prepare_selection(run: RunDir, settings: Settings, sink: EventSink, selecti
         return _find_made(data, plan, run) or data.write(plan, run, settings, sink, None)
 
 
-async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:
-    """Record and check data that is not in the metrics: it is new, or a signal came once it was written."""
+async def _note_prepared(
+    context: StageContext, prepared: PreparedRecord, began: float, *, is_new: bool = False
+) -> None:
+    """Record and check data that is new, or not in the metrics: a signal came once it was written."""
     run, of = context.run, {"model_name": prepared.model_name, "plan_digest": prepared.plan_digest}.items()
-    if not any(event.items() >= of for event in read_events(run, "prepare")):
+    if is_new or not any(event.items() >= of for event in read_events(run, "prepare")):
         append_event(run, make_event("prepare", **prepared.facts(), seconds=round(time.monotonic() - began, 2)))
         context.tracker.note()
         await check_prepared(run, context.settings, context.logs, context.sink)
 
 
 def _find_made(data: PreparedData[Plan], plan: Plan, run: RunDir) -> PreparedRecord | None:
-    """Return the prepared data if its digest equals the plan's, else None."""
+    """Return the prepared data if an equal plan made it, else None."""
     prepared = data.find_written(run)
-    return prepared if prepared is not None and prepared.plan_digest == plan.digest() else None
+    return prepared if prepared is not None and data.is_made_by(prepared, plan) else None
 
 
 async def _score(data: PreparedData[Plan], plan: Plan, context: StageContext) -> Any:

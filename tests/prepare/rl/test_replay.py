@@ -19,6 +19,7 @@ from tests.prepare.webrl_builders import (
 )
 from tests.records.builders import step, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.loop.preparation import is_up_to_date
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.rows import tokenize_actions
 from webgym_cli.prepare.rl.score import LogprobCache
@@ -26,6 +27,7 @@ from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_batch
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import write_json
 
 
 @pytest.fixture
@@ -127,7 +129,7 @@ async def test_replayed_rows_say_where_they_are_from_and_what_the_policy_thinks(
     assert places[5:] == [(5, 0, False, False), (5, 1, True, False)]
     for row in rows:
         own = row["number"] == 5
-        source = {"run": str((run if own else shown).root), "trajectory": row["trajectory"]}
+        source = {"run": "" if own else str(shown.root), "trajectory": row["trajectory"]}
         counts = sampled(tokens, ANSWER if row["last"] else CALL)
         assert (row["source"], row["images"], row["sizes"]) == (source, [], [])
         assert row["perplexity"] == pytest.approx(1.3498588075760032)  # e^0.3
@@ -290,6 +292,20 @@ def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):
     with open_index(run) as index:
         assert plan_batch(run, with_, index, transitions=True).digest() != digest
     assert before.replay.digest_parts() != planned(run, with_).replay.digest_parts()
+
+
+async def test_the_batch_of_a_moved_run_and_of_an_older_version_is_up_to_date(run, with_, tmp_path):
+    data = await prepared(run, with_, Scorer())
+    assert {row["source"]["run"] for row in lines(run, "rows.jsonl") if row["replayed"]} >= {""}
+    with open_index(run) as index:
+        former = plan_batch(run, with_, index, transitions=True).digest(former=True)
+        assert data.plan_digest != former
+        write_json(run.rl_data / "rl.json", data.model_copy(update={"plan_digest": former}).facts())
+        assert is_up_to_date(run, with_, index)
+    write_json(run.rl_data / "rl.json", data.facts())
+    moved = RunDir(run.root.rename(tmp_path / "moved"))
+    with open_index(moved) as index:
+        assert is_up_to_date(moved, with_, index)
 
 
 def test_the_other_algorithms_replay_nothing(run, shown, with_, model):

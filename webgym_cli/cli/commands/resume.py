@@ -69,9 +69,12 @@ def resume(
 def _find_published(run: RunDir, interrupted: RunningCommand) -> str:
     """Return the name of the model that an interrupted training has published; empty if it has not."""
     from webgym_cli.store.checkpoints import current
+    from webgym_cli.store.prepared import find_batch, find_prepared
 
     newest = current(run) if interrupted.command == "train" else None
-    return newest.name if newest is not None and newest.created_at > interrupted.since else ""
+    # data names the model that it is for, times would depend on a clock that may be set back
+    names = {data.model_name for data in (find_prepared(run), find_batch(run)) if data is not None}
+    return newest.name if newest is not None and newest.name in names else ""
 
 
 def _import_command(name: str) -> tuple[Callable[..., None], str]:

@@ -101,7 +101,7 @@ def _row(
         "replayed": True,
         "perplexity": math.exp(-scored.mean),
         "tokenized": action.tokenized,
-        "source": {"run": str(of.run.root), "trajectory": of.place.id},
+        "source": {"run": scores.plan.name_run(of), "trajectory": of.place.id},
     }
 
 

@@ -18,6 +18,7 @@ from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import LINE_REF, Index, open_index, temporary_index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.optional import when
 
 _STORED = """
 WITH {attempts}
@@ -76,9 +77,15 @@ class ReplayPlan:
         """Return the maximum number of replayed actions."""
         return int(self.how.ratio * current_rows + ROUNDING)
 
-    def digest_parts(self) -> list[object]:
-        """Return everything that determines the replayed actions."""
-        stored = ((str(one.run.root), one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
+    def name_run(self, candidate: ReplayCandidate) -> str:
+        """Return the path of a candidate's run; empty for the run itself, which may be moved."""
+        return when(candidate.run.root != self.runs[-1], str(candidate.run.root))
+
+    def digest_parts(self, *, former: bool = False) -> list[object]:
+        """Return everything that determines the replayed actions; `former`: as an older version did, with the place."""
+        roots = (one.run.root if former else self.name_run(one) for one in self.candidates)
+        facts = ((one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
+        stored = ((str(root), *of_one) for root, of_one in zip(roots, facts, strict=True))
         digest = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
         return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, digest]
 

@@ -58,7 +58,7 @@ async def success_probabilities(
         )
         write_lines(states, facts)
         own = {"path": str(policy), "trust_remote_code": settings.policy_config.trust_remote_code}
-        model = json.dumps(settings.rl.model.model_dump() | own)
+        model = json.dumps({**settings.rl.model.model_dump(), **own, "bf16": settings.rl.trainer.bf16})
         argv = [str(python), "-m", _MODULE, str(critic), model, str(states), str(values)]
         env = trainer_env(settings, resolve_device(settings.venvs.device), str(policy), folder)
         env = child_environment(env | {"HF_HUB_OFFLINE": "1"}, settings, python)

@@ -2,9 +2,9 @@
 
     python -m webgym_cli.trainer.webrl.critic_inference CRITIC MODEL STATES VALUES
 
-CRITIC is the critic's folder; MODEL is the policy as JSON, with the fields of the trainer's `model`. STATES is JSON
-Lines with `ids`, the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of probabilities,
-one per head.
+CRITIC is the critic's folder; MODEL is the policy as JSON, with the fields of the trainer's `model` and its `bf16`.
+STATES is JSON Lines with `ids`, the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of
+probabilities, one per head.
 Exit status: 0 on success; 1, with one line on stderr, on failure.
 """
 
@@ -24,12 +24,20 @@ from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.model.model import attention_implementation, image_processor, load_network
 from webgym_cli.trainer.options import ModelConfig, TrainingError
 from webgym_cli.trainer.webrl.webrl_batch import state_row, success_probability
+from webgym_cli.util.optional import known_or
 
 
-def predict_success(folder: Path, policy: ModelConfig, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
+class CriticModel(ModelConfig):
+    """The policy of a critic."""
+
+    bf16: bool | None = None
+    """Whether to compute in bfloat16 (`rl.trainer.bf16`); null: on CUDA only."""
+
+
+def predict_success(folder: Path, policy: CriticModel, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
     """Yield each state's success probabilities, one per critic head. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    dtype = torch.bfloat16 if known_or(policy.bf16, device.type == "cuda") else torch.float32
     attention = attention_implementation(policy.model_copy(update={"use_remove_padding": False}), device)
     network = load_network(folder, attention, dtype, trusted=policy.trust_remote_code)
     critic = OutcomeCritic(network, _heads(folder))
@@ -66,7 +74,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("webgym: usage: critic_inference CRITIC MODEL STATES VALUES\n")
         return 1
     critic, states, values = map(Path, (arguments[0], *arguments[2:]))
-    policy = ModelConfig.model_validate_json(arguments[1])
+    policy = CriticModel.model_validate_json(arguments[1])
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
         lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
