@@ -22,7 +22,7 @@ KILL_MARGIN = 10.0
 # Seconds between two looks at the processes of a job.
 _LOOK = 1.0
 # Maximum size of a log in bytes: an agent, or a server, that prints without end would fill the disk.
-LONGEST_LOG = 1 << 28
+MAX_LOG = 1 << 28
 
 
 class Job:
@@ -91,8 +91,8 @@ class Job:
                 os.close(self._lifeline)
                 self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
-        if file_size(self.log) > LONGEST_LOG:
-            _shorten(self.log, LONGEST_LOG // 256)
+        if file_size(self.log) > MAX_LOG:
+            _shorten(self.log, MAX_LOG // 256)
         if (now := time.monotonic()) >= self._next_look:  # note the guard's descendants, at most once in a while
             self._next_look = now + _LOOK
             family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}
@@ -136,7 +136,7 @@ def _shorten(log: Path, kept: int) -> None:
         file.seek(-kept, os.SEEK_END)
         last = file.read()
         file.truncate(kept)
-        end.write(b"\nwebgym: what stood here is left out, the log was too long\n" + last)
+        end.write(b"\n[what stood here is left out: the log was too long]\n" + last)
 
 
 def last_line(log: Path, default: str = "") -> str:
@@ -154,9 +154,9 @@ def last_lines(log: Path, count: int = 5, limit: int = 65536) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()][-count:]
 
 
-def read_failure(log: Path, count: int) -> list[str]:
-    """Return the last lines of a failed job's log; on a full disk the last one says so, as the job itself can't."""
-    lines, disk = last_lines(log, count), shutil.disk_usage(log.parent)
+def read_failure(log: Path, count: int, limit: int = 65536) -> list[str]:
+    """Return the `last_lines` of a failed job's log; on a full disk the last one says so, as the job itself can't."""
+    lines, disk = last_lines(log, count, limit), shutil.disk_usage(log.parent)
     if disk.free < 1 << 14 and disk.total:  # some file systems have no sizes
         lines.append(f"OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: the log is cut off")
     return lines

@@ -18,7 +18,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.jobs.process import Job, read_failure
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir, run_id
@@ -155,6 +155,8 @@ class Tracker:
     sink: EventSink
     plan: TrackingPlan = field(init=False)
     _job: Job | None = None
+    _log_start: int = 0
+    """Size of the log when the last upload began."""
     _failure: str | None = None
     """Why the last upload failed; empty: it was a success; None: none has ended."""
     _warned: bool = False
@@ -225,6 +227,7 @@ class Tracker:
         env = with_key(inherited, self.settings) | wandb_environment(self.plan.mode, os.environ) | _QUIET | folders
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._log_start = file_size(self.logs / LOG)
             self._job = Job.spawn(argv, env=env, log=self.logs / LOG, grace=_GRACE)
         except (JobError, OSError) as error:
             self._fail(str(error))
@@ -238,7 +241,8 @@ class Tracker:
             return False
         self._job, self._failure = None, ""
         if code:
-            lines = last_lines(self.logs / LOG, 50)
+            log = self.logs / LOG
+            lines = read_failure(log, 50, file_size(log) - self._log_start)
             causes = [line for line in lines if _CAUSE.match(line)]  # wandb's own last words name its folder
             self._fail((causes or lines or [f"exit status {code}"])[-1])
         return True

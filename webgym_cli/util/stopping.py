@@ -9,19 +9,15 @@ import time
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Seconds from the first signal in which another one does not cut the clean-up short.
 PATIENCE = 10.0
-_MESSAGE = b"webgym: ended at once by a further signal; its clean-up had not ended\n"
 
 
 def ignore_further() -> None:
-    """Leave further signals without effect for `PATIENCE`; a later one ends the process, whatever hangs in it.
-
-    The guards of its children end these then, as after SIGKILL.
-    """
+    """Leave further signals without effect for `PATIENCE`; a later one ends the process, its guards the children."""
     began = time.monotonic()
 
     def end_late(number: int, _: object) -> None:
         if time.monotonic() - began >= PATIENCE:
-            os.write(2, _MESSAGE)
+            os.write(2, b"webgym: ended at once by a further signal; its clean-up had not ended\n")
             os._exit(128 + number)
 
     for one in SIGNALS:

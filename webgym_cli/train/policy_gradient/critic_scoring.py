@@ -61,6 +61,7 @@ async def success_probabilities(
         model = json.dumps({**settings.rl.model.model_dump(), **own, "bf16": settings.rl.trainer.bf16})
         argv = [str(python), "-m", _MODULE, str(critic), model, str(states), str(values)]
         env = trainer_env(settings, resolve_device(settings.venvs.device), str(policy), folder)
+        env.pop("OMP_NUM_THREADS", None)  # it is the only process
         env = child_environment(env | {"HF_HUB_OFFLINE": "1"}, settings, python)
         code = await Job.run(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)
         if code != 0:
