@@ -116,7 +116,7 @@ def test_a_much_later_signal_ends_a_process_whose_clean_up_hangs(number, hangs):
         code = code.replace("finally", "except BaseException")
     elif hangs == "exit":
         code = COMMAND.replace("time.sleep(0.3)", "import atexit; atexit.register(time.sleep, 600)")
-    process = start(code.replace("import stopping\n", "import stopping\nstopping.PATIENCE = 1.5\n"))
+    process = start(code.replace("import stopping\n", "import stopping\nstopping.GRACE = 1.5\n"))
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     process.send_signal(number)

@@ -8,15 +8,15 @@ import time
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Seconds from the first signal in which another one does not cut the clean-up short.
-PATIENCE = 10.0
+GRACE = 10.0
 
 
 def ignore_further() -> None:
-    """Leave further signals without effect for `PATIENCE`; a later one ends the process, its guards the children."""
+    """Leave further signals without effect for `GRACE`; a later one ends the process, its guards the children."""
     began = time.monotonic()
 
     def end_late(number: int, _: object) -> None:
-        if time.monotonic() - began >= PATIENCE:
+        if time.monotonic() - began >= GRACE:
             os.write(2, b"webgym: ended at once by a further signal; its clean-up had not ended\n")
             os._exit(128 + number)
 
