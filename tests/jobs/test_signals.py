@@ -116,11 +116,11 @@ def test_a_much_later_signal_ends_a_process_whose_clean_up_hangs(number, hangs):
         code = code.replace("finally", "except BaseException")
     elif hangs == "exit":
         code = COMMAND.replace("time.sleep(0.3)", "import atexit; atexit.register(time.sleep, 600)")
-    process = start(code.replace("import stopping\n", "import stopping\nstopping.GRACE = 1.5\n"))
+    process = start(code.replace("import stopping\n", "import stopping\nstopping.GRACE = 2\n"))
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
+    assert process.stdout.readline() == "cleaning\n"
     process.send_signal(number)
-    time.sleep(2)
+    time.sleep(2.5)
     assert process.poll() is None
     process.send_signal(number)
     assert process.wait(20) == 128 + number
