@@ -5,6 +5,7 @@ import codecs
 import hashlib
 import json
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 
 import pyarrow as pa
@@ -272,6 +273,11 @@ def test_an_array_has_its_episodes_in_place_of_lines_and_a_damaged_file_beside_o
     (folder / "NAMED.JSONL").write_text(f"{{\n{json.dumps(episode(reward=0.25))}")
     summary, _ = bring(run, folder / "NAMED.JSONL", "auto")
     assert (summary["imported"], summary["skipped"]) == (1, Counter(["not_understood"]))
+    (folder / "utf16.jsonl").write_text(
+        "".join(f"\n{json.dumps(episode(reward=(n + 1) / 16))}" for n in range(3)), "utf-16"
+    )
+    summary, _ = bring(run, folder / "utf16.jsonl", "auto")
+    assert (summary["imported"], summary["skipped"]) == (3, {})
     with pytest.raises(UsageError):
         bring(run, write(folder, {"trace": 1}), "messages")
 
@@ -301,6 +307,15 @@ def test_turns_of_openwebrl_are_joined_and_task_ids_may_be_numbers(run, folder):
     assert [step.action.calls[0].name for step in long.steps] == ["click", "click"]
     assert long.steps[1].sent.images == (digest(FIRST), digest(SECOND))
     assert (long.task.id, long.task.start_url, len(short.steps)) == ("7", "https://shop.test/", 1)
+    no_images = [deepcopy(line) for line in lines[:2]]
+    for line in no_images:
+        line["metadata"]["images"] = []
+        for message in line["metadata"]["messages"]:
+            message["content"] = message["content"].replace("<|vision_start|><|image_pad|><|vision_end|>", "")
+    torn = write(folder, *no_images, lines[2])
+    torn.write_text(torn.read_text().replace('"is_last_turn": true', '"is_last_turn: true', 1))
+    summary, _ = bring(run, torn, "openwebrl")
+    assert (summary["imported"], summary["skipped"]) == (0, {"not_understood": 1, "already_imported": 1})
     first, second = openwebrl(0, True), openwebrl(0, True)
     first["metadata"]["task_id"], second["metadata"] = 1, second["metadata"] | {"task_id": 2, "intent": "Buy a desk."}
     summary, _ = bring(run, write(folder, first, second), "auto")

@@ -14,7 +14,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import chain, islice, product
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -42,19 +42,25 @@ def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
 
     A file that is one array has its values in place of lines, and one value over several lines is one line.
     """
-    with open_regular(source) as file:
-        start = file.readline().removeprefix(BOM_UTF8)
-        is_whole = start.lstrip()[:1] == b"[" or parse_json(start) is None
-        whole = parse_json(start + file.read()) if is_whole else None
-        if whole is not None:
-            values = whole if isinstance(whole, list) else [whole]
-            yield from ((f"{source}, item {number}", value) for number, value in enumerate(values, 1))
-            return
+    with open_regular(source) as opened:
+        encoding = json.detect_encoding(opened.read(4))
+        opened.seek(0)
+        # The bytes of other encodings can't be told apart into lines.
+        is_utf8 = encoding.startswith("utf-8")
+        file = opened if is_utf8 else io.BytesIO(opened.read().decode(encoding, "replace").encode())
+        start, after = islice(chain(filter(bytes.strip, file), (b"", b"")), 2)
+        # Reading all at once takes memory, which a damaged first line before an object of its own is no reason for.
+        may_be_whole = parse_json(start) is None and not after.startswith(b"{")
         file.seek(0)
+        if start.removeprefix(BOM_UTF8).lstrip().startswith(b"[") or may_be_whole:
+            if (whole := parse_json(file.read())) is not None:
+                values = whole if isinstance(whole, list) else [whole]
+                yield from ((f"{source}, item {number}", value) for number, value in enumerate(values, 1))
+                return
+            file.seek(0)
         for number, raw in enumerate(file, 1):
-            if not raw.strip():
-                continue
-            yield f"{source}, line {number}", parse_json(raw)
+            if raw.strip():
+                yield f"{source}, line {number}", parse_json(raw)
 
 
 def parse_json(raw: bytes | str) -> Any:

@@ -24,7 +24,7 @@ from webgym_cli.records.action import NOT_FEASIBLE
 from webgym_cli.records.base import is_finite
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list, as_object
-from webgym_cli.util.optional import known_or, when
+from webgym_cli.util.optional import when
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
@@ -46,9 +46,9 @@ Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
 
 def _read_openwebrl(source: Path) -> Records:
     """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
-    values = (value for _, value in files.read_json_lines(source))
-    # A damaged line repeats the turn before it, whose images are then too many: their episode is refused.
-    lines = map(as_object, accumulate(values, lambda before, value: known_or(value, before)))
+    values = (as_object(value) for _, value in files.read_json_lines(source))
+    # A damaged line may be a turn of the episode before it, which is refused.
+    lines = accumulate(values, lambda before, turn: turn or before | {"damaged": True})
     turns = (turn | {"metadata": as_object(turn.get("metadata"))} for turn in lines)
     rollouts = groupby(turns, lambda turn: (turn["metadata"].get("task_id"), turn.get("rollout_idx")))
     for (task, rollout), group in rollouts:
@@ -59,11 +59,11 @@ def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
     """Return an episode: the last turn has all messages, and each turn the image that was new in it."""
     turns = sorted(turns, key=lambda turn: to_number(turn["metadata"].get("turn_index")))
     last, facts = turns[-1], turns[-1]["metadata"]
-    given = list(chain.from_iterable(turn["metadata"].get("images") or () for turn in turns))
-    urls = [url if url.startswith("data:") else f"data:image/png;base64,{url}" for url in map(to_text, given)]
+    given = map(to_text, chain.from_iterable(turn["metadata"].get("images") or () for turn in turns))
+    urls = [url if url.startswith("data:") else f"data:image/png;base64,{url}" for url in given]
     messages = [message for message in facts.get("messages") or () if isinstance(message, dict)]
     texts = [to_text(message.get("content")) for message in messages]
-    if sum(text.count(_PLACEHOLDER) for text in texts) != len(urls) or not messages:
+    if not messages or "damaged" in chain(*turns) or sum(text.count(_PLACEHOLDER) for text in texts) != len(urls):
         raise NotUnderstood(f"{len(urls)} images for the placeholders in its messages, or a damaged line")
     if messages[-1].get("role") != "assistant":
         messages, texts = [*messages, {"role": "assistant"}], [*texts, to_text(last.get("response"))]
