@@ -94,7 +94,7 @@ _NAME = re.compile(
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no|[Ss]o|As|By|If|It|We)(?![A-Za-z])|^[A-Z]{2,}$")
 # What is no product of its letters and numbers: `2h 30m`, `H2O`, `--5`, `0x1F`, `a == b`, `2 to 3`.
-_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s*\d|--|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
+_NO_PRODUCT = re.compile(r"(?<![\\A-Za-z])[A-Za-z]\s*\d|^--|(?<!\w)0[xb]\d|==|\d\s+(?:to|of|by|in|at|on)\s+\d")
 _RELATION = re.compile(r"=|([<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))")
 _JOIN = re.compile(r"\b(?:and|or)\b")
 # Rows of a table, whose bars are no absolute values.
