@@ -17,11 +17,13 @@ _FILLERS = re.compile(
     r"|now|given by|equal to|going to be|the number|the value|equals|[:,=])(?![A-Za-z])[\s,:]*)+",
     re.IGNORECASE,
 )
+# The scale of a rating: `4.5 out of 5`; not of one that fell from there.
+_SCALE = r"(?<=\.\d)(?<!from \d\.\d)\sout of (?:5|10)\W*$"
 # Words after an answer that begin an explanation.
 _EXPLANATION = re.compile(
     r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
     r"|rather than|instead of|rounded|(?:al)?though)\b.*|\s\[\d{1,2}\]$|\sin base (?:10|ten)\W*$"
-    r"|(?<=\.\d)(?<!from \d\.\d)\sout of (?:5|10)\W*$|\s[(\[](?!(?:in )?base (?!10)\d)(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
+    rf"|{_SCALE}|\s[(\[](?!(?:in )?base (?!10)\d)(?=[^()\[\]]{{0,200}}[A-Za-z]{{2}}).*"
     r"|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -51,7 +53,7 @@ _REASON = re.compile(
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
     r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
-    r" (?:day|week|month|year|hour|minute)s\W*$|(?<=\.\d)(?<!from \d\.\d)\sout of (?:5|10)\W*$",
+    rf" (?:day|week|month|year|hour|minute)s\W*$|{_SCALE}",
     re.IGNORECASE | re.DOTALL,
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.

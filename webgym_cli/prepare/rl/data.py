@@ -65,7 +65,8 @@ class GradientBatch(PreparedData["RlPlan"]):
 
     def is_made_by(self, prepared: PreparedRecord, plan: RlPlan) -> bool:
         """Whether the batch was written by an equal plan, of an older version too."""
-        return prepared.plan_digest in (plan.digest(), plan.digest(former=True))
+        is_former = plan.replay is not None and prepared.plan_digest == plan.digest(former=True)
+        return is_former or prepared.plan_digest == plan.digest()
 
     def list_members(
         self, plan: RlPlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None

@@ -83,9 +83,10 @@ class ReplayPlan:
 
     def digest_parts(self, *, former: bool = False) -> list[object]:
         """Return everything that determines the replayed actions; `former`: as an older version did, with the place."""
-        roots = (one.run.root if former else self.name_run(one) for one in self.candidates)
-        facts = ((one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
-        stored = ((str(root), *of_one) for root, of_one in zip(roots, facts, strict=True))
+        stored = (
+            (str(one.run.root) if former else self.name_run(one), one.place.id, one.reward, one.success, one.policy)
+            for one in self.candidates
+        )
         digest = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
         return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, digest]
 
