@@ -1,10 +1,12 @@
 """A build of torch's that was killed leaves its lock; one that is at work keeps it."""
 
 import os
+import sys
 
 import pytest
 
-from webgym_cli.train.deepspeed_ops import remove_stale_locks
+from webgym_cli.config.model import Settings
+from webgym_cli.train.deepspeed_ops import build_ops, remove_stale_locks
 
 
 @pytest.fixture
@@ -44,3 +46,13 @@ def test_the_lock_of_a_build_at_work_stays(tmp_path, build):
         os.close(descriptor)
     assert held.exists() and not stale.exists()
     assert remove_stale_locks({"TORCH_EXTENSIONS_DIR": str(tmp_path / "missing")}) == []
+
+
+def test_a_set_up_removes_the_lock_of_a_set_up_that_was_killed(tmp_path, build, monkeypatch):
+    lock = build("deepspeed_shm_comm")
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
+    settings, seen = Settings(venvs={"train": sys.executable}), []
+    build_ops(settings, "cpu", seen.append, lambda argv, log: seen.append(lock.exists()) or 0)
+    assert str(lock) in seen[0]
+    assert seen[-1] is False

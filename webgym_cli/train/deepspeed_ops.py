@@ -24,15 +24,20 @@ from webgym_cli.train.plan import child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.trainer_log import reason
 from webgym_cli.util.optional import when
-from webgym_cli.venvs.locate import Device, resolve_device, role_home, role_python
+from webgym_cli.venvs.locate import Device, own_environ, resolve_device, role_home, role_python
 
 # Compiles extensions, or loads the cached builds. The environment's ninja comes first, as in a training: another one
-# compiles everything again.
+# compiles everything again. Torch waits without end for another build's lock: after half an hour this one ends.
 BUILD = """
-import os, sys
+import os, signal, sys
+def end(_, frame):
+    raise TimeoutError(f"no end after 30 minutes, at {frame.f_code.co_filename}:{frame.f_lineno}")
+signal.signal(signal.SIGALRM, end)
+signal.alarm(1800)
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
 from deepspeed.accelerator import get_accelerator
 for name in sys.argv[1:]:
+    print("compiling", name, flush=True)
     get_accelerator().create_op_builder(name).load()
 """
 _HINT = (
@@ -68,6 +73,8 @@ def build_ops(
         return
     log = role_home() / "logs" / "setup-deepspeed.log"
     log.unlink(missing_ok=True)
+    for lock in remove_stale_locks(own_environ()):
+        report(f"train: {lock}: a build was killed and left it; removed")
     report(f"train: compiling DeepSpeed's {', '.join(ops)} unless cached (log: {log})")
     if run((str(role_python(settings, "train")), "-c", BUILD, *ops), log) != 0:
         raise _refuse(ops, log)

@@ -141,7 +141,7 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
             await asyncio.sleep(0.1)
             if loop.time() - reported >= REPORT_SECONDS:
                 reported = loop.time()
-                lines = [line for line in last_lines(log, 500) if not line.startswith("WARNING")]
+                lines = [line for line in last_lines(log, 500) if "WARNING" not in line]
                 progress = describe_progress("\n".join(lines)) or " ".join(lines[-1:]).strip()
                 report(f"  {reported - started:.0f} s: {progress[:150]}")
     finally:
