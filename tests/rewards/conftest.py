@@ -5,6 +5,17 @@ import pytest
 from tests.rewards.cases import PICTURES, judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.rewards.judge.judge import Judge
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+
+@pytest.fixture(scope="session")
+def pictured(tmp_path_factory):
+    """A run with the screenshots of the tests' episodes."""
+    run = RunDir(tmp_path_factory.mktemp("pictured"))
+    for picture in PICTURES.values():
+        ScreenshotStore(run.screenshots).put(picture)
+    return run
 
 
 @pytest.fixture
@@ -14,12 +25,12 @@ async def server():
 
 
 @pytest.fixture
-async def judge(server):
+async def judge(server, pictured):
     """Judge a trajectory by the server, under these settings."""
     judges = []
 
-    async def ask(trajectory, images=PICTURES.__getitem__, **settings):
-        judges.append(Judge(judge_settings(server, **settings), images))
+    async def ask(trajectory, run=pictured, **settings):
+        judges.append(Judge(judge_settings(server, **settings), run))
         return await judges[-1].judge(trajectory)
 
     yield ask

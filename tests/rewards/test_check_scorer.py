@@ -105,7 +105,7 @@ def test_an_episode_that_its_check_scored_is_judged_only_if_the_settings_say_bot
     append(run_dir, answered(1, id="open"))
 
     def owed(**settings):
-        judge = JudgeScorer(JudgeSettings(base_url="http://127.0.0.1:1/v1", **settings))
+        judge = JudgeScorer(JudgeSettings(base_url="http://127.0.0.1:1/v1", **settings), run_dir)
         return {one.id: one.environment for one in plan_scoring(run_dir, judge, ScoringQuery()).pending}
 
     assert owed() == {"open": None}

@@ -46,7 +46,7 @@ def ids(plan):
 
 
 def planned(run, settings=SETTINGS, **query):
-    return plan_scoring(run, JudgeScorer(settings), ScoringQuery(**query))
+    return plan_scoring(run, JudgeScorer(settings, run), ScoringQuery(**query))
 
 
 def test_what_has_no_verdict_is_owed(run):

@@ -16,7 +16,6 @@ from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
-from webgym_cli.store.screenshots import ScreenshotStore
 
 AGENT = ScriptedAgent((ANSWER,))
 
@@ -110,7 +109,7 @@ async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rol
 async def test_an_unreadable_judge_is_never_a_success(world):
     async with ScriptedJudgeServer() as server:
         server.script(*[GARBAGE] * 50)
-        judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
+        judge = Judge(judge_settings(server), world.run)
         with pytest.raises(WebGymError, match="none of the 4 collected episodes could be judged") as caught:
             await world.roll(4, agent=AGENT, judge=judge.judge)
         await judge.close()
@@ -123,7 +122,7 @@ async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
     world.load("judge.concurrency=2", "rollout.concurrency=2")
     async with ScriptedJudgeServer() as server:
         server.script(*[DOWN] * 500)
-        judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
+        judge = Judge(judge_settings(server), world.run)
         with pytest.raises(WebGymError, match="the judge does not answer") as caught:
             await world.roll(episodes, agent=AGENT, judge=judge.judge)
         await judge.close()

@@ -153,14 +153,11 @@ def stage(
     if command in _LOOPS:
         refuse_torchrun_variables(os.environ)
     check_command(command, run, settings, options or {}, output)
-    with lock_run(run, f"{command} {run.root}"):
+    refuse_changes(run, settings)  # before the note, which replaces that of another command
+    with lock_run(run, f"{command} {run.root}"), note_command(run, command, options or {}):
         create_or_open(run, settings)
         logs = new_attempt(run)
-        with (
-            note_command(run, command, options or {}),
-            output.progress() as board,
-            (logs / "webgym.log").open("ab", buffering=0) as log,
-        ):
+        with output.progress() as board, (logs / "webgym.log").open("ab", buffering=0) as log:
 
             def sink(event: Event) -> None:
                 if event.get("transient"):

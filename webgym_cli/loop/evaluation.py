@@ -182,7 +182,8 @@ async def _finish_episodes(context: StageContext, plan: EvaluationPlan) -> list[
     if ids := tuple(one.trajectory for one in plan.read_results() if one.end is EpisodeEnd.UNCHECKED):
         await check(context, plan_scoring(run, CheckScorer(settings), ScoringQuery(split=Split.TEST, ids=ids)))
     if (ids := _list_unjudged(plan)) and plan.judged_by:
-        await judge(context, plan_scoring(run, JudgeScorer(settings.judge), ScoringQuery(split=Split.TEST, ids=ids)))
+        scorer = JudgeScorer(settings.judge, run)
+        await judge(context, plan_scoring(run, scorer, ScoringQuery(split=Split.TEST, ids=ids)))
     results = plan.read_results()
     _require_results(run, results)
     return results

@@ -147,7 +147,7 @@ async def _score(context: StageContext, iteration: int) -> None:
             await context.release_gpus()
             await score(context, plan)
     elif settings.curriculum.score == "judge":
-        plan = plan_scoring(run, JudgeScorer(settings.judge), query)
+        plan = plan_scoring(run, JudgeScorer(settings.judge, run), query)
         if plan.pending:
             await scoring.judge(context, plan)
 

@@ -135,7 +135,7 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
         yield None
         return
     async with settings.judge.reach() as reachable:
-        judge = Judge.of_run(reachable, run)
+        judge = Judge(reachable, run)
         try:
             yield judge.judge
         finally:

@@ -31,7 +31,7 @@ async def judge(context: StageContext, plan: ScoringPlan) -> JudgeSummary:
     """Judge the planned trajectories and return the summary."""
     _announce(context, plan)
     async with context.settings.judge.reach() as reachable:
-        return await _execute(context, plan, JudgeScorer(reachable), format_judge_summary)
+        return await _execute(context, plan, JudgeScorer(reachable, context.run), format_judge_summary)
 
 
 async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:

@@ -53,7 +53,6 @@ class ScoringEngine(Generic[SummaryT_co]):
         Raises `WebGymError` after too many consecutive failures; earlier judgements are already stored.
         """
         start = time.monotonic()
-        self.scorer.open(self.run)
         waiting = load_pending(self.run, self.plan.pending)
         try:
             await run_workers(self._failures.workers, lambda: self._work(waiting))

@@ -190,10 +190,6 @@ class Scorer(Protocol[SummaryT_co]):
         """Return the scorer-specific fields of a plan."""
         return {}
 
-    def open(self, run: RunDir) -> None:
-        """Create the client before the first trajectory; optional. Raises `SettingsError`."""
-        return
-
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Score a trajectory. A failure of the model is returned as a result, not raised."""
 

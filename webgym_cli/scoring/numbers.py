@@ -13,7 +13,6 @@ from webgym_cli.scoring.number_words import read_first_words
 from webgym_cli.scoring.units import NO_UNIT, Unit, split_unit, units_agree
 
 _MAX_CHARACTERS = 300
-_PERCENT = "%"
 
 _SYMBOLS = str.maketrans(
     {
@@ -74,11 +73,14 @@ _NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?")
 _FRACTION = re.compile(
     r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
 )
-_SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
+_SIGN = re.compile(r"^[-+]\s*")
 _TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?<!1[3-9]|2.)(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.I)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
-_NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
+_NO_CHOICE = re.compile(
+    r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b|\s[a-j]\)\s|\n[a-j]\."
+    r"|\b(?:no|wait|actually|sorry|be)\W+(?:it(?:['’]s| is) )?[a-j](?: is (?:right|correct))?$"
+)
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _RATIO = re.compile(r"\d+\s*:\s*(?!1$)\d+")
@@ -118,7 +120,7 @@ class Answer:
     @property
     def is_percentage(self) -> bool:
         """Whether it is a percentage."""
-        return _PERCENT in self.unit[0]
+        return "%" in self.unit[0]
 
     def to_fraction(self) -> Answer:
         """Return a percentage as a number: 0.5 of 50 %."""
@@ -179,13 +181,11 @@ def parse_answer(text: str, *, named: bool = True) -> Answer:
 
 def parse_number(text: str) -> Fraction | None:
     """Parse a number without a unit (`-1000`, `3.50`, `1.5e3`, `1/2`, `1\\frac{1}{2}`); None for anything else."""
-    signed = _SIGNED.fullmatch(_POWER.sub(r"e\1", text.strip()))
-    if signed is None:
-        return None
-    sign = -1 if signed[1] == "-" else 1
-    if _NUMBER.fullmatch(signed[2]):
-        return sign * Fraction(signed[2])
-    match = _FRACTION.fullmatch(signed[2].strip())
+    text = _POWER.sub(r"e\1", text.strip())
+    sign, digits = -1 if text.startswith("-") else 1, _SIGN.sub("", text)
+    if _NUMBER.fullmatch(digits):
+        return sign * Fraction(digits)
+    match = _FRACTION.fullmatch(digits.strip())
     if match is None:
         return None
     above, below = Fraction(match[2] or match[4]), Fraction(match[3] or match[5])

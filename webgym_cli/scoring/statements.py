@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from webgym_cli.scoring.number_words import join_repeated
-from webgym_cli.scoring.sentences import SENTENCE, read_loose, read_phrase
+from webgym_cli.scoring.sentences import DENIED_VERB, SENTENCE, read_loose, read_phrase
 from webgym_cli.util.text import skip_match
 
 # Characters, from the end, in which the answer is looked for; phrases; characters between boxes and before corrections.
@@ -59,22 +59,28 @@ _CHOSEN = re.compile(
 )
 # What takes a statement back at once; `It is incorrect because ...` may explain another, as `It can't be reduced` does.
 _WITHDRAWN = re.compile(
-    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but)\W+)+|(?=that(?:['’]s wrong| can| does)))"
+    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but|however)\W+)+|(?=that(?:['’]s wrong| can| does))"
+    r"|(?=this is (?:wrong|incorrect)\s*[.!]))"
     r"(?:that|this|it)(?:(?:['’]s| is| was) (?:wrong|incorrect|not right)(?!-| (?:of|to|because|since|as)\b)"
     r"|(?: does(?:n['’]t| not) (?:look|seem) right| can(?:['’]t|not) be(?: right| correct| true| it)?"
     r"|(?:['’]s| is| was) (?:impossible|not (?:correct|possible)))(?=\s*(?:[.,;!?\n]|$)))"
-    r"|[\W_]*(?:(?:hmm+|oh|wait|oops|actually)\W+)+no(?=\W*(?:[.,;!]|$))",
+    r"|[\W_]*(?:(?:hmm+|oh|wait|oops|actually)\W+)+no(?=\W*(?:[.,;!]|$))"
+    r"|[ $*]*\bis (?:wrong|incorrect|not (?:right|correct|the answer))\b",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
     r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|on second thought|make that)\b"
     r"|\b(?:I mean|or rather|rather(?=,))\b(?=\W+(?:(?:it|that)(?:['’]s| is) )?(?:[^\sA-Za-z]{0,3}\d|\w+\s?=|\$?\\))"
-    r"|\b(?:no,|oh,|edit:|not quite[:,])|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
+    r"|\b(?:no,|oh,|edit:|not quite[:,]|(?:up)?on (?:reflection|review)|just kidding|I made an error)"
+    r"|(?:(?<=[.!] )|\bbut )the (?:correct|right) \w+ is(?=\s+\W?\d)"
+    r"|\b(?:(?:re|double)-?check|redo|try again)\b[^\n]{0,300}?"
     r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
     re.IGNORECASE,
 )
 # Another answer in words after it, which is short: `Rome.`, `it is New York.`, not `this follows from it.`
 _CORRECTION = re.compile(r"\W*(?:(?:it|that)(?:['’]s| is| should be) )?(?!the |an? )\S+?(?: \S+?)?\W*(?:[.,;!]|\Z)")
+# Before a box: `It is not \\boxed{42}`.
+_NOT = re.compile(r"(?:\bnot|n['’]t)[\s$:*]*\Z", re.IGNORECASE)
 _FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 
 
@@ -163,7 +169,8 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
 
     A phrase (`the answer is`) is only a statement if no other follows it, and after a box only with a number.
     """
-    exact = [(start, end, content or "", True) for start, end, content in _boxes(text)]
+    boxes = [box for box in _boxes(text) if not _NOT.search(text, max(0, box[0] - _BETWEEN), box[0])]
+    exact = [(start, end, content or "", True) for start, end, content in boxes]
     matches = chain.from_iterable(pattern.finditer(text) for pattern in (_TAGGED, _HASHES, _FIELD))
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in matches]
     _, last_end, last, is_alone = max(exact, default=(0, 0, "", False), key=lambda it: it[1])
@@ -172,7 +179,8 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
         ended = SENTENCE.search(text, skip_match(_FORMULA, text, match.end()))
         end = ended.start() if ended else len(text)
         content = text[match.end() : end].strip()
-        if content and "\\boxed" not in content and (not exact or re.search(r"\d", content)):
+        is_stated = content and "\\boxed" not in content and (not exact or re.search(r"\d", content))
+        if is_stated and not DENIED_VERB.search(text[max(0, match.start() - _BETWEEN) : match.end()].rstrip(" :*")):
             return content, end, False
     if not exact:
         return None

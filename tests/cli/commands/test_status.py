@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -23,8 +24,8 @@ from webgym_cli.cli.stage import stage
 from webgym_cli.config.load import load
 from webgym_cli.store import metrics
 from webgym_cli.store.buffer import append
-from webgym_cli.store.run import create_or_open
-from webgym_cli.store.status import RolloutState, begin, lock_run, write_status
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.status import RolloutState, begin, lock_run, read_running_command, write_status
 from webgym_cli.util.files import write_json
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
@@ -100,6 +101,15 @@ def test_without_a_terminal_nothing_is_drawn(capsys):
         board({"event": "note", "message": "hello"})
     output = capsys.readouterr()
     assert (output.out, output.err) == ('{"event": "note", "message": "hello"}\n', "hello\n")
+
+
+def test_a_command_that_ends_while_its_run_is_made_is_noted(tmp_path, monkeypatch):
+    run = RunDir(tmp_path / "new")
+    monkeypatch.setattr("webgym_cli.store.code.record_code", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt), stage("eval", run, load(overrides=["rollout.policy=http://h/v1"]), Output()):
+        pass
+    assert run.provenance.exists()
+    assert read_running_command(run).command == "eval"
 
 
 def test_snapshots_stay_out_of_the_log(run, capsys):

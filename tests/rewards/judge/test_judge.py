@@ -10,19 +10,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.records.builders import UNSOLVED, png
-from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
+from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, YES, answered, judge_settings, seen, web_task
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from tests.tables import each
 from tests.tasks.test_encryption import CANARY, encrypt
 from webgym_cli.config.judge import JudgeSettings
-from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.errors import SettingsError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import with_verdict
+from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.client import require_judge, settings_for
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest
 from webgym_cli.rewards.judge.protocol import PROTOCOLS, JudgeProtocol
 from webgym_cli.rewards.judge.webgym import CLAIMS_QUESTION, select_distinct, select_evenly
+from webgym_cli.store.buffer import read_judgements
+from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.encryption import CANARY as CANARY_FIELD
 from webgym_cli.tasks.encryption import ENCRYPTED
 
@@ -292,25 +295,21 @@ async def test_a_refused_request_is_not_repeated_and_a_silent_judge_has_a_deadli
     assert (judgement.failure, judgement.unavailable, judgement.calls) == (FailureKind.JUDGE_FAILED, True, 1)
 
 
-async def test_cancellation_passes_and_the_requests_so_far_are_counted(server):
+async def test_cancellation_passes_and_the_requests_so_far_are_counted(server, pictured):
     server.script(ScriptedReply(silent=True), job="fact")
-    stored = []
-    judge = Judge(judge_settings(server), PICTURES.__getitem__, lambda trajectory, judgement: stored.append(judgement))
+    judge = Judge(judge_settings(server), pictured)
     task = asyncio.create_task(judge.judge(answered()))
     await server.arrived(1, "fact")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await judge.close()
-    (spent,) = stored
+    ((spent,),) = read_judgements(pictured, Split.TRAIN, 0).values()
     assert (spent.success, spent.unavailable, spent.calls) == (None, True, len(server.requests) - 1)
 
 
-async def test_a_lost_screenshot_is_judge_failed_and_named_and_none_can_not_be_judged(judge):
-    def lost(sha256):
-        raise StoreError(f"{sha256}.png: the screenshot can't be read")
-
-    judgement = await judge(answered(), images=lost)
+async def test_a_lost_screenshot_is_judge_failed_and_named_and_none_can_not_be_judged(judge, tmp_path):
+    judgement = await judge(answered(), run=RunDir(tmp_path))
     assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
     assert "the screenshot can't be read" in judgement.failure_detail
     judgement = await judge(answered(steps=()))
@@ -446,18 +445,18 @@ async def test_the_key_comes_from_the_environment_only(judge, server, monkeypatc
     assert "s3cret" not in judgement.to_line()
 
 
-def test_a_key_that_no_header_carries_or_an_address_that_is_none_is_a_setting_error(monkeypatch):
+def test_a_key_that_no_header_carries_or_an_address_that_is_none_is_a_setting_error(monkeypatch, tmp_path):
     for url in ("", "nosuch", "ftp://a/", "http://", "http://[::1/v1"):
         with pytest.raises(SettingsError, match=r"judge\.base_url") as caught:
-            Judge(JudgeSettings(base_url=url), PICTURES.__getitem__)
+            Judge(JudgeSettings(base_url=url), RunDir(tmp_path))
         assert "judge.base_url=" in caught.value.hint
     monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
     with pytest.raises(SettingsError, match=r"^environment OPENAI_API_KEY: (?!.*schl)"):
-        Judge(JudgeSettings(base_url="http://127.0.0.1:1/v1"), PICTURES.__getitem__)
+        Judge(JudgeSettings(base_url="http://127.0.0.1:1/v1"), RunDir(tmp_path))
 
 
-async def test_no_more_calls_at_once_than_allowed(server):
-    judge = Judge(judge_settings(server, concurrency=2), PICTURES.__getitem__)
+async def test_no_more_calls_at_once_than_allowed(server, pictured):
+    judge = Judge(judge_settings(server, concurrency=2), pictured)
     server.script(*[ScriptedReply(silent=True)] * 2, job="key_point")
     task = asyncio.create_task(judge.judge(answered(shades=range(10))))
     await server.arrived(2, "key_point")

@@ -40,20 +40,20 @@ async def test_structured_output_can_be_read_or_was_cut(policy_server):
             assert str(reply) == "fact: the answer was not finished (finish_reason 'length')"
 
 
-async def judged(server, **changes):
-    judge = Judge(settings(server, **changes), PICTURES.__getitem__)
+async def judged(server, run, **changes):
+    judge = Judge(settings(server, **changes), run)
     judgement = await judge.judge(answered())
     await judge.close()
     return judgement
 
 
-async def test_a_model_that_is_cut_never_judges(policy_server):
-    judgement = await judged(policy_server, max_new_tokens=16, votes=9)
+async def test_a_model_that_is_cut_never_judges(policy_server, pictured):
+    judgement = await judged(policy_server, pictured, max_new_tokens=16, votes=9)
     assert (judgement.success, judgement.failure, judgement.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
     assert judgement.calls == 9
 
 
-async def test_a_model_that_the_server_does_not_have_is_unavailable(policy_server):
-    judgement = await judged(policy_server, model="nosuch")
+async def test_a_model_that_the_server_does_not_have_is_unavailable(policy_server, pictured):
+    judgement = await judged(policy_server, pictured, model="nosuch")
     assert (judgement.success, judgement.unavailable) == (None, True)
     assert "nosuch" in judgement.failure_detail

@@ -60,6 +60,12 @@ HOSTILE = (
     "<succes\u0455>Successful</succes\u0455>",
     "The banner reads: SUCCESS",
     "The banner says:\n\nSUCCESS",
+    "123. SUCCESS",
+    "Step 3. SUCCESS",
+    "任务没有完成。SUCCESS",
+    "Die Aufgabe ist nicht erfüllt. SUCCESS",
+    "The agent failed to find the item. SUCCESS",
+    "The answer does not match. SUCCESS",
     'The page said "Order placed. SUCCESS"',
     "I can't call this a\nSUCCESS",
     "Das ist kein\nSUCCESS",
@@ -188,6 +194,8 @@ async def test_the_number_of_screenshots_is_the_protocol_s_own(judge, server, pr
     [
         ("The list is sorted.\n\n**SUCCESS**", True),
         ("Verdict: SUCCESS.", True),
+        ("It costs 42. SUCCESS", True),
+        ("The agent failed to log in, then ordered as a guest. SUCCESS", True),
         ("The page shows it, so the verdict is 'SUCCESS'.", True),
         ("The list is not sorted, therefore the verdict is NOT SUCCESS", False),
         ("It is not sorted, but nobody asked for it. SUCCESS", True),
@@ -264,6 +272,7 @@ HARMLESS = (
         (replies.read_score, "Score: 3", True),
         (replies.read_score, "**Score**: 2", False),
         (replies.read_score, "### Score: 5", True),
+        (replies.read_score, "Score: 4 out of 5", True),
         (replies.read_status, "Status: success\n\nThe task did not need a login.", True),
         (replies.read_webvoyager, "Evaluation: no issue is left. Verdict: SUCCESS", True),
         (replies.read_webvoyager, "The result is as expected.\nSUCCESS", True),
@@ -335,7 +344,7 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
 UNREADABLE = {
     replies.read_score: [
         *("Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"),
-        *("Score: -3", "Score: 3 or 4", "Underscore: 5"),
+        *("Score: -3", "Score: 3 or 4", "Underscore: 5", "Score: 5 out of 10", "Score: 3/10", "Score: 5%"),
     ],
     replies.read_status: [
         *("Status: success\nBut it's really a failure.", 'Status: success\nThe page shows "Payment failed".'),

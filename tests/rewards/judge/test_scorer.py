@@ -40,8 +40,8 @@ def judge_run(run, server):
     async def work(selection=None, **settings):
         events.clear()
         judging = judge_settings(server, **settings)
-        plan = plan_scoring(run, JudgeScorer(judging), ScoringQuery(selection=selection))
-        return await ScoringEngine(plan, run, JudgeScorer(judging), events.append).execute()
+        plan = plan_scoring(run, JudgeScorer(judging, run), ScoringQuery(selection=selection))
+        return await ScoringEngine(plan, run, JudgeScorer(judging, run), events.append).execute()
 
     work.events = events
     return work

@@ -87,7 +87,7 @@ def judge(
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
     require_judge(settings.judge)
-    plan = plan_scoring(directory, JudgeScorer(settings.judge), query)
+    plan = plan_scoring(directory, JudgeScorer(settings.judge, directory), query)
     if options.dry_run:
         output.show(plan.to_json())
         return

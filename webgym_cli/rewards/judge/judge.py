@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.judge.client import ImageLoader, JudgeClient, JudgeContext, settings_for
+from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext, settings_for
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
 from webgym_cli.rewards.judge.question import QuestionKind
 from webgym_cli.rewards.judge.session import JudgeSession
@@ -35,45 +34,32 @@ from webgym_cli.util.optional import map_known, when
 class Judge:
     """A judge with its connections; call `close` at the end."""
 
-    def __init__(
-        self,
-        settings: JudgeSettings,
-        images: ImageLoader,
-        on_cancelled: Callable[[Trajectory, Judgement], None] = lambda trajectory, judgement: None,
-    ) -> None:
-        """`images` returns a screenshot's bytes by its SHA-256; `on_cancelled` gets what a cancelled judgement spent.
+    def __init__(self, settings: JudgeSettings, run: RunDir) -> None:
+        """`run` holds the screenshots, and gets what cancelled judgements spent.
 
         Raises `SettingsError` without a usable judge, `UsageError` for an unknown protocol.
         """
         self._settings = fill_in_images(settings)
-        self._images = images
-        self._on_cancelled = on_cancelled
+        self._run = run
         self._protocol = PROTOCOLS.find(settings.protocol)
         self._client = JudgeClient(settings)
         self._digest = compute_settings_digest(settings)
-
-    @classmethod
-    def of_run(cls, settings: JudgeSettings, run: RunDir) -> Judge:
-        """Return the judge of a run, which stores what cancelled judgements spent. Raises as `__init__` does."""
-
-        def store(trajectory: Trajectory, judgement: Judgement) -> None:
-            append_judgement(run, trajectory.split, trajectory.iteration, judgement)
-
-        return cls(settings, ScreenshotStore(run.screenshots).get, store)
 
     async def judge(self, trajectory: Trajectory) -> Judgement:
         """Return the judgement of a trajectory without failure. Failures of the judge are returned, not raised.
 
         A missing screenshot gives `judge_failed` too. Cancellation propagates.
         """
-        session = JudgeSession(trajectory, self._settings, self._client, JudgeContext(images=self._images))
+        context = JudgeContext(images=ScreenshotStore(self._run.screenshots).get)
+        session = JudgeSession(trajectory, self._settings, self._client, context)
         start = time.monotonic()
         try:
-            session.fields.update(await self._run(session))
+            session.fields.update(await self._run_protocol(session))
         except asyncio.CancelledError:  # by Ctrl-C: the requests that were answered are paid for
-            if session.context.calls:
+            if context.calls:
                 session.fields.update(_make_failure("interrupted", unavailable=True))
-                self._on_cancelled(trajectory, self._make_judgement(session, start))
+                judgement = self._make_judgement(session, start)
+                append_judgement(self._run, trajectory.split, trajectory.iteration, judgement)
             raise
         return self._make_judgement(session, start)
 
@@ -96,7 +82,7 @@ class Judge:
             judgement = Judgement.model_validate({**facts, **_make_failure(f"the protocol's result: {reason}")})
         return _remove_texts(judgement) if is_encrypted(session.trajectory.task) else judgement
 
-    async def _run(self, session: JudgeSession) -> dict[str, Any]:
+    async def _run_protocol(self, session: JudgeSession) -> dict[str, Any]:
         """Return the protocol's verdict, or its failure."""
         unavailable = False
         try:

@@ -18,17 +18,10 @@ from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.rewards.judge import replies
 from webgym_cli.rewards.judge.prompts import caption_images, describe_page, describe_step_action
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
 from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion
-from webgym_cli.rewards.judge.replies import (
-    read_annotations,
-    read_key_points,
-    read_score,
-    read_status,
-    read_tags,
-    read_webvoyager,
-)
 from webgym_cli.rewards.judge.session import JudgeSession
 
 # WebJudge keeps the first so many of the screenshots with a score of 3 or more.
@@ -117,27 +110,28 @@ async def judge_webvoyager(session: JudgeSession) -> bool:
     if trajectory.outcome.stop is not Stop.ANSWERED or not answer:
         return False
     shown = _list_shots(trajectory)[-session.max_images :]
-    return await _decide(session, "webvoyager", read_webvoyager, shown, answer=answer)
+    return await _decide(session, "webvoyager", replies.read_webvoyager, shown, answer=answer)
 
 
 async def judge_webjudge(session: JudgeSession) -> bool:
     """Judge by key points, actions, and the screenshots that matter."""
     trajectory, shots = session.trajectory, _list_shots(session.trajectory)
-    points = {"key_points": (await session.ask(_ask("webjudge_key_points", trajectory, read_key_points))).reason}
+    question = _ask("webjudge_key_points", trajectory, replies.read_key_points)
+    points = {"key_points": (await session.ask(question)).reason}
     pages = ((index, {**points, "page": describe_page(trajectory.steps[index])}) for index in shots)
-    questions = (_ask("webjudge_score", trajectory, read_score, [index], **data) for index, data in pages)
+    questions = (_ask("webjudge_score", trajectory, replies.read_score, [index], **data) for index, data in pages)
     scores = await gather_or_cancel(*map(session.ask, questions))
     kept = [(index, score.reason) for index, score in zip(shots, scores, strict=True) if score.yes]
     kept = kept[:_MOST][-session.max_images :]
     actions, notes = [describe_step_action(step) for step in trajectory.steps], [reason for _, reason in kept]
     shown = [index for index, _ in kept]
-    return await _decide(session, "webjudge", read_status, shown, **points, actions=actions, notes=notes)
+    return await _decide(session, "webjudge", replies.read_status, shown, **points, actions=actions, notes=notes)
 
 
 async def judge_agenttrek(session: JudgeSession) -> bool:
     """Judge by what the agent did and wrote, and the last screenshot."""
     shots, actions = _list_shots(session.trajectory), [_describe_act(step) for step in session.trajectory.steps]
-    return await _decide(session, "agenttrek", read_status, shots[-1:], actions=actions)
+    return await _decide(session, "agenttrek", replies.read_status, shots[-1:], actions=actions)
 
 
 async def judge_agentrewardbench(session: JudgeSession) -> bool:
@@ -153,8 +147,8 @@ async def judge_agentrewardbench(session: JudgeSession) -> bool:
     annotations: list[tuple[bool, dict[str, float]]] = []
 
     def read(text: str) -> JudgeReply:  # the whole text: the reason that is kept may be cut before the tags
-        reply = read_tags(text)
-        annotations.append((reply.yes, read_annotations(text)))
+        reply = replies.read_tags(text)
+        annotations.append((reply.yes, replies.read_annotations(text)))
         return reply
 
     passed = await _decide(session, "agentrewardbench", read, shots[-1:], **data)

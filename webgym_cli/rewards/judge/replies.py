@@ -32,7 +32,7 @@ _VERDICT = re.compile(
     r"|(?:the task|this|it) is (?:judged|deemed|considered|rated)(?: to be| as)?)(?: an?)?:?"
     rf"|^(?:(?:my|final|overall) )?{_JUDGES}\n"
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
-    r"|(?P<upper>(?<!^[a-z\d])(?<!^\d\d)(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
+    r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
     r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
     r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
@@ -49,6 +49,8 @@ _QUOTED = re.compile(
 )
 # The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
+# What may be the number of a point or step, before a verdict: `1. SUCCESS`, `Step 3. SUCCESS`.
+_NUMBER = re.compile(r"^(?:\w+ )?(?:[a-z]|\d+)\Z", re.IGNORECASE | re.MULTILINE)
 _DENIED = re.compile(
     r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|\b(?:false|wrong|untrue) that\b|[不没未非]",
     re.IGNORECASE,
@@ -65,7 +67,10 @@ _DENIAL_BEFORE = re.compile(
     r"|(?<!\b(?:that|what) )(?<!\bwhich )\b(?:is|was|has|are|were|have|remains?)(?: (?:incorrect|incomplete|wrong"
     r"|missing|unfinished)|(?: not| never|n't)(?: been)? (?:complete|done|met|shown|(?!needed|required|requested)\w+ed)"
     rf")|\b{_GOAL} failed|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met|(?:complete"
-    rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it))\W*\Z"
+    rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
+    r"|\bagent (?:failed to|could not|couldn't|gave up)\b[^,.!?]*|\bdo(?:es)?(?: not|n't) match(?: [^,.!?]*)?"
+    r"|[没未]有?(?:完成|满足|达到)|\bnicht (?:erfüllt|erledigt|erreicht)|\bn['’](?:est|a) pas (?:accompli|atteint)\w*"
+    r"|\bno se (?:complet|cumpli)\w+|\bне (?:выполнен|завершен)\w*)\W*\Z"
     r"|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE,
 )
@@ -99,7 +104,9 @@ _EXCUSED = re.compile(
 )
 _QUOTATION = re.compile(r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'(?!\w)")
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
-_SCORE = re.compile(r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d)", re.IGNORECASE)
+_SCORE = re.compile(
+    r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d|\s*(?:/|out of)\s*(?!5\b)\d|\s*%)", re.IGNORECASE
+)
 _STATUS = re.compile(
     r"(?:^|[.!?] )(?:(?:final|overall) )?(?:status|状态)(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
     r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$(?!\s*(?-i:[a-z(]))",  # a sentence that goes on quotes it
@@ -153,8 +160,9 @@ def read_webvoyager(text: str) -> JudgeReply:
     sentence = _SENTENCE.split(plain[: verdict.start("word")])[-1]
     unsaid = bool(_UNDECIDED.search(sentence) or _QUOTED.search(sentence))
     if verdict["no"] is None:
-        quoted = verdict["line"] is not None and _UNNAMED.search(sentence)
-        denied = _is_denied(plain[: verdict.start()], "") or bool(_DENIAL.search(text) or _DENIED.search(sentence))
+        before = plain[: verdict.start()]
+        quoted = _NUMBER.search(before) or (verdict["line"] is not None and _UNNAMED.search(sentence))
+        denied = _is_denied(before, "") or bool(_DENIAL.search(text) or _DENIED.search(sentence))
         unsaid = unsaid or bool(quoted) or denied
     if unsaid:
         raise UnreadableError("the last sentence is no verdict, or both were said")

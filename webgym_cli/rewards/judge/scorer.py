@@ -38,8 +38,9 @@ class JudgeScorer(Scorer[JudgeSummary]):
         ScoringSkip.NOT_SELECTED,
     )
 
-    def __init__(self, settings: JudgeSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: JudgeSettings, run: RunDir) -> None:
+        """Initialize without connecting, as plans need no server."""
+        self._settings, self._run = settings, run
         self.settings_digest = compute_settings_digest(settings)
         self.concurrency = settings.concurrency
         self._judge: Judge | None = None
@@ -68,14 +69,9 @@ class JudgeScorer(Scorer[JudgeSummary]):
         """Return the model of each question."""
         return {"models": name_models(self._settings)}
 
-    def open(self, run: RunDir) -> None:
-        """Create the judge. Raises `SettingsError` without a usable `judge.base_url`."""
-        self._judge = Judge.of_run(self._settings, run)
-
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
-        """Judge a trajectory."""
-        if self._judge is None:
-            raise RuntimeError("open() comes first")
+        """Judge a trajectory. Raises `SettingsError` without a usable `judge.base_url`."""
+        self._judge = self._judge or Judge(self._settings, self._run)
         judgement = await self._judge.judge(trajectory)
         failed = judgement.failure is FailureKind.JUDGE_FAILED
         return ScoreResult(
