@@ -91,7 +91,7 @@ def test_a_label_that_a_crash_cut_off_hides_no_other(run):
     with file.open("a") as torn:
         torn.write('{"trajectory": "test-00')
     labelling(run).add("ben", labelling(run).episodes[1], "no")
-    assert labelling(run).labels == {"ben": dict(zip(IDS, ("yes", "no"), strict=True))}
+    assert labelling(run).read_labels() == {"ben": dict(zip(IDS, ("yes", "no"), strict=True))}
 
 
 def test_two_servers_of_a_run_know_each_others_labels(run):

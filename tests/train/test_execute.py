@@ -43,6 +43,7 @@ if sys.argv[1] == "export":
         (out / "model.safetensors").write_bytes(b"torn")
     sys.exit(0)
 out = Path(config["output_dir"])
+Path(os.environ.get("TENSORBOARD_LOGGING_DIR", out / "runs")).mkdir()
 lora = config["finetuning_type"] == "lora"
 resumed = config.get("resume_from_checkpoint", "")
 start = int(resumed.rpartition("-")[2]) if "checkpoint-" in resumed else 0
@@ -101,6 +102,7 @@ async def test_trains_and_publishes(ready, run):
     assert result.loss == 2.5
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()
     assert (run.logs / "latest/train.log").is_file()
+    assert (run.logs / "latest/tensorboard").is_dir()  # in the trainer's folder it would be lost
 
 
 async def test_a_failure_keeps_what_was_saved_and_goes_on_from_there(ready, run):

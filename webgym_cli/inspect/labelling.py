@@ -45,9 +45,8 @@ class Labelling:
     run: RunDir
     episodes: Sequence[LineRef]
 
-    @property
-    def labels(self) -> dict[str, dict[str, LabelValue]]:
-        """Label by trajectory, by person, of these episodes. Read anew: another server of the run stores some too."""
+    def read_labels(self) -> dict[str, dict[str, LabelValue]]:
+        """Read the label by trajectory, by person, of these episodes: another server of the run stores some too."""
         labels: dict[str, dict[str, LabelValue]] = {}
         ids = {one.id for one in self.episodes}
         for label in (one for one in iter_labels(self.run) if one.trajectory in ids):
@@ -58,7 +57,7 @@ class Labelling:
         """Return the next episode without this person's label, from `after` on; empty if there is none."""
         ids = [one.id for one in self.episodes]
         start = ids.index(after) + 1 if after in ids else 0
-        mine = self.labels.get(who, {})
+        mine = self.read_labels().get(who, {})
         return next((name for name in [*ids[start:], *ids[:start]] if name not in mine), "")
 
     def add(self, who: str, episode: LineRef, value: LabelValue) -> None:
@@ -96,7 +95,7 @@ class LabelServer(SecretServer):
         return self._render_start(who)
 
     def _render_start(self, who: str) -> web.Response:
-        episodes, labels = self._labelling.episodes, self._labelling.labels
+        episodes, labels = self._labelling.episodes, self._labelling.read_labels()
         facts: dict[str, Any] = {
             "run": self._labelling.run.root,
             "who": who,
@@ -108,7 +107,7 @@ class LabelServer(SecretServer):
 
     async def _show_episode(self, request: web.Request) -> web.Response:
         episode, who, run = self._find(request), request.match_info["who"], self._labelling.run
-        mine = self._labelling.labels.get(who, {})
+        mine = self._labelling.read_labels().get(who, {})
         ids = [one.id for one in self._labelling.episodes]
         at = ids.index(episode.id)
         facts = {"who": who, "done": len(mine), "total": len(ids), "label": mine.get(episode.id, "")}

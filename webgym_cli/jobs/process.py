@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,8 @@ KILL_MARGIN = 10.0
 _LOOK = 1.0
 # Maximum size of a log in bytes: an agent, or a server, that prints without end would fill the disk.
 MAX_LOG = 1 << 28
+# The last line of a Python traceback.
+EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
 
 
 class Job:

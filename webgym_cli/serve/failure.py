@@ -13,10 +13,11 @@ LINES = 400
 LAST_LINE_LENGTH = 100
 # Process name and vLLM's timestamp at the start of a line.
 PREFIX = re.compile(r"^(?:\([\w ]+ pid=\d+\)\s*)?(?:(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ \[[^\]]*\]\s?)?")
-# The last line of a Python traceback.
-EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception)(?::|$)")
-# Exceptions with which a vLLM process reports another one's failure; they don't contain the cause.
-ECHOES = ("See root cause above", "Engine core initialization failed", "EngineDeadError", "ChildProcessError")
+# Exceptions with which a vLLM process ends after another one's failure; they don't contain the cause.
+ECHOES = re.compile(
+    "See root cause above|Engine core initialization failed|EngineDeadError|ChildProcessError"
+    "|KeyboardInterrupt|SystemExit"
+)
 # An argparse error.
 USAGE = re.compile(r"^\S+: error: ")
 # Exit statuses from here on are 128 + the signal's number.
@@ -38,7 +39,7 @@ def reason(log: Path) -> str:
     lines = [plain(line) for line in process.read_failure(log, LINES)]
     for position in range(len(lines) - 1, -1, -1):
         line = lines[position]
-        if USAGE.match(line) or (EXCEPTION.match(line) and not any(echo in line for echo in ECHOES)):
+        if USAGE.match(line) or (process.EXCEPTION.match(line) and not ECHOES.search(line)):
             # pydantic puts the cause on the line after
             after = "".join(lines[position + 1 : position + 2])
             return f"{line}: {after}" if "validation error" in line else line

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job, read_failure
+from webgym_cli.jobs.process import EXCEPTION, Job, read_failure
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir, run_id
@@ -31,8 +30,6 @@ from webgym_cli.venvs.wandb_mode import Mode, wandb_environment, wandb_mode, wit
 LOG = "tracking.log"
 # Folder of wandb's files in the attempt's logs; the trainer's files are in `wandb` beside it.
 FOLDER = "tracking"
-# The last line of a Python traceback.
-_CAUSE = re.compile(r"[\w.]*(Error|Exception)(:|$)")
 # Seconds between SIGTERM and SIGKILL of an uploader.
 _GRACE = 2.0
 # An uploader logs events only: console, machine and packages of the wandb run are those of the trainer.
@@ -243,7 +240,7 @@ class Tracker:
         if code:
             log = self.logs / LOG
             lines = read_failure(log, 50, file_size(log) - self._log_start)
-            causes = [line for line in lines if _CAUSE.match(line)]  # wandb's own last words name its folder
+            causes = [line for line in lines if EXCEPTION.match(line)]  # wandb's own last words name its folder
             self._fail((causes or lines or [f"exit status {code}"])[-1])
         return True
 

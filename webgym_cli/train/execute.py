@@ -25,7 +25,7 @@ from webgym_cli.train.deepspeed_ops import remove_stale_locks
 from webgym_cli.train.plan import STOP_GRACE, child_environment
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.trainer_log import TRAINER_LOG, StallDetector, TrainerLogTail, trainer_error
+from webgym_cli.train.trainer_log import TRAINER_LOG, StallDetector, TrainerLogTail, trainer_error, with_report_folders
 from webgym_cli.util.files import disk_errors, write_atomic, write_json
 from webgym_cli.util.training_log import trim_log
 
@@ -127,7 +127,7 @@ async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path
 
     async def train_here(rendezvous: dict[str, str]) -> None:
         env = child_environment(plan.launch.env | rendezvous, settings, plan.launch.python)
-        await _run_trainer(plan, env | {"WANDB_DIR": str(log_dir)}, settings.train, log_dir / LOG, sink)
+        await _run_trainer(plan, with_report_folders(env, log_dir), settings.train, log_dir / LOG, sink)
 
     await train_on_nodes(plan, run, settings, log_dir, sink, train_here)
 

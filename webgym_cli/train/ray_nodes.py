@@ -24,7 +24,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
 from webgym_cli.train.plan import STOP_GRACE, child_environment
-from webgym_cli.train.trainer_log import trainer_error
+from webgym_cli.train.trainer_log import trainer_error, with_report_folders
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
 
@@ -51,7 +51,7 @@ class TrainingActor(NodeActor):
         python = role_python(settings, "train")
         # Several nodes must not build one datasets cache in a shared folder at once.
         own = build_rendezvous(NODE_RANK=rank) | {"HF_DATASETS_CACHE": str(plan.folder / f"datasets_cache.{rank}")}
-        env = child_environment(plan.launch.env | rendezvous | own, settings, python) | {"WANDB_DIR": str(logs)}
+        env = with_report_folders(child_environment(plan.launch.env | rendezvous | own, settings, python), logs)
         remove_stale_locks(env)
         argv = (str(python), *plan.launch.argv[1:])  # the interpreter may be elsewhere on this node
         log = logs / f"train.node-{rank}.log"

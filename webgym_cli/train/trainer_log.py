@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from webgym_cli.errors import JobError, PeerLostError
-from webgym_cli.jobs.process import last_lines, read_failure
+from webgym_cli.jobs.process import EXCEPTION, last_lines, read_failure
 from webgym_cli.records.base import is_finite
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
@@ -137,8 +137,6 @@ class StallDetector:
                 continue
 
 
-# The last line of a Python traceback.
-EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
 # A launcher's messages about a failed child, which don't contain the cause.
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
 # What torchrun reports of the process that failed first, if a signal ended it; the others then fail by it. NCCL aborts
@@ -155,6 +153,11 @@ PEER_LOST = re.compile(
     r"remote process|failed to recv|\bNCCL\b|\bgloo\b",
     re.IGNORECASE,
 )
+
+
+def with_report_folders(env: dict[str, str], logs: Path) -> dict[str, str]:
+    """Return a trainer's environment with folders for its reports, as its own folder is removed at its end."""
+    return {"TENSORBOARD_LOGGING_DIR": str(logs / "tensorboard")} | env | {"WANDB_DIR": str(logs)}
 
 
 def reason(log: Path) -> str:
