@@ -157,7 +157,7 @@ def test_a_precision_that_is_just_reached_suffices():
             [
                 {"trajectory": "a", "label": "yes", "who": "anna"},
                 {"trajectory": "b", "label": 0},
-                {"trajectory": "c", "label": "unsure"},
+                {"trajectory": "c", "label": "N/A"},
                 {"trajectory": "d", "label": "Pass"},
                 {"trajectory": "e", "label": "N"},
             ],

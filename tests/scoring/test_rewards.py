@@ -191,6 +191,10 @@ def test_squads_normalisation(text, plain):
         ("O’Brien", "O'Brien", True),
         ("Раris", "Paris", False),  # with Cyrillic letters
         ("Paris or Rome", "Paris", False),
+        ("Na+", "Na", False),
+        ("Rh-", "Rh+", False),
+        ("TV-MA", "TV MA", False),
+        ("E-mail", "email", True),
     ],
 )
 def test_an_exact_match_reads_no_thoughts_and_drops_the_punctuation_of_other_scripts(response, answer, right):

@@ -21,7 +21,7 @@ from webgym_cli.util.optional import group_by, when
 
 _YES = {"true", "yes", "y", "1", "1.0", "success", "successful", "correct", "pass", "passed"}
 _NO = {"false", "no", "n", "0", "0.0", "failure", "unsuccessful", "incorrect", "fail", "failed"}
-_UNSURE = {"", "none", "null", "nan", "unsure", "-1", "-1.0"}
+_UNSURE = {"", "none", "null", "nan", "n/a", "na", "unsure", "unclear", "unknown", "-1", "-1.0"}
 # Columns of the tables that the command prints, by their name in the result.
 TABLES = {
     "rows": (

@@ -25,7 +25,7 @@ _SYMBOLS = str.maketrans(
 )
 # Signs around a text that are no part of it: Markdown, quotes, and dollars or brackets around LaTeX.
 _AROUND = re.compile(
-    r"^(?:[\s*`\"“”=⇒→∴≈]|=>|\\(?:approx|sim)(?![a-z]))+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)"
+    r"^(?:[\s*`\"“”„«•=⇒→∴≈]|=>|\\(?:approx|sim)(?![a-z]))+|[\s*`\"“”».]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)"
 )
 # An amount in brackets is negative, as in accounting: `($50)`.
 _ACCOUNTING = re.compile(r"^\((\\?[$€£¥₹])([\d.,]+)\)$|^(\\?[$€£¥₹])\(([\d.,]+)\)$")
