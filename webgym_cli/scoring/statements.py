@@ -54,7 +54,8 @@ _CHOSEN = re.compile(
     r"|(?:the (?:right|best) (?:option|choice) is|i(?: would|['’]d) (?:choose|select|pick|go with))"
     rf" (?:option )?{_LETTER}(?=\W*\Z)"
     rf"|(?:(?:the )?(?:option|choice) )?{_LETTER} is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
-    rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}",
+    rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}"
+    rf"|\b(?:so|thus|therefore|hence),? {_LETTER}(?=\W*\Z)",
     re.IGNORECASE | re.MULTILINE,
 )
 # What takes a statement back at once; `It is incorrect because ...` may explain another, as `It can't be reduced` does.
