@@ -165,6 +165,8 @@ FIELDS = {
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),
     "disabled": (FIELD + "disabled>", "new", "can't be changed"),
+    "a calendar's months": (FIELD + "readonly onfocus='b.focus()'><select id=b><option>a<option>new</select>", "new",
+        "can't be changed"),
     "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
 }  # fmt: skip
 

@@ -81,7 +81,7 @@ CASES = {
         "style='position:absolute;pointer-events:none;top:0;left:40px;width:16px;height:16px'></div></div>",
         "checkbox 'Gift' (unchecked); slider 'Price' = '20'",
     ),
-    "what stands between the parts of a date": (
+    "the arrow of a list, what is between parts of a date": (
         "<div onmousedown=1><span role=spinbutton aria-label=Day tabindex=0>5</span><span>/</span>"
         "<span role=spinbutton aria-label=Month tabindex=0>7</span></div>",
         "spinbutton 'Day'; spinbutton 'Month'",
@@ -527,6 +527,44 @@ CASES = {
         "role=presentation><tr><td role=gridcell tabindex=0>Ann</table></div>",
         "button 'Filter'; gridcell 'row 1, column Name' = 'Ann'",
     ),
+    "labels of sliders, chosen words and lists before another field": (
+        f"<div><div><label>Size</label><b role=slider tabindex=0 style='{BOX}'></b></div><div><input></div></div>"
+        f"<label>Towns</label><p><a class=label style='cursor:pointer'>Oslo</a> <input></p><p><b class=label><i "
+        f"role=listbox aria-label=Way aria-expanded=false style='{BOX};cursor:pointer'>air</i></b>"
+        "<input placeholder=Act></p>",
+        "slider 'Size'; textbox ''; link 'Oslo'; textbox 'Towns'; listbox 'Way' = 'air'; textbox 'Act'",
+    ),
+    "stars with a place of their own, a box that is read-only, a part of what has a title": (
+        "".join(
+            f"<b role=radio class='{name}' aria-checked=false aria-posinset={n} aria-setsize=2 style='{ICON}'></b>"
+            for n, name in enumerate(("active icon", "icon"), 1)
+        )
+        + "<label>Gift <input type=checkbox readonly></label><p title=Oslo><i onclick=1>×</i>Oslo</p>",
+        "radio '' (unchecked) (1 of 2); radio '' (unchecked) (2 of 2); checkbox 'Gift' (unchecked); generic '×'",
+    ),
+    "a picture in the box that it fills, and one called as the part that it is": (
+        "<p style='width:40px;height:40px;cursor:pointer'><svg id=s style='width:36px;height:36px'></svg></p>"
+        "<div id=h></div><script>s.addEventListener('click', () => {}); h.attachShadow({ mode: 'open' }).innerHTML = "
+        f"`<i part='base clear-button' onclick=1 style='{ICON}'></i>`</script>",
+        "paragraph ''; generic 'clear button'",
+    ),
+    "buttons, rows and cells without a box around them in their shadow roots": (
+        "<span></span><span class=star-box></span><span></span><span></span><script>const parts = ["
+        f"`<button style='{ICON}'></button>`, `<b onclick=1 style='{ICON}'></b>`, '<p role=row><b role=gridcell "
+        "tabindex=0>Ann</b></p>', '<p role=gridcell><button></button><button>Edit</button><button>Edit</button></p>'];"
+        "for (const one of document.querySelectorAll('span')) one.attachShadow({ mode: 'open' }).innerHTML = "
+        "parts.shift()</script>",
+        "button '' (1 of 2); generic 'star box'; gridcell 'row 1, column 1' = 'Ann'; button '' (2 of 2); "
+        "button 'Edit' (1 of 2); button 'Edit' (2 of 2)",
+    ),
+    "what opens the tree in its frame, the arrow of a list, what is between parts of a date": (
+        f"<div id=d style='{BOX}'><input role=combobox aria-label=Fish style='{UNSEEN}'>Cod <b role=button "
+        f"aria-haspopup=tree style='{ICON}'></b></div><p style='font-size:12px'><i aria-hidden=true>/</i><i>?</i></p>"
+        "<script>for (const one of document.querySelectorAll('i')) one.addEventListener('pointerenter', () => {});"
+        "d.addEventListener('click', () => {})</script><p role=listbox aria-label=Way aria-expanded=false "
+        f"style='{BOX};cursor:pointer'>air <u class='caret icon' onclick=1 style='{ICON}'></u></p>",
+        "combobox 'Fish' = 'Cod'; listbox 'Way' = 'air'; generic '?' (shows more on hover)",
+    ),
     "the frame of a list, its placeholder and its arrow": (
         f"<div tabindex=0 onclick=1 style='{BOX};overflow:hidden'><div style='height:30px;cursor:pointer'><input "
         "aria-hidden=true style='display:none'></div>Pick</div>",
@@ -542,8 +580,18 @@ async def test_what_a_component_is(session: BrowserSession, tmp_path: Path, case
     assert await read_controls(session, whole=True) == expected
 
 
-async def test_an_item_is_clicked_where_its_words_listen(session: BrowserSession, tmp_path: Path):
-    item = "<p role=treeitem style='cursor:pointer;width:300px'><b style='width:60px' onclick=1>docs</b></p>"
+@pytest.mark.parametrize(
+    ("item", "most"),
+    [
+        ("<p role=treeitem style='cursor:pointer;width:300px'><b style='width:60px' onclick=1>docs</b></p>", (100, 99)),
+        (
+            "<div role=treeitem aria-expanded=true aria-label=docs><p style='height:40px;margin:0'>docs</p><div "
+            "role=group style='padding:30px'></div></div>",
+            (400, 48),
+        ),
+    ],
+)
+async def test_an_item_is_clicked_at_its_words(session: BrowserSession, tmp_path: Path, item: str, most: tuple):
     await show(session, tmp_path, item)
     [seen] = await list_elements(session)
-    assert (seen.element.name, seen.point[0] < 100) == ("docs", True)
+    assert (seen.element.name, seen.point[0] < most[0], seen.point[1] < most[1]) == ("docs", True, True)

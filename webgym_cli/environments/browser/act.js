@@ -76,7 +76,7 @@ webgym.act = (() => {
 
   // Choose in a list that a component hides. A component that does not follow its list would keep the old choice.
   const chooseBehind = async (list, text) => {
-    const display = () => Array.from(list.parentElement.children, (one) => (one === list ? "" : one.innerText)).join(" ");
+    const display = () => Array.from(list.parentNode.children, (one) => (one === list ? "" : one.innerText)).join(" ");
     const old = Array.from(list.selectedOptions), before = display(), result = choose(list, text);
     const isShown = () => display() !== before || Array.from(list.selectedOptions).every(({ text }) => before.includes(text));
     if (result.error || await until(isShown, TAKE_MS)) return result;
@@ -150,8 +150,8 @@ webgym.act = (() => {
     const control = found?.closest?.("select,input[type=file]") || found?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
-    const isNowhere = !focused() || focused() === document.body;
-    if (isNowhere && found?.closest?.("input:disabled,textarea:disabled")) return { error: "the field can't be changed" };
+    const isElsewhere = !focused() || /^(body|select)$/.test(focused().localName); // a calendar may focus its list of months
+    if (isElsewhere && found?.closest?.("input:is(:disabled,[readonly]),textarea:disabled")) return { error: "the field can't be changed" };
     // its press may be handled without a focus
     if (!takesText(focused()) || matches(focused(), "[type=range]")) sliderAt(found, ...point)?.focus();
     const field = focused();

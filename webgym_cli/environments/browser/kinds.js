@@ -25,10 +25,8 @@ webgym.kinds = (() => {
     [/^(mouse|pointer)down$/, pressed], [/^wheel$/, wheeled], [/^(mouse|pointer)enter$/, hoverable]];
   // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
   const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article,table";
-  // Maximum number of levels between an element and its delegated listener.
-  const DELEGATION = 5;
-  // For list items the listener is on the list, or on an element that contains only the list.
-  const LIST_DELEGATION = 2;
+  // Maximum number of levels between an element and its delegated listener, which is for list items on or right above the list.
+  const DELEGATION = 5, LIST_DELEGATION = 2;
   // Maximum length of an item's text, and minimum length in pixels of a bar between panes.
   const LONGEST_ITEM = 40, LONG_BAR = 120;
 
@@ -245,7 +243,8 @@ webgym.kinds = (() => {
 
   // What only listens to the mouse that comes over it, and contains nothing to click.
   const isHoverable = (element) => (hoverable.has(element) || entered.has(element) && !matches(element, "ul,ol")) && !roots.has(element) && element !== element.ownerDocument.body &&
-    !matches(element, `html,label,option,td,th,[role],canvas,${GRIDS},${TIPPED}`) && !element.querySelector(NATIVE);
+    !matches(element, `html,label,option,td,th,[role],canvas,${GRIDS},${TIPPED}`) && !element.querySelector(NATIVE) &&
+    !(element.ariaHidden === "true" && /^\s*[/.:,–-]\s*$/.test(element.textContent)); // between the parts of a date
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a cell, 0.2 to hover.
   const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));

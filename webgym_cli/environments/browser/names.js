@@ -5,7 +5,7 @@ webgym.names = (() => {
   const LONGEST = 400, MOST_NODES = 300, BESIDE = 6, TALLEST = 60; // characters and nodes of a name, levels and pixels around what has none
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
-  const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
+  const CONTROLS = "a,button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
   const { adopt, atOnce, attributeOf, childrenOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf,
     roleOf, rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;
@@ -82,7 +82,7 @@ webgym.names = (() => {
     // By where they stand, the lowest: by their number, two rows of headers or one for all rows shift the columns.
     const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
     const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
-    const row = Array.from(cell.parentElement.children), place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
+    const row = Array.from(parentNode(cell).children), place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
     const head = heads.some((one) => rectOf(one).width > 1) ? above.sort((one, other) => apart(other) - apart(one)).at(-1) : heads[place()];
     const wordsBut = (unread) => textOf(head, { left: MOST_NODES, unread: (node) => matches(node, unread) });
     return head ? oneLine(wordsBut(`${TICKS},${CONTROLS}`)) || wordsBut(TICKS) : "";
@@ -114,7 +114,7 @@ webgym.names = (() => {
     const cells = Array.prototype.filter.call(row.children, (other) => matches(other, CELLS));
     const head = Array.prototype.find.call(row.children, (other) => other !== cell && matches(other, "th,[role=rowheader]"));
     if (cells.length === 1 && row.hasAttribute("aria-label") && !headOf(cell)) return row.getAttribute("aria-label"); // a list's item
-    const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rowsOf(row.parentElement).indexOf(row) + 1;
+    const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rowsOf(parentNode(row)).indexOf(row) + 1;
     return `row ${across}, column ${oneLine(headOf(cell)) || cell.getAttribute("aria-colindex") || cells.indexOf(cell) + 1}`;
   };
   const cellName = (element) =>
@@ -124,7 +124,7 @@ webgym.names = (() => {
   const cellContextOf = (element) => {
     const cell = element.closest(CELLS);
     if (!cell) return null;
-    if (cell !== element) return (cell.parentElement.childElementCount > 1 || headOf(cell)) && cellName(cell) || null;
+    if (cell !== element) return (parentNode(cell).childElementCount > 1 || headOf(cell)) && cellName(cell) || null;
     if (/\p{L}/u.test(textOf(cell.closest(ROWS) || cell))) return null;
     return cellName(cell) ? "" : placeOf(cell);
   };
@@ -196,8 +196,8 @@ webgym.names = (() => {
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
     const isHandle = (one) => roleOf(one) === "slider" && roleOf(element) === "slider" && parentOf(parentOf(one)) === parentOf(parentOf(element)); // of one track
-    const isOther = (one) => matches(one, `${FIELDS},[role=checkbox],[role=radio],[role=switch]`) && !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one);
-    const hasOther = (one) => [one, ...inside(one, FIELDS)].some(isOther);
+    const isOther = (one) => matches(one, `${FIELDS},${MOVED},[role=listbox]`) && !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one);
+    const hasOther = (one, fields = FIELDS) => [one, ...inside(one, fields)].some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
       // a label may float over its field from behind it; what is not shown, as another tab's panel, is no label
@@ -205,7 +205,7 @@ webgym.names = (() => {
       const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !isIn(one, CONTROLS) && !isButton(one) && /\p{L}/u.test(textOf(one))) : [];
       const label = named.filter((one) => one.className === named[0].className).length === 1 && named[0]; // several are another field's options
       // of several fields each has a name of its own, and the buttons of a field are not the field
-      if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside)) return null;
+      if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside, `${FIELDS},${MOVED},[role=listbox]`)) return null;
       if (label && (!label.control || isUnused(label.control))) return textOf(label);
       if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
@@ -243,7 +243,7 @@ webgym.names = (() => {
       return isField || HOLDERS.has(role) ? "" : read(element);
     };
     // not a field's value; of what is all that its wrapper has, the wrapper's
-    const titleAt = () => [element, element.parentElement].map((one) => (one?.firstElementChild === element && one.childElementCount === 1 || one === element) &&
+    const titleAt = () => [element, element.parentElement].map((one) => (one?.firstElementChild === element && one.textContent.trim() === element.textContent.trim() || one === element) &&
       one.getAttribute("title")).find((title) => title && title !== element.value);
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
@@ -273,7 +273,7 @@ webgym.names = (() => {
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => role === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || classOf(element.parentElement)),
+      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || classOf(parentOf(element) || element)),
       () => styleOf(element).cursor.endsWith("-resize") && "resize",
     ]) {
       const name = oneLine(source());

@@ -6,7 +6,7 @@ webgym.observe = (() => {
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hearKept, hitAt, rectOf } = webgym.frames;
-  const { area, boxOf, isPassed, place, pointOf, pointWithin, reaches, same, visiblePart, within } = webgym.geometry;
+  const { area, boxOf, isPassed, place, pointOf, pointWithin, reaches, same, surfaceOf, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
     "[role=checkbox],[role=radio],[role=slider]";
@@ -20,7 +20,7 @@ webgym.observe = (() => {
   // Fields whose parts are the field.
   const TWINS = "[role=switch],[role=checkbox],[role=radio],[role=slider]", MOVED = `[type=checkbox],[type=radio],[type=range],${TWINS}`;
   // Fields that may be around the one that takes their text.
-  const WRAPPED = "[role=combobox],[role=spinbutton]";
+  const WRAPPED = "[role=combobox],[role=spinbutton]", LISTS = ":is([role=combobox],[role=listbox])[aria-expanded]:not(input)";
   const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
@@ -68,19 +68,11 @@ webgym.observe = (() => {
       const wrapper = frameOf(element, seen);
       if (wrapper) return wrapper;
     }
-    for (const label of labels) if (place(label)) return place(label);
     const handles = element.type === "range" && !seen ? [element.nextElementSibling, element.parentElement] : [];
-    for (const handle of handles) if (handle && place(handle)) return place(handle);
+    for (const part of [...labels, ...handles]) if (part && place(part)) return place(part);
     const writes = matches(element, "textarea,[role=textbox]") || editable(element);
     const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
     return (editor && place(editor)) || seen || hidden || element.localName === "canvas" && surfaceOf(element);
-  };
-
-  // What lies over a drawing and takes its clicks.
-  const surfaceOf = (canvas) => {
-    const box = boxOf(canvas), hit = box && hitAt(box.left + box.width / 2, box.top + box.height / 2);
-    const over = hit && hit.localName !== "canvas" && canvas.parentElement?.contains(hit) && place(hit);
-    return over && area(over) * 2 > area({ box }) ? over : null;
   };
 
   const seen = (element, sure) => {
@@ -132,6 +124,10 @@ webgym.observe = (() => {
     return false;
   };
 
+  // What opens the list that it is in, and does nothing else.
+  const isArrow = (part) => !wordsOf(part) && (matches(part, "[role=button]:is([aria-haspopup],[aria-expanded]):not(button)") && !listens(part) ||
+    !matches(part, NATIVE) && /(^| )(arrow|caret|chevron|dropdown)( down)?$/.test(nameOf(part)));
+
   const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true"; // its value
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner, index) => {
@@ -160,7 +156,7 @@ webgym.observe = (() => {
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column header is more than what filters the column
     if (matches(outer.element, "th,[role=columnheader]") && inner.sure === 3 && !wordsOf(inner.element) && wordsOf(outer.element)) return null;
-    if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
+    if (inner.sure < 3 && (matches(outer.element, WHOLE) || matches(outer.element, LISTS) && isArrow(inner.element))) return "inner";
     // the words of a tree's item
     if (inner.sure < 3 && outer.sure === 3 && isAlike) return "inner";
     // a picture in the box that it fills
@@ -187,7 +183,7 @@ webgym.observe = (() => {
       if (isFieldIcon(find, index)) dropped.add(find);
       for (let above = parentOf(find.element); above; above = parentOf(above)) {
         const faced = faces.get(above)?.element;
-        if (faced && (find.sure === 1 && !isOwn(find.element, faced) || find.sure < 3 && matches(faced, MOVED))) dropped.add(find);
+        if (faced && (find.sure === 1 && !isOwn(find.element, faced) || find.sure < 3 && matches(faced, MOVED) || isArrow(find.element))) dropped.add(find);
         const outer = index.get(above);
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find, index);
@@ -246,7 +242,8 @@ webgym.observe = (() => {
     const all = withoutRepeats(Array.from(found.values())), kept = foremost(all, limit);
     left = all.length - kept.length;
     kept.sort((one, other) => isLate(one) - isLate(other));
-    marks = kept.map(({ element, face, aim }) => ({ element, face: aim || face, within: [] }));
+    const groupsIn = (element) => (matches(element, "[role=treeitem]") ? inside(element, "[role=group]") : []); // its items
+    marks = kept.map(({ element, face, aim }) => ({ element, face: aim || face, within: groupsIn(element) }));
     const index = new Map(kept.flatMap(({ element, face }, id) => [[face, id], [element, id]]));
     for (const [id, { element, face }] of kept.entries()) {
       let above = parentOf(element);

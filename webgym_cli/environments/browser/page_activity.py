@@ -120,5 +120,4 @@ class PageActivity:
             self.navigating = False
             if method == "Page.frameNavigated":
                 self.documents += 1
-                self._requests.clear()  # they belonged to the document before
-                self._sockets.clear()
+                self.mark()  # they belonged to the document before

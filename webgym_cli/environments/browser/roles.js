@@ -145,7 +145,7 @@ webgym.roles = (() => {
     }
     const classes = parts.map((part) => part.getAttribute("class") || "");
     const place = classes.map((names) => names.match(/([\w-]{2,}(?<!base|(?:^|\s)(?:(?:[a-z]{1,2}|ant|mat)-)?(?:button|btn)))-icon(?:\s|$)/)?.[1]).find(Boolean) ||
-      classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
+      classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/(^| )(icon|link|active|selected|disabled)\b/g, "").trim();
     return (place || "").replace(/[-_]+/g, " ");
   };
 

@@ -49,7 +49,7 @@ webgym.scrolls = (() => {
   let watched = null;
   const watch = ([x, y], dragged = false) => {
     watched?.end();
-    const roots = new Set([window]), start = deepest(x, y);
+    const roots = new Set([window]), start = deepest(x, y), ended = new AbortController(), { signal } = ended;
     for (let at = start; at; at = parentNode(at) || at.host || at.defaultView?.frameElement) {
       if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
     }
@@ -59,7 +59,7 @@ webgym.scrolls = (() => {
     // a field that was typed in tells of its caret later
     const selected = ({ target }) => { seen.changed ||= Boolean(`${(target.ownerDocument || target).getSelection()}`); };
     const heard = [["scroll", note], ["wheel", wheeled], ...(dragged ? [["input", note], ["drop", note], ["selectionchange", selected]] : [])];
-    for (const root of roots) for (const [type, hear] of heard) root.addEventListener(type, hear, { capture: true, passive: true });
+    for (const root of roots) for (const [type, hear] of heard) root.addEventListener(type, hear, { capture: true, passive: true, signal });
     const nowOf = (target, name) => target.getAttribute(name) || "";
     const above = new Set(), entered = new Set(), before = new Map();
     for (let at = start; at; at = parentNode(at) || at.host) above.add(at);
@@ -74,7 +74,8 @@ webgym.scrolls = (() => {
       records.forEach(keep);
     });
     observer.observe(document, { attributes: true, attributeOldValue: true, childList: true, subtree: true });
-    if (dragged) window.addEventListener("mouseover", seen.enter = (event) => event.composedPath().forEach((one) => entered.add(one)), true);
+    const enter = (event) => event.composedPath().forEach((one) => entered.add(one));
+    if (dragged) window.addEventListener("mouseover", enter, { capture: true, signal });
     Object.assign(seen, { isBegun: !dragged, latest: performance.now() });
     // What hovering has changed at the start of a drag is there before it.
     seen.begin = () => {
@@ -85,8 +86,7 @@ webgym.scrolls = (() => {
       !olds[name].includes(nowOf(target, name)) && (name === "style" || above.has(target) || !entered.has(target))));
     seen.end = () => {
       observer.disconnect();
-      if (dragged) window.removeEventListener("mouseover", seen.enter, true);
-      for (const root of roots) for (const [type, hear] of heard) root.removeEventListener(type, hear, { capture: true });
+      ended.abort();
     };
     watched = seen;
     return {};

@@ -54,7 +54,7 @@ webgym.values = (() => {
     const options = optionsOf(element);
     return [
       (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
-      (element.readOnly === true && role !== "combobox" || is("readonly")) && "readonly",
+      (element.readOnly === true && role !== "combobox" && !TICKED.test(role) || is("readonly")) && "readonly",
       (element.required === true || is("required")) && "required",
       wrong && `invalid${message() && `: ${message()}`}`,
       isMixed && "mixed",
@@ -88,7 +88,7 @@ webgym.values = (() => {
     const own = ownValueOf(element), role = roleOf(element);
     const isEmpty = !own || own === "collapsed" || own === "expanded";
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
-    if (role === "combobox" && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
+    if ((role === "combobox" || role === "listbox" && own) && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
     if (isEmpty && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
       const words = oneLine(wordsIn(element)); // what is seen, where the name is another
