@@ -32,6 +32,8 @@ def parse_run(text: str) -> Path:
     # the line of a message, or a command to type next, contains the name
     if text.splitlines() != [text]:
         raise typer.BadParameter("a line break: name the run's folder by one line")
+    if text.startswith("-"):  # a command to type next would have it as an option
+        return Path(text).absolute()
     return Path(text)
 
 
