@@ -68,7 +68,7 @@ _DENIAL_BEFORE = re.compile(
     r"|missing|unfinished)|(?: not| never|n't)(?: been)? (?:complete|done|met|shown|(?!needed|required|requested)\w+ed)"
     rf")|\b{_GOAL} failed|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met|(?:complete"
     rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
-    r"|\bagent (?:failed to|could not|couldn't|gave up)\b[^,.!?]*|\bdo(?:es)?(?: not|n't) match(?: [^,.!?]*)?"
+    r"|\bagent (?:failed to|could not|couldn't|gave up)\b[^,.!?]{0,99}|\bdo(?:es)?(?: not|n't) match(?: [^,.!?]{0,99})?"
     r"|[没未]有?(?:完成|满足|达到)|\bnicht (?:erfüllt|erledigt|erreicht)|\bn['’](?:est|a) pas (?:accompli|atteint)\w*"
     r"|\bno se (?:complet|cumpli)\w+|\bне (?:выполнен|завершен)\w*)\W*\Z"
     r"|\b(?:expected|desired|claimed) \Z",
