@@ -549,13 +549,14 @@ CASES = {
         "paragraph ''; generic 'clear button'",
     ),
     "buttons, rows and cells without a box around them in their shadow roots": (
-        "<span></span><span class=star-box></span><span></span><span></span><script>const parts = ["
+        "<span></span><span class=star-box></span><span></span><span></span><span></span><script>const parts = ["
         f"`<button style='{ICON}'></button>`, `<b onclick=1 style='{ICON}'></b>`, '<p role=row><b role=gridcell "
-        "tabindex=0>Ann</b></p>', '<p role=gridcell><button></button><button>Edit</button><button>Edit</button></p>'];"
+        "tabindex=0>Ann</b></p>', '<p role=gridcell><button></button><button>Edit</button><button>Edit</button></p>',"
+        "'<b role=spinbutton contenteditable aria-label=Day>1</b>'];"
         "for (const one of document.querySelectorAll('span')) one.attachShadow({ mode: 'open' }).innerHTML = "
         "parts.shift()</script>",
         "button '' (1 of 2); generic 'star box'; gridcell 'row 1, column 1' = 'Ann'; button '' (2 of 2); "
-        "button 'Edit' (1 of 2); button 'Edit' (2 of 2)",
+        "button 'Edit' (1 of 2); button 'Edit' (2 of 2); spinbutton 'Day' = '1'",
     ),
     "what opens the tree in its frame, the arrow of a list, what is between parts of a date": (
         f"<div id=d style='{BOX}'><input role=combobox aria-label=Fish style='{UNSEEN}'>Cod <b role=button "

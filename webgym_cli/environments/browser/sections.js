@@ -10,10 +10,10 @@ webgym.sections = (() => {
   const ORDER = ["year", "month", "day", "hour", "minute", "second"];
 
   const isSection = (element) => Boolean(element) && matches(element, SECTION);
-  const within = (element) => Array.from(element.querySelectorAll(SECTION));
+  const within = (element) => [element, ...element.querySelectorAll(SECTION)].filter(isSection);
   // The group of a range contains two fields.
   const groupOf = (section) => {
-    let own = section.parentElement;
+    let own = section.parentElement || section; // outermost in a shadow root
     while (within(own).length < 2 && own.parentElement && !matches(own, "[role=group]")) own = own.parentElement;
     const group = section.closest("[role=group]");
     return group && within(group).length === within(own).length ? group : own;
