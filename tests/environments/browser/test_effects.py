@@ -167,6 +167,7 @@ FIELDS = {
     "disabled": (FIELD + "disabled>", "new", "can't be changed"),
     "a calendar's months": (FIELD + "readonly onfocus='b.focus()'><select id=b><option>a<option>new</select>", "new",
         "can't be changed"),
+    "keys that the page takes": (FIELD + "readonly onmousedown='event.preventDefault()'>", "new", "has the focus"),
     "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
 }  # fmt: skip
 

@@ -534,12 +534,20 @@ CASES = {
         "<input placeholder=Act></p>",
         "slider 'Size'; textbox ''; link 'Oslo'; textbox 'Towns'; listbox 'Way' = 'air'; textbox 'Act'",
     ),
+    "labels of fields that stand after a list or a slider, and of a link that is only its words": (
+        f"<div><label>Phone</label><p><b role=listbox tabindex=0 aria-label=Land style='{BOX};cursor:pointer'>+47</b>"
+        f"<input type=tel></p></div><div><label>Cost</label><p><b><i role=slider tabindex=0 style='{BOX}'></i></b><b>"
+        "<input></b></p></div><p><a class=label>City</a> <input></p><p><b role=listbox tabindex=0 aria-label=Unit "
+        f"style='{BOX};cursor:pointer'>kg</b><input></p>",
+        "listbox 'Land'; textbox 'Phone'; slider 'Cost'; textbox 'Cost'; textbox 'City'; listbox 'Unit'; textbox ''",
+    ),
     "stars with a place of their own, a box that is read-only, a part of what has a title": (
-        "".join(
+        "<div title=Rate>"
+        + "".join(
             f"<b role=radio class='{name}' aria-checked=false aria-posinset={n} aria-setsize=2 style='{ICON}'></b>"
             for n, name in enumerate(("active icon", "icon"), 1)
         )
-        + "<label>Gift <input type=checkbox readonly></label><p title=Oslo><i onclick=1>×</i>Oslo</p>",
+        + "</div><label>Gift <input type=checkbox readonly></label><p title=Oslo><i onclick=1>×</i>Oslo</p>",
         "radio '' (unchecked) (1 of 2); radio '' (unchecked) (2 of 2); checkbox 'Gift' (unchecked); generic '×'",
     ),
     "a picture in the box that it fills, and one called as the part that it is": (

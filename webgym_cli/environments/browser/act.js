@@ -150,8 +150,8 @@ webgym.act = (() => {
     const control = found?.closest?.("select,input[type=file]") || found?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
-    const isElsewhere = !focused() || /^(body|select)$/.test(focused().localName); // a calendar may focus its list of months
-    if (isElsewhere && found?.closest?.("input:is(:disabled,[readonly]),textarea:disabled")) return { error: "the field can't be changed" };
+    const focus = focused()?.localName || "body", kept = focus === "select" ? ":disabled,[readonly]" : ":disabled"; // a calendar may focus its list of months
+    if (/^(body|select)$/.test(focus) && found?.closest?.(`:is(input,textarea):is(${kept})`)) return { error: "the field can't be changed" };
     // its press may be handled without a focus
     if (!takesText(focused()) || matches(focused(), "[type=range]")) sliderAt(found, ...point)?.focus();
     const field = focused();

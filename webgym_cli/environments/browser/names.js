@@ -5,7 +5,7 @@ webgym.names = (() => {
   const LONGEST = 400, MOST_NODES = 300, BESIDE = 6, TALLEST = 60; // characters and nodes of a name, levels and pixels around what has none
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
-  const CONTROLS = "a,button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
+  const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
   const { adopt, atOnce, attributeOf, childrenOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf,
     roleOf, rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;
@@ -46,10 +46,13 @@ webgym.names = (() => {
     return textOf(element, { left: MOST_NODES, unread: isLeft });
   };
 
+  // In a link without an address, such as a chip.
+  const isChip = (node) => styleOf(node).cursor === "pointer" && Boolean(node.closest("a"));
+
   const partOf = (node, work) => {
     const tag = node.localName;
     if (node instanceof HTMLFormElement) return " "; // its fields' names shadow its methods
-    if (work.words && matches(node, CONTROLS) || work.unread?.(node)) return " ";
+    if (work.words && (matches(node, CONTROLS) || isChip(node)) || work.unread?.(node)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
     const style = styleOf(node);
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
@@ -145,7 +148,7 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option],[role=treeitem]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option],[role=listbox],[role=treeitem]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || !ticked && nameBefore(element, at) || "";
     }
     return "";
@@ -196,16 +199,17 @@ webgym.names = (() => {
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
     const isHandle = (one) => roleOf(one) === "slider" && roleOf(element) === "slider" && parentOf(parentOf(one)) === parentOf(parentOf(element)); // of one track
-    const isOther = (one) => matches(one, `${FIELDS},${MOVED},[role=listbox]`) && !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one);
-    const hasOther = (one, fields = FIELDS) => [one, ...inside(one, fields)].some(isOther);
+    const isOther = (one) => !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one);
+    const hasOther = (one) => [one, ...inside(one, FIELDS)].some((field) => matches(field, `${FIELDS},${TICKS}`) && isOther(field));
+    const hasNamed = (box) => inside(box, "[role=slider],[role=spinbutton],[role=listbox]").some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
     for (const at of levelsOf(element)) {
       // a label may float over its field from behind it; what is not shown, as another tab's panel, is no label
       const before = shown(at, "previousElementSibling"), after = isField && !before && shown(at, "nextElementSibling"), beside = before || after;
-      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !isIn(one, CONTROLS) && !isButton(one) && /\p{L}/u.test(textOf(one))) : [];
+      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !isIn(one, CONTROLS) && !isChip(one) && !isButton(one) && /\p{L}/u.test(textOf(one))) : [];
       const label = named.filter((one) => one.className === named[0].className).length === 1 && named[0]; // several are another field's options
       // of several fields each has a name of its own, and the buttons of a field are not the field
-      if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside, `${FIELDS},${MOVED},[role=listbox]`)) return null;
+      if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside) || label && hasNamed(beside)) return null;
       if (label && (!label.control || isUnused(label.control))) return textOf(label);
       if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
@@ -243,7 +247,7 @@ webgym.names = (() => {
       return isField || HOLDERS.has(role) ? "" : read(element);
     };
     // not a field's value; of what is all that its wrapper has, the wrapper's
-    const titleAt = () => [element, element.parentElement].map((one) => (one?.firstElementChild === element && one.textContent.trim() === element.textContent.trim() || one === element) &&
+    const titleAt = () => [element, element.parentElement].map((one) => (one?.childElementCount === 1 && one.textContent.trim() === element.textContent.trim() || one === element) &&
       one.getAttribute("title")).find((title) => title && title !== element.value);
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
