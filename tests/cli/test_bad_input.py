@@ -121,8 +121,8 @@ def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):
 
 
 def test_a_command_to_type_next_can_be_pasted(tmp_path):
-    for command, name in product(("prepare", "train", "resume"), ("my rün $(1)", "-run")):
-        _, hint = refused(command, "--", name, cwd=tmp_path, code=3)
+    for command, name in product(("prepare", "train", "resume"), ("my rün $(1)", "./-run")):
+        _, hint = refused(command, name, cwd=tmp_path, code=3)
         word = shlex.split(hint.partition(",")[0].partition(":")[0])[2]
         assert word in (name, str(tmp_path / name)) and not word.startswith("-")
 

@@ -19,6 +19,7 @@ from webgym_cli.errors import JobError, SettingsError, StoreError, VenvError
 from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
+from webgym_cli.train.trainer_log import with_report_folders
 
 NAME = "model_20260109_000000"
 SLEEP = f"300.{os.getpid()}"
@@ -43,7 +44,7 @@ if sys.argv[1] == "export":
         (out / "model.safetensors").write_bytes(b"torn")
     sys.exit(0)
 out = Path(config["output_dir"])
-Path(os.environ.get("TENSORBOARD_LOGGING_DIR", out / "runs")).mkdir()
+Path(os.environ.get("TENSORBOARD_LOGGING_DIR", out / "runs")).mkdir(parents=True, exist_ok=True)
 lora = config["finetuning_type"] == "lora"
 resumed = config.get("resume_from_checkpoint", "")
 start = int(resumed.rpartition("-")[2]) if "checkpoint-" in resumed else 0
@@ -71,6 +72,7 @@ def under_torchrun(role, otherwise=""):
 
 @pytest.fixture
 def ready(run, role, tmp_path, monkeypatch):
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
     (role / "bin/llamafactory-cli").write_text(TRAINER)
     (role / "bin/python").write_text(f"#!/bin/sh\n{under_torchrun(role)}")
     events = []
@@ -102,7 +104,12 @@ async def test_trains_and_publishes(ready, run):
     assert result.loss == 2.5
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()
     assert (run.logs / "latest/train.log").is_file()
-    assert (run.logs / "latest/tensorboard").is_dir()  # in the trainer's folder it would be lost
+    assert (run.logs / "latest/tensorboard" / NAME).is_dir()  # in the trainer's folder it would be lost
+
+
+def test_a_training_has_its_own_folder_in_the_user_s_one_for_tensorboard(tmp_path):
+    env = with_report_folders({"TENSORBOARD_LOGGING_DIR": "/own"}, tmp_path, NAME)
+    assert env == {"TENSORBOARD_LOGGING_DIR": f"/own/{NAME}", "WANDB_DIR": str(tmp_path)}
 
 
 async def test_a_failure_keeps_what_was_saved_and_goes_on_from_there(ready, run):

@@ -32,9 +32,8 @@ def parse_run(text: str) -> Path:
     # the line of a message, or a command to type next, contains the name
     if text.splitlines() != [text]:
         raise typer.BadParameter("a line break: name the run's folder by one line")
-    if text.startswith("-"):  # a command to type next would have it as an option
-        return Path(text).absolute()
-    return Path(text)
+    run = Path(text)  # without `./`
+    return run.absolute() if str(run).startswith("-") else run  # a command to type next would have it as an option
 
 
 def parse_fields(fields: list[str] | None) -> dict[str, str]:

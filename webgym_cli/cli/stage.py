@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -153,10 +153,14 @@ def stage(
     if command in _LOOPS:
         refuse_torchrun_variables(os.environ)
     check_command(command, run, settings, options or {}, output)
-    refuse_changes(run, settings)  # before the note, which replaces that of another command
-    with lock_run(run, f"{command} {run.root}"), note_command(run, command, options or {}):
+    note = note_command(run, command, options or {})
+    with lock_run(run, f"{command} {run.root}"), ExitStack() as noted:
+        if is_new := not run.exists:  # it may be killed while it is made
+            noted.enter_context(note)
         create_or_open(run, settings)
         logs = new_attempt(run)
+        if not is_new:  # a failure so far leaves the note of an earlier command
+            noted.enter_context(note)
         with output.progress() as board, (logs / "webgym.log").open("ab", buffering=0) as log:
 
             def sink(event: Event) -> None:

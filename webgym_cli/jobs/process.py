@@ -25,7 +25,7 @@ _LOOK = 1.0
 # Maximum size of a log in bytes: an agent, or a server, that prints without end would fill the disk.
 MAX_LOG = 1 << 28
 # The last line of a Python traceback.
-EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
+EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception))(?::|$)")
 
 
 class Job:

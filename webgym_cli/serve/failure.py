@@ -13,11 +13,8 @@ LINES = 400
 LAST_LINE_LENGTH = 100
 # Process name and vLLM's timestamp at the start of a line.
 PREFIX = re.compile(r"^(?:\([\w ]+ pid=\d+\)\s*)?(?:(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ \[[^\]]*\]\s?)?")
-# Exceptions with which a vLLM process ends after another one's failure; they don't contain the cause.
-ECHOES = re.compile(
-    "See root cause above|Engine core initialization failed|EngineDeadError|ChildProcessError"
-    "|KeyboardInterrupt|SystemExit"
-)
+# Exceptions with which a vLLM process reports another one's failure; they don't contain the cause.
+ECHOES = re.compile("See root cause above|Engine core initialization failed|EngineDeadError|ChildProcessError")
 # An argparse error.
 USAGE = re.compile(r"^\S+: error: ")
 # Exit statuses from here on are 128 + the signal's number.

@@ -127,7 +127,7 @@ async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path
 
     async def train_here(rendezvous: dict[str, str]) -> None:
         env = child_environment(plan.launch.env | rendezvous, settings, plan.launch.python)
-        await _run_trainer(plan, with_report_folders(env, log_dir), settings.train, log_dir / LOG, sink)
+        await _run_trainer(plan, with_report_folders(env, log_dir, plan.data.name), settings.train, log_dir / LOG, sink)
 
     await train_on_nodes(plan, run, settings, log_dir, sink, train_here)
 

@@ -51,7 +51,8 @@ class TrainingActor(NodeActor):
         python = role_python(settings, "train")
         # Several nodes must not build one datasets cache in a shared folder at once.
         own = build_rendezvous(NODE_RANK=rank) | {"HF_DATASETS_CACHE": str(plan.folder / f"datasets_cache.{rank}")}
-        env = with_report_folders(child_environment(plan.launch.env | rendezvous | own, settings, python), logs)
+        env = child_environment(plan.launch.env | rendezvous | own, settings, python)
+        env = with_report_folders(env, logs, plan.data.name)
         remove_stale_locks(env)
         argv = (str(python), *plan.launch.argv[1:])  # the interpreter may be elsewhere on this node
         log = logs / f"train.node-{rank}.log"

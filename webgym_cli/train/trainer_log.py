@@ -155,9 +155,13 @@ PEER_LOST = re.compile(
 )
 
 
-def with_report_folders(env: dict[str, str], logs: Path) -> dict[str, str]:
-    """Return a trainer's environment with folders for its reports, as its own folder is removed at its end."""
-    return {"TENSORBOARD_LOGGING_DIR": str(logs / "tensorboard")} | env | {"WANDB_DIR": str(logs)}
+def with_report_folders(env: dict[str, str], logs: Path, training: str) -> dict[str, str]:
+    """Return a trainer's environment with folders for its reports, as its own folder is removed at its end.
+
+    Each training has its own for TensorBoard, which draws all events of a folder as one curve.
+    """
+    events = env.get("TENSORBOARD_LOGGING_DIR") or logs / "tensorboard"
+    return env | {"TENSORBOARD_LOGGING_DIR": f"{events}/{training}", "WANDB_DIR": str(logs)}
 
 
 def reason(log: Path) -> str:

@@ -112,6 +112,14 @@ def test_a_command_that_ends_while_its_run_is_made_is_noted(tmp_path, monkeypatc
     assert read_running_command(run).command == "eval"
 
 
+def test_a_command_that_fails_before_it_begins_leaves_the_note_of_the_one_before_it(run, monkeypatch):
+    begin(run, "loop", {})
+    monkeypatch.setattr("webgym_cli.store.code.record_code", Mock(side_effect=OSError))
+    with pytest.raises(OSError), stage("eval", run, load(), Output()):
+        pass
+    assert read_running_command(run).command == "loop"
+
+
 def test_snapshots_stay_out_of_the_log(run, capsys):
     with stage("rollout", run, load(), Output(as_json=True)) as at:
         at.sink({"event": "status", "transient": True, **rollout().snapshot()})
