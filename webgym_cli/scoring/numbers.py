@@ -77,10 +77,7 @@ _SIGN = re.compile(r"^[-+]\s*")
 _TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?<!1[3-9]|2.)(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.I)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
-_NO_CHOICE = re.compile(
-    r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b|\s[a-j]\)\s|\n[a-j]\."
-    r"|\b(?:no|wait|actually|sorry|be)\W+(?:it(?:['’]s| is) )?[a-j](?: is (?:right|correct))?$"
-)
+_NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _RATIO = re.compile(r"\d+\s*:\s*(?!1$)\d+")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from webgym_cli.scoring.numbers import answers_equal
-from webgym_cli.scoring.units import CODES, MONTHS, has_known_unit, measure_alike, split_unit, units_agree
+from webgym_cli.scoring.units import CODES, FOREIGN_MONTHS, has_known_unit, measure_alike, split_unit, units_agree
 
 # The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`, nor the sign of `n! = 120`.
 SENTENCE = re.compile(
     r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs|\bsq|\bcu)(?<!\bincl)[.!?](?=\s|$|\*\*)(?!\s*m\.|(?<=!)\s*[=<>+*/]"
-    r"|(?<=\d\.)\s(?:januar|februar|märz|mai|juni|juli|oktober|dezember)\b)|\n",
+    rf"|(?:(?<=\b\d\.)|(?<=\b[123]\d\.))\s{FOREIGN_MONTHS}(?=\s\d{{4}}|\W*(?:$|\n)))|\n",
     re.IGNORECASE,
 )
 _FILLERS = re.compile(
@@ -50,7 +50,7 @@ _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
 # In a text without a mark, the rest of a sentence may state the answer.
 _REASON = re.compile(
     r",?\s(?:because|since|as|(?:al)?though)\b.*|,\s+I(?: am|['’]m)? (?:think|believe|guess|sure|certain)\b.*"
-    r"|,\s+(?:up|down) from\b.*|\s[(\[](?!(?:in )?base (?!10)\d)(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
+    r"|,\s+(?:up|down) from\b.*|\s[(\[](?!(?:in )?base (?!10\b)\d+\))(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
     r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
@@ -108,7 +108,7 @@ _DENIED = re.compile(
     r"|(?:false|untrue|wrong) that)\b|n't\b|√"
     r"|不(?!过)|没|非(?!常)|超过|至[少多]|最[少多]|[大小多少低高]于"
     r"|\b(?:nicht|keine?|als|mindestens|höchstens|pas|plus de|moins|más|menos|не)\b"
-    rf"|\b{MONTHS}\.?\s+(?:de\s+)?$|\bwould have been\s+$|(?:^\s*|\b(?:in|to|use) )base\s+$"
+    r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
     r"|\b(?:if|over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise"
     r"|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
     r"|(?:division|divided?|divisible) by"
@@ -116,14 +116,18 @@ _DENIED = re.compile(
     r"|\b(?:log|ln|exp|sin|cos|tan|mod|gcd|lcm)(?:\s+of|_\{?\d+\}?)?\s*\(?$",
     re.IGNORECASE,
 )
-# The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not; `if the
-# answer is`, `the wrong answer is`.
-DENIED_VERB = re.compile(
-    r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)"
-    r"|(?<!\bno )\bdoubt(?:\s+\w+){1,3})\s+\S+$|\b(?:could|might|may|unlikely to)\s+(?:the answer )?be$|\bor equal$"
-    r"|\b(?:(?:false|wrong|untrue|unlikely|only) that|whether)(?: the)?\s+\S+\s+\S+$"
-    r"|\b(?:(?:if|suppose|assum(?:e|ing)|claims?|(?:may|might) (?:say|think))(?: that)? the|incorrect|wrong|false"
-    r"|previous) (?:final )?answer\s+\S+$",
+# The end of what supposes, denies or asks for an answer: `If the answer is`, `the wrong answer is`.
+_SUPPOSED = (
+    r"(?:(?:^|[.!?]\s+|\n)if|\b(?:I doubt|you (?:may|might) (?:say|think)|(?:false|wrong|untrue) that))(?: that)? the"
+    r" answer\s+\S+[\s:*]*$|\b(?:incorrect|wrong|false) answer\s+\S+[\s:*]*$"
+    r"|\b(?:can|could|may|might) the answer be\s*$"
+)
+SUPPOSED = re.compile(_SUPPOSED, re.IGNORECASE)
+# The end of what denies its verb: `it can't be`, `anything but`; `it might be`, which `in May is` is not.
+_DENIED_VERB = re.compile(
+    r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+\S+$"
+    r"|\b(?:could|might|may|unlikely to)\s+be$|\b(?:(?:false|wrong|untrue|unlikely|only) that|whether)\s+\S+\s+\S+$"
+    rf"|\bor equal$|{_SUPPOSED}",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
@@ -185,7 +189,7 @@ def read_loose(text: str) -> list[str]:
         return []
     phrase = _strip_fillers(sentence.strip(" *`\"'.!\n"))
     listed = [
-        match[1] for match in _LISTED.finditer(phrase) if not DENIED_VERB.search(phrase[: match.start(1)].strip())
+        match[1] for match in _LISTED.finditer(phrase) if not _DENIED_VERB.search(phrase[: match.start(1)].strip())
     ]
     return list(dict.fromkeys((*listed, *(_read_last(_REASON.sub("", phrase), before) or _read_last(phrase, before)))))
 
@@ -232,7 +236,7 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
     other = _OTHER_NAME.search(link)
     is_list = items[0][0] == 0 and link.rstrip().endswith(",")
     return bool(
-        (stated and DENIED_VERB.search(text[first:stated]))
+        (stated and _DENIED_VERB.search(text[first:stated]))
         or _DENIED.search(near)
         or (first and re.search(r"(?<!given) by\s+$|\b(?:if|unless)\b[^,]*$", link))
         or (first and _is_compound(link.strip(), f"{content}{text[end:]}") and not _PERIOD.search(text[: items[-2][0]]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from webgym_cli.scoring.number_words import join_repeated
-from webgym_cli.scoring.sentences import DENIED_VERB, SENTENCE, read_loose, read_phrase
+from webgym_cli.scoring.sentences import SENTENCE, SUPPOSED, read_loose, read_phrase
 from webgym_cli.util.text import skip_match
 
 # Characters, from the end, in which the answer is looked for; phrases; characters between boxes and before corrections.
@@ -55,33 +55,31 @@ _CHOSEN = re.compile(
     rf" (?:option )?{_LETTER}(?=\W*\Z)"
     rf"|(?:(?:the )?(?:option|choice) )?{_LETTER} is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
     rf"(?: answer| choice| option)?(?=[.!]|\s*$| because))|故选:?\s*{_LETTER}"
-    rf"|\b(?:so|thus|therefore|hence),? {_LETTER}(?=\W*\Z)",
+    rf"|(?:^|[.!?]\s+)(?:so|thus|therefore|hence),? {_LETTER}(?=[\s.!*]*\Z)",
     re.IGNORECASE | re.MULTILINE,
 )
 # What takes a statement back at once; `It is incorrect because ...` may explain another, as `It can't be reduced` does.
 _WITHDRAWN = re.compile(
-    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but|however)\W+)+|(?=that(?:['’]s wrong| can| does))"
-    r"|(?=this is (?:wrong|incorrect)\s*[.!]))"
+    r"[\W_]*(?:(?:(?:hmm+|wait|oh|no|oops|sorry|actually|but)\W+)+|(?=that(?:['’]s wrong| can| does)))"
     r"(?:that|this|it)(?:(?:['’]s| is| was) (?:wrong|incorrect|not right)(?!-| (?:of|to|because|since|as)\b)"
     r"|(?: does(?:n['’]t| not) (?:look|seem) right| can(?:['’]t|not) be(?: right| correct| true| it)?"
     r"|(?:['’]s| is| was) (?:impossible|not (?:correct|possible)))(?=\s*(?:[.,;!?\n]|$)))"
-    r"|[\W_]*(?:(?:hmm+|oh|wait|oops|actually)\W+)+no(?=\W*(?:[.,;!]|$))"
-    r"|[ $*]*\bis (?:wrong|incorrect|not (?:right|correct|the answer))\b",
+    r"|[\W_]*(?:(?:hmm+|oh|wait|oops|actually)\W+)+no(?=\W*(?:[.,;!]|$))",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
     r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|on second thought|make that)\b"
     r"|\b(?:I mean|or rather|rather(?=,))\b(?=\W+(?:(?:it|that)(?:['’]s| is) )?(?:[^\sA-Za-z]{0,3}\d|\w+\s?=|\$?\\))"
-    r"|\b(?:no,|oh,|edit:|not quite[:,]|(?:up)?on (?:reflection|review)|just kidding|I made an error)"
-    r"|(?:(?<=[.!] )|\bbut )the (?:correct|right) \w+ is(?=\s+\W?\d)"
-    r"|\b(?:(?:re|double)-?check|redo|try again)\b[^\n]{0,300}?"
+    r"|\b(?:no,|oh,|edit:|not quite[:,]|just kidding)|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
     r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
     re.IGNORECASE,
 )
 # Another answer in words after it, which is short: `Rome.`, `it is New York.`, not `this follows from it.`
 _CORRECTION = re.compile(r"\W*(?:(?:it|that)(?:['’]s| is| should be) )?(?!the |an? )\S+?(?: \S+?)?\W*(?:[.,;!]|\Z)")
+# A number after this is no answer: `. However, this is wrong.`
+_DISOWNED = re.compile(r"\W*(?:however, )?this is (?:wrong|incorrect)\s*[.!]", re.IGNORECASE)
 # Before a box: `It is not \\boxed{42}`.
-_NOT = re.compile(r"(?:\bnot|n['’]t)[\s$:*]*\Z", re.IGNORECASE)
+_NOT = re.compile(r"\b(?:is not|isn['’]t)[\s$*]*\Z", re.IGNORECASE)
 _FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 
 
@@ -98,6 +96,8 @@ def find_answers(response: str) -> list[str]:
     content, end, is_exact = marked
     rest = response[end:]
     withdrawn, number = _WITHDRAWN.match(rest), re.search(r"\d", content)
+    if number is not None and _DISOWNED.match(rest):
+        return []
     within = None if is_exact or number is None else _RETRACTED.search(content, number.end())
     for retracted in filter(None, (withdrawn or _RETRACTED.search(rest), within)):
         if (corrected := read_loose(f"so {retracted.string[retracted.end() :]}")) or retracted is withdrawn:
@@ -170,19 +170,23 @@ def _last_statement(text: str) -> tuple[str, int, bool] | None:
 
     A phrase (`the answer is`) is only a statement if no other follows it, and after a box only with a number.
     """
-    boxes = [box for box in _boxes(text) if not _NOT.search(text, max(0, box[0] - _BETWEEN), box[0])]
-    exact = [(start, end, content or "", True) for start, end, content in boxes]
+    exact = [
+        (start, end, "" if _NOT.search(text, max(0, start - _BETWEEN), start) else content or "", True)
+        for start, end, content in _boxes(text)
+    ]
     matches = chain.from_iterable(pattern.finditer(text) for pattern in (_TAGGED, _HASHES, _FIELD))
     exact += [(match.start(), match.end(), match[1].strip(), False) for match in matches]
+    supposed = False
     _, last_end, last, is_alone = max(exact, default=(0, 0, "", False), key=lambda it: it[1])
     for match in reversed(list(_PHRASE.finditer(text, last_end))[-_MAX_PHRASES:]):
         # The sentence that follows; a formula may span lines.
         ended = SENTENCE.search(text, skip_match(_FORMULA, text, match.end()))
         end = ended.start() if ended else len(text)
         content = text[match.end() : end].strip()
-        is_stated = content and "\\boxed" not in content and (not exact or re.search(r"\d", content))
-        if is_stated and not DENIED_VERB.search(text[max(0, match.start() - _BETWEEN) : match.end()].rstrip(" :*")):
+        if SUPPOSED.search(text, max(0, match.start() - _BETWEEN), match.end()) and re.match(r"\W*\d", content):
+            supposed = True
+        elif content and "\\boxed" not in content and (not exact or re.search(r"\d", content)):
             return content, end, False
     if not exact:
-        return None
+        return ("", len(text), True) if supposed else None
     return last, last_end, is_alone

@@ -30,7 +30,7 @@ _NUMERIC = re.compile(
     | (?<=\d)[′″‰‱]                          # 5′ is not 5″
     | -(?=\\) | (?<=\de)-(?=\d)              # -\infty, 1e-5
     | (?<![\w.)])-(?=[$€£]?\.?\d) | (?<!\w)\.(?=\d)  # -5, .5
-    | (?:(?<=\b[a-z])|(?<=\b[a-z]{2}))(?:\+\+?|\#|-(?=\W*$))(?!\w)  # C++, C#, A+, AB-, Na+""",
+    | (?:(?<=\b[a-z])|(?<=\bab)|(?<=\brh))(?:\+\+?|\#|-(?=\W*$))(?!\w)  # C++, C#, A+, AB-, Rh-""",
     re.VERBOSE,
 )
 # A text that is a formula, whose letters have signs: `-x`, `n-k`, `y = -x`. The names J-K and H-E-B are none.

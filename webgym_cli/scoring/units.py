@@ -26,10 +26,9 @@ _FACTORS = {
     **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
 
-# Months in English, German and French: `5 May`, `3. Oktober`.
-MONTHS = (
-    r"(?:jan(?:uary?|vier)?|feb(?:ruary?)?|février|märz|mar(?:ch|s)?|apr(?:il)?|avril|may|mai|jun[ei]?|juin|jul[yi]?"
-    r"|juillet|aug(?:ust)?|août|sep(?:t(?:emb(?:er|re))?)?|o[ck]t(?:ob(?:er|re))?|nov(?:emb(?:er|re))?|d[eé][cz](?:emb(?:er|re))?)"
+# Months that are spelled in German or French alone, after the day: `3. Oktober`, `3 août`.
+FOREIGN_MONTHS = (
+    r"(?:januar|februar|märz|oktober|dezember|janvier|février|juillet|août|(?:sept|nov|déc)embre|octobre)\b"
 )
 # Words after a number that are no unit: they change it or join it with another.
 _OPERATORS = re.compile(
@@ -39,8 +38,9 @@ _OPERATORS = re.compile(
     r"|over(?! (?:the|a|this) (?:day|week|month|year|summer))|(?:sin|cos|tan|log|ln)(?! [a-z]{3})"
     r"|infinity|choose|base|is|are|was|equals?|then|but|no"
     r"|(?:wrong|incorrect|false)(?! [a-z]{3,}s\b)|ago|later|earlier|before|after|bce?"
+    r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
     r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|fails?|\w+n't|cannot"
-    rf"|{MONTHS}|(?:{'|'.join(ONES + TENS)})(?!-))\b"
+    rf"|nov(?:ember)?|dec(?:ember)?|{FOREIGN_MONTHS}|(?:{'|'.join(ONES + TENS)})(?!-))\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "remaining", "more", "each", "all", "off"})

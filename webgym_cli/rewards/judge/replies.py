@@ -50,7 +50,7 @@ _QUOTED = re.compile(
 # The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
 # What may be the number of a point or step, before a verdict: `1. SUCCESS`, `Step 3. SUCCESS`.
-_NUMBER = re.compile(r"^(?:\w+ )?(?:[a-z]|\d+)\Z", re.IGNORECASE | re.MULTILINE)
+_NUMBER = re.compile(r"^(?:(?:step|(?:key )?point|part|criterion) )?(?:[a-z]|\d+)\Z", re.IGNORECASE | re.MULTILINE)
 _DENIED = re.compile(
     r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|\b(?:false|wrong|untrue) that\b|[不没未非]",
     re.IGNORECASE,
@@ -68,9 +68,11 @@ _DENIAL_BEFORE = re.compile(
     r"|missing|unfinished)|(?: not| never|n't)(?: been)? (?:complete|done|met|shown|(?!needed|required|requested)\w+ed)"
     rf")|\b{_GOAL} failed|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met|(?:complete"
     rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
-    r"|\bagent (?:failed to|could not|couldn't|gave up)\b[^,.!?]{0,99}|\bdo(?:es)?(?: not|n't) match(?: [^,.!?]{0,99})?"
-    r"|[没未]有?(?:完成|满足|达到)|\bnicht (?:erfüllt|erledigt|erreicht)|\bn['’](?:est|a) pas (?:accompli|atteint)\w*"
-    r"|\bno se (?:complet|cumpli)\w+|\bне (?:выполнен|завершен)\w*)\W*\Z"
+    r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed to \w+(?: (?:the|an?|any))? \w+|gave up)"
+    r"|the (?:answer|result|response|output|item|product)s? do(?:es)?(?: not|n't) match(?: the \w+)?"
+    r"|(?:任务|要求|目标)(?:没有|没|未)(?:完成|满足|达到)|die aufgabe (?:ist|wurde) nicht (?:erfüllt|erledigt|erreicht)"
+    r"|la tâche n['’](?:est|a) pas (?:accompli|atteint)\w*|la tarea no se (?:complet|cumpli)\w+"
+    r"|(?:задача|задание) не (?:выполнен|завершен)\w*))\W*\Z"
     r"|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE,
 )
@@ -105,7 +107,7 @@ _EXCUSED = re.compile(
 _QUOTATION = re.compile(r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'(?!\w)")
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
 _SCORE = re.compile(
-    r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d|\s*(?:/|out of)\s*(?!5\b)\d|\s*%)", re.IGNORECASE
+    r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d| *(?:/|out of) *(?!5\b)\d| *%)", re.IGNORECASE
 )
 _STATUS = re.compile(
     r"(?:^|[.!?] )(?:(?:final|overall) )?(?:status|状态)(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
