@@ -9,7 +9,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def pictured(tmp_path_factory):
     """A run with the screenshots of the tests' episodes."""
     run = RunDir(tmp_path_factory.mktemp("pictured"))

@@ -76,6 +76,8 @@ _FRACTION = re.compile(
 _SIGN = re.compile(r"^[-+]\s*")
 _TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?<!1[3-9]|2.)(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.I)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
+# The letters of a model that repeats itself, which would be compared one by one.
+_REPEATED = re.compile(r"(?:\W*[A-J][.):]){20}", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 _NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
 # A range, a date, a score or a phone number, which is no calculation.
@@ -235,7 +237,8 @@ def _compare_choices(given: str, wanted: str) -> bool:
     """Whether both name the same choice, by letter and text or one of them: `(B)` and `B. Paris`, `B. 7` and `7`."""
     (one, rest), (other, other_rest) = map(_split_choice, (given, wanted))
     if bool(one) is not bool(other):
-        return bool(rest and other_rest) and answers_equal(rest, other_rest)
+        is_repeated = any(map(_REPEATED.match, (rest, other_rest)))
+        return bool(rest and other_rest) and not is_repeated and answers_equal(rest, other_rest)
     if one != other or not one:
         return False
     if rest and other_rest:
