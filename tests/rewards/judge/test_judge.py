@@ -297,15 +297,19 @@ async def test_a_refused_request_is_not_repeated_and_a_silent_judge_has_a_deadli
 
 async def test_cancellation_passes_and_the_requests_so_far_are_counted(server, pictured):
     server.script(ScriptedReply(silent=True), job="fact")
-    judge = Judge(judge_settings(server), pictured)
-    task = asyncio.create_task(judge.judge(answered()))
+    judges = [Judge(judge_settings(server), pictured) for _ in range(2)]
+    tasks = [asyncio.create_task(judges[0].judge(answered(iteration=3)))]
     await server.arrived(1, "fact")
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await judge.close()
-    ((spent,),) = read_judgements(pictured, Split.TRAIN, 0).values()
+    tasks.append(asyncio.create_task(judges[1].judge(answered(iteration=4))))
+    await asyncio.sleep(0)  # it is not connected yet
+    for task, judge in zip(tasks, judges, strict=True):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await judge.close()
+    ((spent,),) = read_judgements(pictured, Split.TRAIN, 3).values()
     assert (spent.success, spent.unavailable, spent.calls) == (None, True, len(server.requests) - 1)
+    assert read_judgements(pictured, Split.TRAIN, 4) == {}
 
 
 async def test_a_lost_screenshot_is_judge_failed_and_named_and_none_can_not_be_judged(judge, tmp_path):

@@ -1,6 +1,7 @@
 """Judging stored trajectories again: what is stored, what is counted, and when it is hopeless."""
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +14,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
@@ -56,9 +58,12 @@ def stored_verdicts(run):
     return {name: [one.success for one in judgements] for name, judgements in read_judgements(run, TRAIN, 0).items()}
 
 
-async def test_each_verdict_is_stored_and_counted(run, judge_run):
+async def test_each_verdict_is_stored_and_counted(run, judge_run, monkeypatch):
+    judge = Mock(wraps=Judge)
+    monkeypatch.setattr("webgym_cli.rewards.judge.scorer.Judge", judge)
     fill(run, answered(0), answered(1, answer=WRONG), answered(2, outcome=SCORED))
     summary = await judge_run()
+    assert judge.call_count == 1  # one set of connections, which is closed
     assert stored_verdicts(run) == {"train-0000-00000": [True], "train-0000-00001": [False]}
     assert [trajectory.outcome.reward for trajectory in scan(run, TRAIN, 0)] == [1.0, 0.0, 0.0]
     known = {"judged": 2, "verdicts": 2, "successes": 1, "success_rate": 0.5, "judge_failed": 0, "site_blocked": 0}
