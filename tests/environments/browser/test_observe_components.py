@@ -81,7 +81,7 @@ CASES = {
         "style='position:absolute;pointer-events:none;top:0;left:40px;width:16px;height:16px'></div></div>",
         "checkbox 'Gift' (unchecked); slider 'Price' = '20'",
     ),
-    "the arrow of a list, what is between parts of a date": (
+    "what stands between the parts of a date": (
         "<div onmousedown=1><span role=spinbutton aria-label=Day tabindex=0>5</span><span>/</span>"
         "<span role=spinbutton aria-label=Month tabindex=0>7</span></div>",
         "spinbutton 'Day'; spinbutton 'Month'",

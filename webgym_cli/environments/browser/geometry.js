@@ -5,8 +5,10 @@ webgym.geometry = (() => {
   const { allOf, clip, documentOf, hitAt, intersect, offsetOf, rectOf } = webgym.frames;
   const EDGE = 3, HANDLE = 6, SCALE = 1000;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
-  // The share of a side from which on nothing is cut, and pixels by which a click may land beside its point.
-  const LESS = 0.9, ROUNDING = 1;
+  // The share of a side from which on nothing is cut.
+  const LESS = 0.9;
+  // Pixels by which a click may land beside its point.
+  const ROUNDING = 1;
 
   // Above any z-index; and pixels by which neighbours may overlap.
   const TOP_LAYER = 1e10, SLACK = 0.5;

@@ -20,7 +20,9 @@ webgym.observe = (() => {
   // Fields whose parts are the field.
   const TWINS = "[role=switch],[role=checkbox],[role=radio],[role=slider]", MOVED = `[type=checkbox],[type=radio],[type=range],${TWINS}`;
   // Fields that may be around the one that takes their text.
-  const WRAPPED = "[role=combobox],[role=spinbutton]", LISTS = ":is([role=combobox],[role=listbox])[aria-expanded]:not(input)";
+  const WRAPPED = "[role=combobox],[role=spinbutton]";
+  // Drop-down lists, whose arrows are they themselves.
+  const LISTS = ":is([role=combobox],[role=listbox])[aria-expanded]:not(input)";
   const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
