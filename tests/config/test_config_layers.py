@@ -10,6 +10,7 @@ from tests.tables import each
 from webgym_cli.config.foreign_names import FOREIGN, MOVED
 from webgym_cli.config.load import (
     changed_frozen_keys,
+    flat_values,
     flatten,
     known_keys,
     list_unused_variables,
@@ -476,6 +477,27 @@ def test_what_followed_from_the_model_before_follows_from_the_next(written):
     run = written("config.json", json.dumps(saved.model_dump(mode="json")))
     settings = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"], run_config=run)
     assert settings == load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "here"),
+    [
+        ("rl.ref.path", "model", "model"),
+        ("rl.ref.path", "file", None),  # a hub id is no folder
+        ("rl.critic.path", "./model", "model"),
+        ("rl.critic.path", "org/name", None),
+        ("rl.replay.experience", ["model", "gone"], "model"),
+        ("browser.executable", "./file", "file"),
+        ("browser.executable", "file", None),  # a program in PATH
+    ],
+)
+def test_what_another_process_reads_has_no_path_from_this_folder(tmp_path, monkeypatch, key, value, here):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    read = flat_values(load(overrides=[f"{key}={json.dumps(value)}"]))[key]
+    first = str(tmp_path / here) if here else value
+    assert read == ([first, "gone"] if isinstance(value, list) else first)
 
 
 def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 Every step needs a word from every node, and every node leaves its share of the checkpoint in its own output folder.
 `BEHAVE` says what goes wrong, and where: `<node>:<what>`, with `what` one of `raise` (an error of its own at step 2),
-`hang` (from step 2 on), `wait` (at step 2, until `RUN/go` is there).
+`hang` (from step 2 on), `wait` (at step 2, until `RUN/go` is there), `stay` (after the last step).
 """
 
 import json
@@ -88,6 +88,8 @@ def main():
             facts = {"current_steps": step, "total_steps": STEPS, "loss": 5.0 - step, "lr": 0.1}
             with (out / "trainer_log.jsonl").open("a") as log:
                 log.write(json.dumps(facts) + "\n")
+    while behave == "stay" and node == str(meeting.rank):
+        time.sleep(0.05)
 
 
 main()

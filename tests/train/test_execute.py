@@ -19,6 +19,7 @@ from webgym_cli.errors import JobError, SettingsError, StoreError, VenvError
 from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
+from webgym_cli.train import process_limits
 from webgym_cli.train.trainer_log import with_report_folders
 
 NAME = "model_20260109_000000"
@@ -157,8 +158,8 @@ async def test_exit_0_before_the_last_step_is_a_failure(ready, run):
 
 
 async def test_a_trainer_that_makes_no_progress_is_ended(ready, monkeypatch):
-    monkeypatch.setattr("webgym_cli.train.execute.LOOK_SECONDS", 0.1)
-    monkeypatch.setattr("webgym_cli.train.trainer_log.STALL_FACTOR", 0)
+    monkeypatch.setattr(process_limits, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(process_limits, "STALL_FACTOR", 0)
     with pytest.raises(JobError, match="no progress"):
         await ready("hang", train={"stall_minutes": 2 / 60})
     assert any("no progress" in event.get("message", "") for event in ready.events)

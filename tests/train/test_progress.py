@@ -3,7 +3,8 @@ import json
 import pytest
 
 from webgym_cli.errors import JobError
-from webgym_cli.train.trainer_log import StallDetector, TrainerLogTail, read_log
+from webgym_cli.train.process_limits import StallDetector
+from webgym_cli.train.trainer_log import TrainerLogTail, read_log
 from webgym_cli.util.training_log import trim_log
 
 

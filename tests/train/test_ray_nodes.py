@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from webgym_cli.jobs import ray_cluster
 from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
-from webgym_cli.train import ray_nodes
+from webgym_cli.train import process_limits, ray_nodes
 from webgym_cli.train.execute import execute
 from webgym_cli.train.trainer_log import trainer_error
 
@@ -124,6 +125,32 @@ async def test_a_node_s_trainer_runs_by_the_interpreter_of_its_node(scene, monke
     monkeypatch.setattr(ray_nodes, "role_python", lambda settings, role: Path("/node/bin/python"))
     monkeypatch.setattr(ray_nodes.Job, "spawn", refuse)
     with pytest.raises(JobError, match=r"node 1 .*not started: .*\.(json|yaml)"):
+        await scene.train()
+
+
+@pytest.mark.parametrize(("gpus", "here"), [((), "6,7"), (("4", "5"), "4,5")])
+async def test_a_node_trains_on_the_gpus_that_ray_has_reserved_there(scene, monkeypatch, gpus, here):
+    started, spawn = {}, ray_nodes.Job.spawn
+
+    def note(argv, *, env, **options):
+        started[env["PET_NODE_RANK"]] = env["CUDA_VISIBLE_DEVICES"]
+        return spawn(argv, env=env, **options)
+
+    monkeypatch.setattr(ray_nodes.Job, "spawn", note)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")  # of the one process that stands for both nodes
+    plan = scene.plan()
+    named = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
+    plan = replace(plan, launch=replace(plan.launch, env=plan.launch.env | named))
+    await execute(plan, scene.run, scene.settings, new_attempt(scene.run), scene.events.append)
+    assert started == {"0": here, "1": "6,7"}
+
+
+async def test_a_node_s_trainer_that_hangs_once_the_others_have_ended_is_ended(scene, monkeypatch):
+    monkeypatch.setattr(process_limits, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(process_limits, "STALL_FACTOR", 0)
+    monkeypatch.setenv("BEHAVE", "1:stay")
+    scene.ready(stall_minutes=3 / 60)
+    with pytest.raises(JobError, match=r"^node 1 .*: the trainer has made no progress"):
         await scene.train()
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.train.fake_checkpoints import checkpoint, weights
-from webgym_cli.train.llamafactory.backend import steps_for
+from webgym_cli.train.llamafactory.optimizer_carryover import steps_for
 from webgym_cli.train.working_dir import (
     finished_checkpoint,
     has_optimizer_states,

@@ -35,9 +35,13 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import absolute_place, allow_places, import_plugins
 
 BASE_MODEL = "policy_config.base_model"
+# Settings that name a folder of a model, or a model on the hub.
+_MODELS = (BASE_MODEL, "rl.ref.path", "rl.critic.path")
+_EXECUTABLE = "browser.executable"
 # Settings that may name a file or a folder, or several.
 _PATHS = (
-    *(BASE_MODEL, "algorithm_config.deepspeed_config_filename", "rl.trainer.deepspeed", "tasks.train", "tasks.test"),
+    *(*_MODELS, _EXECUTABLE, "rl.replay.experience"),
+    *("algorithm_config.deepspeed_config_filename", "rl.trainer.deepspeed", "tasks.train", "tasks.test"),
     *("browser.auth_folder", "rollout.file_folders", "venvs.serve", "venvs.train"),
 )
 # Settings that name modules, files or items in them.
@@ -182,7 +186,9 @@ def absolute_value(key: str, value: Any) -> Any:
     is_path = isinstance(value, str) and (key in _PATHS or key.endswith(".storage_state"))
     if is_path and value.startswith("~/"):  # shells leave the one after `=` as it is
         value = str(Path(value).expanduser())
-    is_there = os.path.isdir if key == BASE_MODEL else os.path.exists  # a name is no path
+    if key == _EXECUTABLE and os.sep not in value:  # a program in PATH
+        return value
+    is_there = os.path.isdir if key in _MODELS else os.path.exists  # a name is no path
     return str(Path(value).absolute()) if is_path and value and is_there(value) else value
 
 

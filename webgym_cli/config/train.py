@@ -24,10 +24,11 @@ class TrainSettings(ConfigSection):
     keep_optimizer_state: bool = True
     """Carry over the optimizer state from one iteration's training to the next."""
     time_limit_minutes: float = Field(default=1440.0, gt=0)
-    """Time limit of one training, in minutes."""
+    """Time limit of one training, and of each process beside it, in minutes."""
     stall_minutes: float = Field(default=30.0, gt=0)
-    """Time without progress after which a training is stopped, in minutes: nothing new in its logs and its folder. It
-    is at least ten times the longest such time before, so that it follows the training's own step time."""
+    """Time without progress after which a training, or a process beside it such as the critic, is stopped, in minutes:
+    nothing new in its log and its folder. It is at least ten times the longest such time before, so that it follows the
+    training's own step time."""
     executor: Literal["local", "ray"] = "local"
     """`local`: this machine; `ray`: this machine and others of the Ray cluster (`rollout.ray_address`)."""
     nodes: int | None = Field(default=None, ge=1)

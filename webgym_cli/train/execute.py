@@ -22,16 +22,14 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import deepspeed_ops, footprint, publish, working_dir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
-from webgym_cli.train.plan import STOP_GRACE, child_environment
+from webgym_cli.train.plan import child_environment
+from webgym_cli.train.process_limits import POLL_SECONDS, STOP_GRACE, wait_within
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.trainer_log import TRAINER_LOG, StallDetector, TrainerLogTail, trainer_error, with_report_folders
+from webgym_cli.train.trainer_log import TRAINER_LOG, TrainerLogTail, trainer_error, with_report_folders
 from webgym_cli.util.files import disk_errors, write_atomic, write_json
 from webgym_cli.util.training_log import trim_log
 
-POLL_SECONDS = 0.2
-# Seconds between two polls of the trainer's GPU processes.
-LOOK_SECONDS = 10.0
 LOG = "train.log"
 
 
@@ -138,27 +136,20 @@ async def _run_trainer(plan: TrainPlan, env: dict[str, str], limits: TrainSettin
     follower.skip()
     memory = GpuMemory.of(plan.launch.placement.device, sink)
     job = Job.spawn(plan.launch.argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
-    stall = StallDetector(plan.folder, log, limits.stall_minutes * 60)
-    deadline, look = time.monotonic() + plan.time_limit, 0.0
-    try:
-        while (code := job.poll()) is None and time.monotonic() < deadline:
-            for event in follower.new_events():
-                sink(event)
-            if time.monotonic() >= look:
-                if note := stall.observe():
-                    sink({"event": "train_note", "message": note})
-                await asyncio.to_thread(memory.note, job.pid)
-                look = time.monotonic() + LOOK_SECONDS
-            await asyncio.sleep(POLL_SECONDS)
-    finally:
-        await job.stop()
+
+    def pass_on() -> None:
         for event in follower.new_events():
             sink(event)
-    if code is None:
-        raise JobError(
-            f"the training passed its time limit of {plan.time_limit / 60:g} minutes and was stopped; log: {log}",
-            hint="-s train.time_limit_minutes=… gives it more; the same command goes on from its last checkpoint",
-        )
+
+    async def look(note: str) -> None:
+        if note:
+            sink({"event": "train_note", "message": note})
+        await asyncio.to_thread(memory.note, job.pid)
+
+    try:
+        code = await wait_within(limits, job, "the trainer", plan.folder, pass_on, look)
+    finally:
+        pass_on()
     await memory.freed()
     if code != 0:
         raise trainer_error(code, log)

@@ -121,10 +121,6 @@ def _note_other_processes(run: RunDir, start: TrainingStart) -> Iterator[str]:
             )
 
 
-# Time between SIGTERM and SIGKILL of a trainer, in seconds.
-STOP_GRACE = 30.0
-
-
 def count_processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
     """Return the trainer's processes on this machine: the setting, else one for each GPU it can use, one on CPU.
 

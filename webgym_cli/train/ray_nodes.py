@@ -16,6 +16,7 @@ from webgym_cli.config.load import import_code
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import PeerLostError, UsageError
 from webgym_cli.jobs import ray_cluster
+from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.jobs.ray_cluster import Node, NodeActor, RayCluster, check_actor, end_actor, name_errors, open_cluster
 from webgym_cli.jobs.workers import gather_or_cancel
@@ -23,7 +24,8 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
-from webgym_cli.train.plan import STOP_GRACE, child_environment
+from webgym_cli.train.plan import child_environment
+from webgym_cli.train.process_limits import STOP_GRACE, StallDetector
 from webgym_cli.train.trainer_log import trainer_error, with_report_folders
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
@@ -38,6 +40,8 @@ TrainHere = Callable[[dict[str, str]], Coroutine[Any, Any, None]]
 class TrainingActor(NodeActor):
     """A node's trainer, which never outlives the actor's process."""
 
+    _stall: StallDetector  # set by `start`
+
     def __init__(self) -> None:
         self._job: Job | None = None
 
@@ -51,18 +55,25 @@ class TrainingActor(NodeActor):
         python = role_python(settings, "train")
         # Several nodes must not build one datasets cache in a shared folder at once.
         own = build_rendezvous(NODE_RANK=rank) | {"HF_DATASETS_CACHE": str(plan.folder / f"datasets_cache.{rank}")}
-        env = child_environment(plan.launch.env | rendezvous | own, settings, python)
+        # The GPUs that Ray has reserved here: `train.gpus` names those of the first node.
+        launch = {name: value for name, value in plan.launch.env.items() if name != VARIABLE}
+        env = child_environment(launch | rendezvous | own, settings, python)
         env = with_report_folders(env, logs, plan.data.name)
         remove_stale_locks(env)
         argv = (str(python), *plan.launch.argv[1:])  # the interpreter may be elsewhere on this node
         log = logs / f"train.node-{rank}.log"
+        self._stall = StallDetector(plan.folder, log, settings.train.stall_minutes * 60)
         self._job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
 
     async def poll(self) -> bool:
-        """Return whether the trainer is done. Raises `JobError` if it failed."""
-        if self._job is not None and (code := self._job.poll()):
+        """Return whether the trainer is done. Raises `JobError` if it failed, or hangs after the other nodes' ended."""
+        if self._job is None:
+            return False
+        if (code := self._job.poll()) is None:
+            self._stall.observe()
+        elif code:
             raise trainer_error(code, self._job.log)
-        return self._job is not None and code == 0
+        return code == 0
 
     async def close(self) -> None:
         """End the trainer."""

@@ -1,11 +1,11 @@
-"""The logs of a trainer: `trainer_log.jsonl` as events while it grows, pauses, and the cause of a failure."""
+"""The logs of a trainer: `trainer_log.jsonl` as events while it grows, and the cause of a failure."""
 
 from __future__ import annotations
 
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,9 +18,6 @@ from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
 from webgym_cli.util.files import file_size, parse_valid, read_valid_lines
 from webgym_cli.util.json_values import parse_object
 
-# A pause is reported after this many seconds, and this many times the longest pause so far; the trainer is ended after
-# twice that at the earliest. The longest pause is used because saving or evaluating a large model takes minutes.
-REPORTED_PAUSE, STALL_FACTOR = 120.0, 5.0
 # Minimum seconds of training before an ETA is reported.
 SHORTEST_MEASURE = 1.0
 # What a line of a step or an evaluation has; the closing line has neither.
@@ -91,50 +88,6 @@ class TrainerLogTail:
             words.append(f"ETA {timedelta(seconds=round(event['eta']))}")
         event["facts"] = "  ".join(words)
         return event
-
-
-@dataclass(slots=True)
-class StallDetector:
-    """Time without progress of a trainer, which shows in its logs and in the files of its folder."""
-
-    folder: Path
-    log: Path
-    """The trainer's output."""
-    limit: float
-    """Seconds without progress after which the trainer counts as hanging."""
-    clock: Callable[[], float] = time.monotonic
-    _sizes: tuple[int, ...] = ()
-    _since: float | None = None
-    _longest: float = 0.0
-    """Longest pause so far, in seconds."""
-    _reported: bool = False
-
-    def observe(self) -> str:
-        """Return a message once a pause is unusually long, else an empty one. Raises `JobError` at the limit."""
-        now, sizes = self.clock(), tuple(self._measure())
-        if self._since is None or sizes != self._sizes:
-            if self._since is not None:
-                self._longest = max(self._longest, now - self._since)
-            self._sizes, self._since, self._reported = sizes, now, False
-        pause, usual = now - self._since, STALL_FACTOR * self._longest
-        if pause > max(self.limit, 2 * usual):
-            raise JobError(
-                f"the trainer has made no progress for {pause / 60:.0f} minutes and was stopped; log: {self.log}",
-                hint="the same command goes on from its last checkpoint; -s train.stall_minutes=… gives it more",
-            )
-        if self._reported or pause <= max(min(REPORTED_PAUSE, self.limit / 2), usual):
-            return ""
-        self._reported = True
-        before = f"at most {self._longest:.0f} s before" if self._longest else "since its start"
-        return f"the trainer has made no progress for {pause:.0f} s ({before}); log: {self.log}"
-
-    def _measure(self) -> Iterator[int]:
-        """Yield the sizes of the trainer's files."""
-        for path in (self.log, *sorted(self.folder.rglob("*"))):
-            try:
-                yield path.stat().st_size
-            except OSError:  # the trainer has removed it
-                continue
 
 
 # A launcher's messages about a failed child, which don't contain the cause.

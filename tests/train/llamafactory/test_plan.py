@@ -16,8 +16,9 @@ from webgym_cli.prepare.sft.training_files import refresh_train_config
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import plan as train_plan
 from webgym_cli.train import working_dir
-from webgym_cli.train.llamafactory.backend import build_start
+from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.dataset import PLACES, read_train_config, total_steps
+from webgym_cli.train.llamafactory.optimizer_carryover import UNUSABLE, build_start
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.json_values import digest_json
 
@@ -192,8 +193,9 @@ async def test_moments_are_carried_from_the_parent(ready, run, monkeypatch):
     assert (plan.start.mode, plan.start.source, plan.start.training.carried) == ("carried", parent, True)
     assert plan.overrides["warmup_steps"] == 0
     assert plan.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
-    monkeypatch.setattr("webgym_cli.train.llamafactory.backend._run_builder", AsyncMock(return_value="why"))
-    fresh = await build_start(plan, settings_for(), run.root, lambda event: None)
+    monkeypatch.setattr(optimizer_carryover, "run_within", AsyncMock(return_value=UNUSABLE))
+    (run.root / "log").write_text("webgym: why\n")
+    fresh = await build_start(plan, settings_for(), run.root / "log", lambda event: None)
     assert (fresh.start.mode, fresh.options["warmup_steps"], fresh.start.training.carried) == ("fresh", 2, False)
     assert "resume_from_checkpoint" not in fresh.options
     assert fresh.start.note == "the optimizer starts fresh: why"

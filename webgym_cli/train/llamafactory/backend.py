@@ -1,26 +1,16 @@
-"""LLaMA-Factory as a training backend: plans its training on the prepared samples.
-
-Adam's moments are carried from one iteration's training into the next. The trainer can resume from a checkpoint, but
-then it also restores that training's step count, data position and learning rate. So a copy of the parent is written
-in which exactly these are reset: large files are hard links, small ones are rewritten by
-`optimizer_carryover_script.py` in the train venv, which has torch.
-"""
+"""LLaMA-Factory as a training backend: plans its training on the prepared samples."""
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
-from webgym_cli.errors import JobError, UsageError, VenvError
+from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.records.dataset import DEEPSPEED, Prepared, TrainingData
-from webgym_cli.records.events import EventSink
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.prepared import find_edited_deepspeed, read_data_digest, read_prepared
@@ -39,7 +29,6 @@ from webgym_cli.train.backend import (
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.plan import (
     build_plan,
-    child_environment,
     find_placement,
     find_resumable,
     identify,
@@ -193,20 +182,15 @@ def _carry(
     return TrainingStart(carried, "carried", source, overrides=overrides)
 
 
-async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
-    """Build the starting state with carried optimizer states; fall back to a new optimizer."""
-    launch, parent = plan.launch, cast(Path, plan.start.source)
-    options = ADAM | plan.options
-    options = {name: options[name] for name in ("learning_rate", *ADAM)}
-    options |= steps_for(plan.options, plan.total_steps)
-    env = child_environment(launch.env, settings, launch.python)
-    target = Path(plan.options["resume_from_checkpoint"])
-    reason = await _run_builder(launch.python, parent, target, options, env, log)
-    message = fresh_note(reason) if reason else f"the optimizer goes on from {parent.name}"
-    sink({"event": "train_note", "message": message})
-    if not reason:
-        return plan
-    return replace(plan, start=TrainingStart(plan.start.training.model_copy(update={"carried": False}), note=message))
+def why_not_carried(folder: Path, training: TrainingIdentity) -> str:
+    """Return the reason why a training can't start from this checkpoint's optimizer states; empty if it can."""
+    if not has_moments(folder):
+        return f"{folder.name} has no optimizer states of LLaMA-Factory"
+    before, shards = read_training(folder), len(list(folder.glob(OPTIMIZER_STATES)))
+    stage = (training.zero_stage or 0) if shards else None
+    if before is not None:
+        stage = before.zero_stage
+    return why_states_differ(folder.name, training, zero_stage=stage, processes=shards)
 
 
 def estimate_memory(
@@ -221,7 +205,7 @@ LLAMAFACTORY = TrainingBackend(
     "dataset",
     check_run=refuse_pattern,
     check_data=lazy("webgym_cli.train.llamafactory.rendering:require_same_rendering"),
-    build_start=build_start,
+    build_start=lazy("webgym_cli.train.llamafactory.optimizer_carryover:build_start"),
     export=lazy("webgym_cli.train.llamafactory.lora_merge:export"),
     deepspeed_setting="algorithm_config.deepspeed_config_filename",
     # vLLM applies no adapter to a vision tower.
@@ -231,53 +215,3 @@ LLAMAFACTORY = TrainingBackend(
     ),
     estimate_memory=estimate_memory,
 )
-
-
-BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
-# Exit status of the script if the parent's states can't be carried; its last line is the reason.
-UNUSABLE = 3
-# AdamW's options in the trainer's configuration, with transformers' defaults.
-ADAM = {"weight_decay": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
-
-
-def why_not_carried(folder: Path, training: TrainingIdentity) -> str:
-    """Return the reason why a training can't start from this checkpoint's optimizer states; empty if it can."""
-    if not has_moments(folder):
-        return f"{folder.name} has no optimizer states of LLaMA-Factory"
-    before, shards = read_training(folder), len(list(folder.glob(OPTIMIZER_STATES)))
-    stage = (training.zero_stage or 0) if shards else None
-    if before is not None:
-        stage = before.zero_stage
-    return why_states_differ(folder.name, training, zero_stage=stage, processes=shards)
-
-
-def steps_for(config: dict[str, Any], total: int) -> dict[str, int]:
-    """Return the logging, evaluation and save steps, which the trainer would otherwise take from the parent's state."""
-    logging = config.get("logging_steps") or 500
-    wanted = {
-        "logging_steps": logging,
-        "eval_steps": config.get("eval_steps") or logging,
-        "save_steps": config.get("save_steps") or 500,
-    }
-    # shares of the training become steps, as the trainer does it
-    return {name: int(value) if value >= 1 else max(1, -int(-total * value // 1)) for name, value in wanted.items()}
-
-
-async def _run_builder(
-    python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path
-) -> str:
-    """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""
-    from webgym_cli.jobs.process import Job, last_line  # imports asyncio
-
-    shutil.rmtree(target, ignore_errors=True)
-    argv = [str(python), str(BUILDER), str(parent), str(target), json.dumps(options)]
-    code = await Job.run(argv, env=env, log=log)
-    if code == 0:
-        return ""
-    if code == UNUSABLE:
-        return last_line(log).removeprefix("webgym: ")
-    raise JobError(
-        f"the optimizer states of {parent.name} couldn't be prepared (exit status {code}): {last_line(log)}",
-        hint=f"read {log}; -s train.keep_optimizer_state=false starts with a fresh optimizer",
-        returncode=code,
-    )

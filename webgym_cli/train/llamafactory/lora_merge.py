@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from itertools import product
@@ -14,7 +13,6 @@ import yaml
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.training_files import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.store.adapters import ADAPTER_CONFIG
@@ -22,7 +20,8 @@ from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.llamafactory.backend import CLI
-from webgym_cli.train.plan import STOP_GRACE, child_environment
+from webgym_cli.train.plan import child_environment
+from webgym_cli.train.process_limits import run_within
 from webgym_cli.train.trainer_log import trainer_error
 from webgym_cli.util.files import read_optional_object, write_atomic
 
@@ -88,14 +87,9 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
     argv = [str(plan.launch.python.parent / CLI), "export", CONFIG]  # also if torchrun starts the training
     env = child_environment(plan.launch.env, settings, plan.launch.python)
-    merging = Job.run(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
-    try:
-        code = await asyncio.wait_for(merging, plan.time_limit)
-    except TimeoutError:
-        raise JobError(
-            f"merging the adapter passed the time limit of {plan.time_limit / 60:g} minutes; log: {log}",
-            hint="-s train.time_limit_minutes=… gives it more; the same command goes on with the merge",
-        ) from None
+    code = await run_within(
+        settings.train, argv, "merging the adapter", env=env, log=log, folder=plan.folder, cwd=plan.folder
+    )
     if code != 0:
         error = trainer_error(code, log)
         raise JobError(f"the adapter could not be merged: {error}", hint=error.hint, returncode=code)

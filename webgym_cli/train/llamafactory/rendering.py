@@ -16,12 +16,13 @@ from webgym_cli.agent.tokens.tokens import FILES, ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import chat_template_kwargs, find_model_folder
 from webgym_cli.errors import JobError, SettingsError
-from webgym_cli.jobs.process import Job, last_line
+from webgym_cli.jobs.process import last_line
 from webgym_cli.records.dataset import TRAIN_FILE
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory.dataset import read_train_config
 from webgym_cli.train.plan import child_environment
+from webgym_cli.train.process_limits import run_within
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_home, role_python
@@ -96,7 +97,8 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
     # the model's files are local: no requests to the hub
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    code = await Job.run(argv, env=child_environment(alone, settings, python), log=log)
+    env = child_environment(alone, settings, python)
+    code = await run_within(settings.train, argv, "the comparison of the templates", env=env, log=log, folder=answer)
     if code != 0:
         raise JobError(
             f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {last_line(log)}",

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.plan import STOP_GRACE, child_environment, trainer_env
+from webgym_cli.train.plan import child_environment, trainer_env
 from webgym_cli.train.policy_gradient.backend import CRITIC
+from webgym_cli.train.process_limits import run_within
 from webgym_cli.util.files import write_lines
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import resolve_device, role_python
@@ -47,7 +47,7 @@ async def success_probabilities(
 ) -> list[list[float]]:
     """Return each prompt's success probabilities, one per head; V is the minimum.
 
-    Raises `VenvError` without the train venv, `JobError` if the scoring fails.
+    Raises `VenvError` without the train venv, `JobError` if the scoring fails or hangs.
     """
     python = role_python(settings, "train")
     with TemporaryFolder("values") as folder:
@@ -63,7 +63,7 @@ async def success_probabilities(
         env = trainer_env(settings, resolve_device(settings.venvs.device), str(policy), folder)
         env.pop("OMP_NUM_THREADS", None)  # it is the only process
         env = child_environment(env | {"HF_HUB_OFFLINE": "1"}, settings, python)
-        code = await Job.run(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)
+        code = await run_within(settings.train, argv, "the critic", env=env, log=log, folder=folder, cwd=folder)
         if code != 0:
             raise JobError(
                 f"the critic {critic} can't be asked (exit status {code}); log: {log}",

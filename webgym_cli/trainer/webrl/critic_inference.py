@@ -77,8 +77,9 @@ def main(arguments: list[str]) -> int:
     policy = CriticModel.model_validate_json(arguments[1])
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
-        values.write_text("".join(lines), encoding="utf-8")
+        with values.open("w", encoding="utf-8", buffering=1) as file:  # by lines: each is progress
+            for heads in predict_success(critic, policy, prompts):
+                file.write(f"{json.dumps(heads)}\n")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
         return 1
