@@ -104,13 +104,11 @@ def conversation(*turns, system="You are a web agent.", reply="click [3]"):
 def compare(in_train_role, tmp_path, train_python, monkeypatch):
     """Returns how to compare samples of a model, as a training does it first."""
 
-    class Forked:
-        @staticmethod
-        async def run(argv, **_):
-            in_train_role(*argv[1:])
-            return 0
+    async def run_forked(limits, argv, name, **_):
+        in_train_role(*argv[1:])
+        return 0
 
-    monkeypatch.setattr(rendering, "Job", Forked)
+    monkeypatch.setattr(rendering, "run_within", run_forked)
     monkeypatch.setattr(rendering, "role_home", lambda: tmp_path / "home")
 
     async def compare(folder, samples, template=None):
