@@ -16,6 +16,7 @@ from tests.records.builders import CRASHED, trajectory
 from tests.train.fake_checkpoints import published
 from tests.train.gradient_batch import write_batch
 from webgym_cli.loop.loop_plan import END_VARIABLE
+from webgym_cli.records.dataset import PREPARED
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import read_running_command
@@ -79,6 +80,19 @@ def test_nothing_a_published_training_and_what_began_in_a_job_are_resumed_withou
     assert f"{END_VARIABLE} " in line
     plan = webgym("resume", run.root, "--dry-run", **{END_VARIABLE: str(int(time.time()) + 9999)})
     assert "--stop-before" not in plan.stderr
+
+
+@pytest.mark.parametrize(("iteration", "is_done"), [(0, True), (1, False)])
+def test_a_training_on_another_kind_of_data_than_the_one_before_is_not_taken_for_it(webgym, run, iteration, is_done):
+    name = published(run, 1).name
+    write_batch(run, Path("tiny"), name)
+    counts = {"data_digest": "d", "train_samples": 1, "val_samples": 0, "created_at": "2026-01-01T00:00:00Z"}
+    run.dataset.mkdir()
+    other = {"iteration": iteration, "model_name": "model_20270101_000000", "parent": name}
+    write_json(run.dataset / PREPARED, other | counts)
+    write_json(run.state, {"command": "train", "options": {}, "since": "2026-01-01T00:00:00Z"})
+    shown = webgym("resume", run.root, "--dry-run", code=0 if is_done else None).stderr
+    assert ("nothing is left of it" in shown, "would resume `webgym train`" in shown) == (is_done, not is_done)
 
 
 def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path):

@@ -20,12 +20,17 @@ from webgym_cli.util.files import file_size
 
 # Seconds after the grace period before the guard itself is killed.
 KILL_MARGIN = 10.0
-# Seconds between two looks at the processes of a job.
+# Seconds between two looks at the log and the processes of a job.
 _LOOK = 1.0
 # Maximum size of a log in bytes: an agent, or a server, that prints without end would fill the disk.
 MAX_LOG = 1 << 28
 # The last line of a Python traceback.
-EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception))(?::|$)")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception)(?::|$)")
+# Exceptions with which a process reports another one's failure; they don't contain the cause.
+_ECHOES = re.compile(
+    r"ChildFailedError|CalledProcessError|SignalException|ChildProcessError|EngineDeadError|See root cause above|"
+    r"Engine core initialization failed"
+)
 
 
 class Job:
@@ -94,10 +99,10 @@ class Job:
                 os.close(self._lifeline)
                 self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
-        if file_size(self.log) > MAX_LOG:
-            _shorten(self.log, MAX_LOG // 256)
-        if (now := time.monotonic()) >= self._next_look:  # note the guard's descendants, at most once in a while
+        if (now := time.monotonic()) >= self._next_look:  # at its log and the guard's descendants
             self._next_look = now + _LOOK
+            if file_size(self.log) > MAX_LOG:
+                _shorten(self.log, MAX_LOG // 256)
             family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}
             if guard.start_time(self.pid) is not None:  # else they may have left it while they were read
                 self._family = family
@@ -163,3 +168,15 @@ def read_failure(log: Path, count: int, limit: int = 65536) -> list[str]:
     if disk.free < 1 << 14 and disk.total:  # some file systems have no sizes
         lines.append(f"OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: the log is cut off")
     return lines
+
+
+def find_cause(lines: Sequence[str], own: re.Pattern[str] | None = None) -> str:
+    """Return the last line with an exception that is not an echo, else the last line, else an empty text.
+
+    `own`: the start of a line with which the program itself reports its error.
+    """
+    for number, line in reversed(tuple(enumerate(lines))):
+        if (own and own.match(line)) or (_EXCEPTION.match(line) and not _ECHOES.search(line)):
+            # pydantic puts the cause on the line after
+            return ": ".join([line, *lines[number + 1 : number + 2]]) if "validation error" in line else line
+    return lines[-1] if lines else ""

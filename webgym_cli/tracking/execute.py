@@ -17,7 +17,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import EXCEPTION, Job, read_failure
+from webgym_cli.jobs.process import Job, find_cause, read_failure
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir, run_id
@@ -240,8 +240,7 @@ class Tracker:
         if code:
             log = self.logs / LOG
             lines = read_failure(log, 50, file_size(log) - self._log_start)
-            causes = [line for line in lines if EXCEPTION.match(line)]  # wandb's own last words name its folder
-            self._fail((causes or lines or [f"exit status {code}"])[-1])
+            self._fail(find_cause(lines) or f"exit status {code}")  # wandb's own last words name its folder
         return True
 
     def _fail(self, reason: str) -> None:

@@ -73,8 +73,8 @@ def build_ops(
         return
     log = role_home() / "logs" / "setup-deepspeed.log"
     log.unlink(missing_ok=True)
-    for lock in remove_stale_locks(own_environ()):
-        report(f"train: {lock}: a build was killed and left it; removed")
+    for note in remove_stale_locks(own_environ()):
+        report(f"train: {note}")
     report(f"train: compiling DeepSpeed's {', '.join(ops)} unless cached (log: {log})")
     if run((str(role_python(settings, "train")), "-c", BUILD, *ops), log) != 0:
         raise _refuse(ops, log)
@@ -100,8 +100,8 @@ _VARIABLE = "TORCH_EXTENSIONS_DIR"
 _LOCKS = ("*/lock", "*/*/lock")
 
 
-def remove_stale_locks(env: Mapping[str, str]) -> list[Path]:
-    """Remove our user's locks that no process of this machine holds open, and return them; `env`: the trainer's.
+def remove_stale_locks(env: Mapping[str, str]) -> list[str]:
+    """Remove our user's locks that no process of this machine holds open; return a note on each. `env`: the trainer's.
 
     A build keeps its lock open until it ends (torch's `FileBaton`), so a lock that no process has open is stale.
     """
@@ -115,7 +115,7 @@ def remove_stale_locks(env: Mapping[str, str]) -> list[Path]:
         with suppress(FileNotFoundError):
             if path.stat().st_ino == locks[path]:
                 path.unlink()
-    return stale
+    return [f"{path}: a build was killed and left it; removed" for path in stale]
 
 
 def _is_ours(path: Path) -> bool:

@@ -61,8 +61,8 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     sink(make_event("train_start", name=plan.data.name, mode=plan.start.mode, steps=plan.total_steps))
     if plan.start.mode != "finished":
         env = child_environment(plan.launch.env, settings, plan.launch.python)
-        for lock in await asyncio.to_thread(remove_stale_locks, env):
-            sink({"event": "train_note", "message": f"{lock}: a build was killed and left it; removed"})
+        for note in await asyncio.to_thread(remove_stale_locks, env):
+            sink({"event": "train_note", "message": note})
         await deepspeed_ops.require_ops(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from webgym_cli.errors import JobError, PeerLostError
-from webgym_cli.jobs.process import EXCEPTION, last_lines, read_failure
+from webgym_cli.jobs.process import find_cause, last_lines, read_failure
 from webgym_cli.records.base import is_finite
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
@@ -90,13 +90,13 @@ class TrainerLogTail:
         return event
 
 
-# A launcher's messages about a failed child, which don't contain the cause.
-ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
 # What torchrun reports of the process that failed first, if a signal ended it; the others then fail by it. NCCL aborts
 # (SIGABRT) where another node is lost.
 KILLED = re.compile(r"Root Cause.*traceback : Signal \d+ \((SIG(?:KILL|SEGV|BUS|ILL|FPE))\)", re.DOTALL)
 # A full disk, also as `torch.save` reports it, with positions in the file alone.
 DISK_FULL = re.compile(r"No space left on device|inline_container\.cc.*unexpected pos")
+# What torchrun puts before a line of a process.
+RANK = re.compile(r"^\[rank\d+\]:\s*")
 # Prefix of our own trainer's line with the cause.
 OWN = "webgym: "
 LINES = 400
@@ -119,14 +119,8 @@ def with_report_folders(env: dict[str, str], logs: Path, training: str) -> dict[
 
 def reason(log: Path) -> str:
     """Return our own trainer's error line, else the last exception's line, else the last line, else ""."""
-    lines = read_failure(log, LINES)
-    for line in reversed(lines):
-        if line.startswith(OWN):
-            return line.removeprefix(OWN).strip()
-        match = EXCEPTION.match(line.strip())
-        if match and match.group(1) not in ECHOES:
-            return re.sub(r"^\[rank\d+\]:\s*", "", line.strip())
-    return next(reversed(lines), "").strip()
+    lines = [RANK.sub("", line.strip()) for line in read_failure(log, LINES)]
+    return find_cause(lines, re.compile(OWN)).removeprefix(OWN)
 
 
 def trainer_error(code: int, log: Path) -> JobError:

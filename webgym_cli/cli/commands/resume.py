@@ -68,13 +68,16 @@ def resume(
 
 def _find_published(run: RunDir, interrupted: RunningCommand) -> str:
     """Return the name of the model that an interrupted training has published; empty if it has not."""
-    from webgym_cli.store.checkpoints import current
-    from webgym_cli.store.prepared import find_batch, find_prepared
+    from webgym_cli.prepare.data import PREPARED_DATA
+    from webgym_cli.store.checkpoints import current, version
 
-    newest = current(run) if interrupted.command == "train" else None
+    if interrupted.command != "train" or (newest := current(run)) is None:
+        return ""
     # data names the model that it is for, times would depend on a clock that may be set back
-    names = {data.model_name for data in (find_prepared(run), find_batch(run)) if data is not None}
-    return newest.name if newest is not None and newest.name in names else ""
+    written = [data.facts() for name in PREPARED_DATA.names() if (data := PREPARED_DATA.find(name).find_written(run))]
+    is_done = newest.name in {facts["model_name"] for facts in written}
+    # of two kinds of data the newer one may be for the next model
+    return newest.name if is_done and version(run) not in {facts["iteration"] for facts in written} else ""
 
 
 def _import_command(name: str) -> tuple[Callable[..., None], str]:
