@@ -14,7 +14,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import FinalState, Outcome, Score
-from webgym_cli.rewards.check_scorer import CheckScorer, format_check_summary
+from webgym_cli.rewards.check_scorer import CheckScorer
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, ScoringSkip, plan_scoring
@@ -71,7 +71,7 @@ async def test_what_the_check_as_it_is_now_has_not_scored_is_scored(run):
     assert plan.skipped == {ScoringSkip.SAME_CHECK: 1, ScoringSkip.INFRASTRUCTURE: 2, ScoringSkip.NO_CHECK: 1}
     assert (summary["scored"], summary["successes"], summary["needs_page"]) == (2, 1, ["page"])
     assert summary["shared_sites"] == ["desk"]
-    assert all(name in format_check_summary(summary) for name in ("page", "desk"))
+    assert all(name in CheckScorer.format_summary(summary) for name in ("page", "desk"))
     outcomes = {one.id: one.outcome for one in scan(run, Split.TRAIN, 0)}
     assert (outcomes["old"].reward, outcomes["old"].extras) == (1.0, {"size": 2.0})
     assert (outcomes["failed"].reward, outcomes["failed"].failure) == (0.5, None)

@@ -34,7 +34,7 @@ from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
 from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_forms, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
-from webgym_cli.records.events import EventSink, GenerationSummary, make_event
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.rewards.orm.client import OrmClient
 from webgym_cli.util.json_values import digest_json
 
@@ -83,7 +83,7 @@ class TaskGeneration:
         """New tasks that were not rejected."""
         return _list_passed(self.candidates)
 
-    async def execute(self) -> GenerationSummary:
+    async def execute(self) -> dict[str, Any]:
         """Run all rounds and return the summary.
 
         Raises `WebGymError` if a server is down or keeps sending unusable answers; received answers stay stored.
@@ -255,7 +255,7 @@ def _list_passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
     return [candidate for candidate in candidates if candidate.rejection is None]
 
 
-def format_generation_summary(summary: GenerationSummary) -> str:
+def format_generation_summary(summary: Mapping[str, Any]) -> str:
     """Return the summary as one line."""
     turned = ", ".join(f"{count} {why}" for why, count in summary["rejected"].items() if count)
     parts = [f"{summary['kept']} new tasks of {summary['proposed']} proposed ({turned or 'none turned down'})"]

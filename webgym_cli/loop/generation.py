@@ -20,7 +20,7 @@ from webgym_cli.curriculum.plan import GenerationPlan, plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
-from webgym_cli.records.events import GenerationSummary, make_event
+from webgym_cli.records.events import make_event
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
@@ -53,14 +53,14 @@ def plan_next(run: RunDir, settings: Settings, index: Index) -> GenerationPlan:
     return plan_generation(run, settings, index, has_critic=outcome_critic(run) is not None)
 
 
-async def generate_next(context: StageContext, out: Path) -> GenerationSummary:
+async def generate_next(context: StageContext, out: Path) -> dict[str, Any]:
     """Plan and execute a generation. Raises the errors of `plan_next` and `generate`."""
     with open_index(context.run, progress=context.sink) as index:
         plan = plan_next(context.run, context.settings, index)
     return await generate(context, plan, out)
 
 
-async def generate(context: StageContext, plan: GenerationPlan, out: Path) -> GenerationSummary:
+async def generate(context: StageContext, plan: GenerationPlan, out: Path) -> dict[str, Any]:
     """Write the accepted tasks to `out`, the rejected ones with reasons to a sibling file; return the summary.
 
     Raises `WebGymError` if no task is accepted, and the errors of `TaskGeneration`.
@@ -83,7 +83,7 @@ async def generate(context: StageContext, plan: GenerationPlan, out: Path) -> Ge
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values, store)
         summary = await work.execute() | {"out": str(out)}
     write_lines(sibling_path(out, "rejected"), (one.to_json() for one in work.candidates if one.rejection is not None))
-    context.record(summary, format_generation_summary(summary))
+    context.record(make_event(**summary), format_generation_summary(summary))
     if not work.kept:
         hint = "-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through"
         if {one.rejection for one in work.candidates} == {Rejection.NO_CHECK}:

@@ -20,7 +20,7 @@ from webgym_cli.loop.generation import generate_next, require_generator, resolve
 from webgym_cli.loop.loop_plan import LoopPlan, plan_loop
 from webgym_cli.loop.scoring import resolve_orm_model, score
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.events import PhaseSummary, make_event, rename_event
+from webgym_cli.records.events import make_event, rename_event
 from webgym_cli.records.statistics import ratio
 from webgym_cli.records.stored_events import PhaseEvent
 from webgym_cli.records.task import Split
@@ -101,7 +101,7 @@ class Phases:
                 tasks = "the original tasks" if new is None else f"{new} new tasks"
                 solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"
                 done = f"phase {number} of {facts['phases']} is done: {tasks}, {solved}"
-                self.context.record(facts, f"{done}, policy version {facts['version']}")
+                self.context.record(make_event(**facts), f"{done}, policy version {facts['version']}")
 
     async def _generate_tasks(self, iteration: int, out: Path) -> None:
         """Generate a phase's tasks from those that failed in earlier phases, or, for the first phase, in a survey."""
@@ -128,7 +128,7 @@ class Phases:
             await _score(survey, 0)
             self.emit_step(iteration, "generate")
             await survey.release_gpus()
-            append_event(run, await generate_next(survey, out))
+            append_event(run, make_event(**await generate_next(survey, out)))
 
 
 def survey_episodes(settings: Settings) -> int:
@@ -152,7 +152,7 @@ async def _score(context: StageContext, iteration: int) -> None:
             await scoring.judge(context, plan)
 
 
-def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> PhaseSummary:
+def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> dict[str, Any]:
     """Return the summary of a phase, read from its files."""
     with open_index(run) as index:
         tried = index.one(_TRIED, [checkpoint.iteration])

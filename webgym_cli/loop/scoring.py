@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar, cast
+from typing import Any
 
 from webgym_cli.config.judge import OrmSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import NONE
 from webgym_cli.loop.context import StageContext
-from webgym_cli.records.events import CheckSummary, Event, JudgeSummary, ScoreSummary
+from webgym_cli.records.events import make_event
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.rewards.check_scorer import CheckScorer, format_check_summary
 from webgym_cli.rewards.engine import ScoringEngine
-from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
+from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.orm.client import query_served_model
-from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
+from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
 from webgym_cli.rewards.selection import Scorer, ScoringPlan
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
@@ -24,29 +23,27 @@ from webgym_cli.store.index.query import refresh_index
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import resolve_device, role_python
 
-SummaryT = TypeVar("SummaryT", bound=Event)
 
-
-async def judge(context: StageContext, plan: ScoringPlan) -> JudgeSummary:
+async def judge(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
     """Judge the planned trajectories and return the summary."""
     _announce(context, plan)
     async with context.settings.judge.reach() as reachable:
-        return await _execute(context, plan, JudgeScorer(reachable, context.run), format_judge_summary)
+        return await _execute(context, plan, JudgeScorer(reachable, context.run))
 
 
-async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:
+async def score(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
     """Score the planned trajectories and return the summary."""
     _announce(context, plan)
     own = plan.to_ask > 0 and not context.settings.orm.base_url
     async with reachable_orm(context, needed=plan.to_ask > 0) as settings:
         scorer = OrmScorer(settings, when(own, context.settings.serve.startup_timeout))
-        return await _execute(context, plan, scorer, format_score_summary)
+        return await _execute(context, plan, scorer)
 
 
-async def check(context: StageContext, plan: ScoringPlan) -> CheckSummary:
+async def check(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
     """Score the planned trajectories with the plan's own scorer, checks or their verdicts, and return the summary."""
     _announce(context, plan)
-    return await _execute(context, plan, cast(CheckScorer, plan.scorer), format_check_summary)
+    return await _execute(context, plan, plan.scorer)
 
 
 def _announce(context: StageContext, plan: ScoringPlan) -> None:
@@ -55,11 +52,9 @@ def _announce(context: StageContext, plan: ScoringPlan) -> None:
     context.announce(plan.to_json(), message, plan.damaged)
 
 
-async def _execute(
-    context: StageContext, plan: ScoringPlan, scorer: Scorer[SummaryT], format_summary: Callable[[SummaryT], str]
-) -> SummaryT:
+async def _execute(context: StageContext, plan: ScoringPlan, scorer: Scorer) -> dict[str, Any]:
     summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
-    context.record(summary, format_summary(summary))
+    context.record(make_event(**summary), scorer.format_summary(summary))
     refresh_index(context.run, context.sink)
     return summary
 

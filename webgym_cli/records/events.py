@@ -1,4 +1,4 @@
-"""Events: progress reports of the stages. Events that are read again or summarized have a typed dictionary each.
+"""Events: progress reports of the stages. Those that are put together in several places have a typed dictionary each.
 
 `docs/events.md` documents them; tests compare it with these types and with the events that the code emits.
 """
@@ -57,19 +57,14 @@ class EpisodeEvent(Event):
     seconds: float
 
 
-class SuccessFacts(TypedDict):
-    """Success rate of episodes."""
+class RewardFacts(TypedDict):
+    """Results of the episodes with a known reward."""
 
+    episodes: int
     successes: int
     success_rate: float | None
     interval: list[float]
     """95 % confidence interval."""
-
-
-class RewardFacts(SuccessFacts):
-    """Results of the episodes with a known reward."""
-
-    episodes: int
     solved_cases: float
     scored_cases: int
     """Test tasks, of which repeats count once, with their mean; else episodes."""
@@ -107,90 +102,6 @@ class RolloutSummary(Event, RewardFacts, CommandFacts):
     given_up: int
     unjudged: int
     """Stored episodes that still need `webgym judge`."""
-
-
-class AgreementFacts(TypedDict):
-    """Agreement between two sources of verdicts on the trajectories that both have judged."""
-
-    both: int
-    same: int
-    rate: float | None
-
-
-class JudgeSummary(Event, SuccessFacts):
-    """`judge`: result of `webgym judge`."""
-
-    judged: int
-    verdicts: int
-    judge_failed: int
-    site_blocked: int
-    calls: int
-    agreement_with_previous: AgreementFacts
-    agreement_with_environment: AgreementFacts
-    models: dict[str, str]
-    seconds: float
-
-
-class ScoreSummary(Event, SuccessFacts):
-    """`score`: result of `webgym score`."""
-
-    scored: int
-    asked: int
-    mean_probability: float | None
-    unreadable: int
-    cut: int
-    agreement_with_environment: AgreementFacts
-    model: str
-    threshold: float
-    seconds: float
-
-
-class CheckSummary(Event, SuccessFacts):
-    """`score`: result of `webgym score --check`."""
-
-    scored: int
-    mean_reward: float | None
-    needs_page: list[str]
-    """Ids of the trajectories whose check reads the live page."""
-    shared_sites: list[str]
-    """Sites without tenants: checks that read their state saw what the last episode left."""
-    check_failed: dict[str, int]
-    """Number of trajectories without a score by what their check raised."""
-    agreement_with_previous: AgreementFacts
-    seconds: float
-
-
-class GenerationSummary(Event):
-    """`generate`: result of `webgym tasks generate`."""
-
-    seeds: int
-    proposed: int
-    kept: int
-    rejected: dict[str, int]
-    kept_by_site: dict[str, int]
-    asked: int
-    unanswered: int
-    calls: int
-    critic: str
-    model: str
-    seconds: float
-    out: NotRequired[str]
-
-
-class PhaseSummary(Event):
-    """`phase`: the training of a curriculum's phase has finished."""
-
-    phase: int
-    phases: int
-    iteration: int
-    version: int
-    name: str
-    new_tasks: int | None
-    turned_down: int | None
-    episodes: int
-    scored: int
-    successes: int
-    success_rate: float | None
 
 
 class ServerEvent(Event, total=False):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.events import CheckSummary
 from webgym_cli.records.judgement import Judgement, can_check
 from webgym_cli.records.statistics import ratio
 from webgym_cli.records.trajectory import Score, Trajectory
@@ -29,7 +30,7 @@ _CONCURRENCY = 8
 _NAMED = 5
 
 
-class CheckScorer(Scorer[CheckSummary]):
+class CheckScorer(Scorer):
     """Scores trajectories with the checks of their tasks, without their pages."""
 
     stage = "score"
@@ -89,7 +90,7 @@ class CheckScorer(Scorer[CheckSummary]):
         outcome = {"check": score.detail, "reward": score.value, "previous": pending.previous}
         return ScoreResult(judgement, success, facts=outcome, counts={"reward": score.value})
 
-    def summarize(self, counts: ScoringCounts, seconds: float) -> CheckSummary:
+    def summarize(self, counts: ScoringCounts, seconds: float) -> dict[str, Any]:
         """Return the summary event."""
         return {
             "event": "score",
@@ -105,16 +106,17 @@ class CheckScorer(Scorer[CheckSummary]):
             "seconds": seconds,
         }
 
-
-def format_check_summary(summary: CheckSummary) -> str:
-    """Return the summary as one line."""
-    parts = [f"scored {summary['scored']} by their checks: {summary['successes']} solved"]
-    if ids := summary["needs_page"]:
-        named = name_first(ids, _NAMED)
-        parts.append(f"{len(ids)} can't be scored again, because their checks read the live page ({named})")
-    if sites := summary["shared_sites"]:
-        parts.append(f"checks that read the state of {', '.join(sites)} saw what the last episode left (no tenants)")
-    parts += [f"{count} without a score: {problem}" for problem, count in summary["check_failed"].items()]
-    if (agreement := summary["agreement_with_previous"])["both"]:
-        parts.append(f"{agreement['same']} of {agreement['both']} as before")
-    return ", ".join([*parts, f"in {summary['seconds']:g} s"])
+    @staticmethod
+    def format_summary(summary: Mapping[str, Any]) -> str:
+        """Return a summary as one line."""
+        parts = [f"scored {summary['scored']} by their checks: {summary['successes']} solved"]
+        if ids := summary["needs_page"]:
+            named = name_first(ids, _NAMED)
+            parts.append(f"{len(ids)} can't be scored again, because their checks read the live page ({named})")
+        if sites := summary["shared_sites"]:
+            named = ", ".join(sites)
+            parts.append(f"checks that read the state of {named} saw what the last episode left (no tenants)")
+        parts += [f"{count} without a score: {problem}" for problem, count in summary["check_failed"].items()]
+        if (agreement := summary["agreement_with_previous"])["both"]:
+            parts.append(f"{agreement['same']} of {agreement['both']} as before")
+        return ", ".join([*parts, f"in {summary['seconds']:g} s"])

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any
 
 from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import Failures, run_workers
@@ -19,7 +19,6 @@ from webgym_cli.rewards.selection import (
     ScoreResult,
     ScoringCounts,
     ScoringPlan,
-    SummaryT_co,
     load_pending,
 )
 from webgym_cli.store.buffer import append_judgement
@@ -29,12 +28,12 @@ from webgym_cli.util.optional import when
 
 
 @dataclass(slots=True)
-class ScoringEngine(Generic[SummaryT_co]):
+class ScoringEngine:
     """Runs the plan of one `webgym judge` or `webgym score` command."""
 
     plan: ScoringPlan
     run: RunDir
-    scorer: Scorer[SummaryT_co]
+    scorer: Scorer
     sink: EventSink
     budget: Budget = field(default_factory=Budget)
     counts: ScoringCounts = field(default_factory=ScoringCounts)
@@ -47,7 +46,7 @@ class ScoringEngine(Generic[SummaryT_co]):
         pending = len(self.plan.pending)
         self._failures = Failures(min(self.scorer.concurrency, pending), pending)
 
-    async def execute(self) -> SummaryT_co:
+    async def execute(self) -> dict[str, Any]:
         """Score the pending trajectories and return the summary event.
 
         Raises `WebGymError` after too many consecutive failures; earlier judgements are already stored.

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from webgym_cli.errors import MissingStageError
-from webgym_cli.records.events import AgreementFacts, Event
 from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement, with_verdict
 from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.task import Split
@@ -17,8 +16,6 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, refuse_unknown, scan_stored
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.optional import map_known, when
-
-SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
 
 
 class ScoringSelection(StrEnum):
@@ -115,7 +112,7 @@ class Agreement:
             self.both += 1
             self.same += ours is theirs
 
-    def to_json(self) -> AgreementFacts:
+    def to_json(self) -> dict[str, float | None]:
         """Return the counts and the agreement rate (None without common trajectories)."""
         return {"both": self.both, "same": self.same, "rate": ratio(self.same, self.both)}
 
@@ -156,7 +153,7 @@ class ScoringCounts:
         return round_wilson(self.successes, self.verdicts)
 
 
-class Scorer(Protocol[SummaryT_co]):
+class Scorer(Protocol):
     """A source of verdicts on stored trajectories: the rubric judge, an outcome reward model, or the tasks' checks."""
 
     stage: str
@@ -193,8 +190,12 @@ class Scorer(Protocol[SummaryT_co]):
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Score a trajectory. A failure of the model is returned as a result, not raised."""
 
-    def summarize(self, counts: ScoringCounts, seconds: float) -> SummaryT_co:
+    def summarize(self, counts: ScoringCounts, seconds: float) -> dict[str, Any]:
         """Return the summary event."""
+
+    @staticmethod
+    def format_summary(summary: Mapping[str, Any]) -> str:
+        """Return a summary as one line."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -205,7 +206,7 @@ class Scorer(Protocol[SummaryT_co]):
 class ScoringPlan:
     """Plan of `webgym judge` or `webgym score`."""
 
-    scorer: Scorer[Event]
+    scorer: Scorer
     pending: tuple[PendingTrajectory, ...]
     skipped: Mapping[ScoringSkip, int]
     """Number of trajectories."""
@@ -230,7 +231,7 @@ class ScoringPlan:
         }
 
 
-def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> ScoringPlan:
+def plan_scoring(run: RunDir, scorer: Scorer, query: ScoringQuery) -> ScoringPlan:
     """Return the plan. Raises `UsageError` for an unknown id, `MissingStageError` without trajectories."""
     corrupt, ids = list[str](), set[str]()
     pending: list[PendingTrajectory] = []
@@ -273,7 +274,7 @@ def iter_selected(run: RunDir, query: ScoringQuery, corrupt: list[str]) -> Itera
                     yield trajectory, judgements.get(trajectory.id, [])
 
 
-def _build_pending(trajectory: Trajectory, last: Judgement | None, scorer: Scorer[Event]) -> PendingTrajectory:
+def _build_pending(trajectory: Trajectory, last: Judgement | None, scorer: Scorer) -> PendingTrajectory:
     place, environment = (trajectory.id, trajectory.split, trajectory.iteration), environment_verdict(trajectory)
     if last is None:
         previous = trajectory.outcome.success if scorer.source == "check" else None

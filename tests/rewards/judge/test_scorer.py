@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
+from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.index.query import open_index
@@ -71,7 +71,7 @@ async def test_each_verdict_is_stored_and_counted(run, judge_run, monkeypatch):
     assert summary["calls"] == 6 + 5  # blocking, two key points, claims, and both facts or the first that fails
     done = [(event["done"], event["total"], event["event"]) for event in judge_run.events]
     assert done == [(1, 2, "judgement"), (2, 2, "judgement")]
-    assert "1 of 2 solved" in format_judge_summary(summary)
+    assert "1 of 2 solved" in JudgeScorer.format_summary(summary)
 
 
 async def test_the_same_again_asks_nothing(run, judge_run, server):
@@ -91,7 +91,7 @@ async def test_other_settings_judge_anew_and_agreement_is_told(run, judge_run, s
     assert summary["agreement_with_previous"] == {"both": 3, "same": 2, "rate": 0.6667}
     assert summary["agreement_with_environment"] == {"both": 1, "same": 1, "rate": 1.0}
     assert [trajectory.outcome.reward for trajectory in scan(run, TRAIN, 0)] == [0.0, 1.0, 0.0, 0.0]
-    assert "2 of 3 as judged before, 1 of 1 as their environment says" in format_judge_summary(summary)
+    assert "2 of 3 as judged before, 1 of 1 as their environment says" in JudgeScorer.format_summary(summary)
 
 
 async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, server):

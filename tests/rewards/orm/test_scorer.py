@@ -12,7 +12,7 @@ from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebG
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.rewards.engine import ScoringEngine
-from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
+from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.tasks.format import read_task
@@ -62,7 +62,7 @@ async def test_each_probability_is_stored_beside_the_decision_and_counted(run, s
     assert [(event["event"], event["done"], event["total"]) for event in score.events] == [
         ("scored", number, 3) for number in (1, 2, 3)
     ]
-    assert "scored 3: 2 solved from 0.5 on" in format_score_summary(summary)
+    assert "scored 3: 2 solved from 0.5 on" in OrmScorer.format_summary(summary)
 
 
 @pytest.mark.parametrize(("version", "line"), [("webrl", "# Seen. do(it)"), ("vanilla", "click")])
@@ -90,7 +90,7 @@ async def test_what_can_not_be_read_is_no_success_and_is_asked_again(run, server
     assert stored_scores(run) == {SECOND: [(0.75, True)]}
     assert next(iter(scan(run, Split.TRAIN, 0))).outcome.reward is None
     assert "neither YES nor NO" in score.events[0]["failure_detail"]
-    assert "1 without an answer" in format_score_summary(summary)
+    assert "1 without an answer" in OrmScorer.format_summary(summary)
     assert (await score())["scored"] == 1
     assert stored_scores(run)[FIRST] == [(0.75, True)]
 
@@ -103,7 +103,7 @@ async def test_another_threshold_decides_anew_without_asking(run, server, score)
     assert (summary["scored"], summary["asked"], len(server.requests)) == (1, 0, 2)
     assert stored_scores(run) == {FIRST: [(0.75, True), (0.75, False)], SECOND: [(0.25, False)]}
     assert [trajectory.outcome.reward for trajectory in scan(run, Split.TRAIN, 0)] == [0.0, 0.0]
-    assert "1 decided anew" in format_score_summary(summary)
+    assert "1 decided anew" in OrmScorer.format_summary(summary)
 
 
 async def test_another_model_scores_only_what_is_asked_for(run, server, score):

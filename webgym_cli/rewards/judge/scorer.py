@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.model_servers import MODEL_SERVERS
-from webgym_cli.records.events import JudgeSummary
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
 from webgym_cli.records.trajectory import Trajectory
@@ -22,7 +22,7 @@ from webgym_cli.rewards.selection import (
 from webgym_cli.store.run import RunDir
 
 
-class JudgeScorer(Scorer[JudgeSummary]):
+class JudgeScorer(Scorer):
     """Scores trajectories with the configured judge."""
 
     stage = "judge"
@@ -88,7 +88,7 @@ class JudgeScorer(Scorer[JudgeSummary]):
             counts={"calls": judgement.calls, "site_blocked": judgement.failure is FailureKind.SITE_BLOCKED},
         )
 
-    def summarize(self, counts: ScoringCounts, seconds: float) -> JudgeSummary:
+    def summarize(self, counts: ScoringCounts, seconds: float) -> dict[str, Any]:
         """Return the summary event."""
         return {
             "event": "judge",
@@ -106,25 +106,25 @@ class JudgeScorer(Scorer[JudgeSummary]):
             "seconds": seconds,
         }
 
+    @staticmethod
+    def format_summary(summary: Mapping[str, Any]) -> str:
+        """Return a summary as one line."""
+        parts = [f"judged {summary['judged']}: {summary['successes']} of {summary['verdicts']} solved"]
+        if blocked := summary["site_blocked"]:
+            parts.append(f"{blocked} blocked by their sites")
+        if failed := summary["judge_failed"]:
+            parts.append(f"{failed} judge_failed (neither solved nor not)")
+        environment = summary["agreement_with_environment"]
+        rule_based = {server.item.model for server in MODEL_SERVERS.known() if server.item and server.item.by_rules}
+        previous = summary["agreement_with_previous"]
+        for agreement, words in ((previous, "as judged before"), (environment, "as their environment says")):
+            if agreement["both"]:
+                parts.append(f"{agreement['same']} of {agreement['both']} {words}")
+                if agreement is environment and rule_based & set(summary["models"].values()):
+                    parts[-1] += " (a scripted judge follows rules; where an environment scores, its own score counts)"
+        return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])
+
     async def close(self) -> None:
         """Close the connections."""
         if self._judge is not None:
             await self._judge.close()
-
-
-def format_judge_summary(summary: JudgeSummary) -> str:
-    """Return the summary as one line."""
-    parts = [f"judged {summary['judged']}: {summary['successes']} of {summary['verdicts']} solved"]
-    if blocked := summary["site_blocked"]:
-        parts.append(f"{blocked} blocked by their sites")
-    if failed := summary["judge_failed"]:
-        parts.append(f"{failed} judge_failed (neither solved nor not)")
-    environment = summary["agreement_with_environment"]
-    rule_based = {server.item.model for server in MODEL_SERVERS.known() if server.item and server.item.by_rules}
-    agreements = (summary["agreement_with_previous"], "as judged before"), (environment, "as their environment says")
-    for agreement, words in agreements:
-        if agreement["both"]:
-            parts.append(f"{agreement['same']} of {agreement['both']} {words}")
-            if agreement is environment and rule_based & set(summary["models"].values()):
-                parts[-1] += " (a scripted judge follows rules; where an environment scores, its own score counts)"
-    return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])

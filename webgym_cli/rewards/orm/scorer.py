@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.agent.prompts.orm_prompt import build_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.judge import OrmSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.statistics import ratio
@@ -27,7 +27,7 @@ from webgym_cli.rewards.selection import (
 from webgym_cli.tasks.encryption import is_encrypted
 
 
-class OrmScorer(Scorer[ScoreSummary]):
+class OrmScorer(Scorer):
     """Scores trajectories with the configured outcome reward model."""
 
     stage = "score"
@@ -100,7 +100,7 @@ class OrmScorer(Scorer[ScoreSummary]):
         counts = {"asked": reply is not None, "cut": bool(reply and reply.cut), "probability": probability}
         return ScoreResult(judgement, success, facts=facts, counts=counts)
 
-    def summarize(self, counts: ScoringCounts, seconds: float) -> ScoreSummary:
+    def summarize(self, counts: ScoringCounts, seconds: float) -> dict[str, Any]:
         """Return the summary event."""
         return {
             "event": "score",
@@ -118,6 +118,21 @@ class OrmScorer(Scorer[ScoreSummary]):
             "seconds": seconds,
         }
 
+    @staticmethod
+    def format_summary(summary: Mapping[str, Any]) -> str:
+        """Return a summary as one line."""
+        parts = [f"scored {summary['scored']}: {summary['successes']} solved from {summary['threshold']:g} on"]
+        if again := summary["scored"] - summary["asked"]:
+            parts.append(f"{again} decided anew by the probability that was known")
+        if unreadable := summary["unreadable"]:
+            parts.append(f"{unreadable} without an answer (neither solved nor not)")
+        if cut := summary["cut"]:
+            parts.append(f"{cut} prompts cut")
+        agreement = summary["agreement_with_environment"]
+        if agreement["both"]:
+            parts.append(f"{agreement['same']} of {agreement['both']} as their environment says")
+        return ", ".join([*parts, f"in {summary['seconds']:g} s"])
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -134,18 +149,3 @@ def require_orm(settings: OrmSettings) -> None:
             "orm.base_url and orm.model are empty: there is no model to ask",
             hint="webgym score RUN --orm FOLDER, or --orm http://HOST:PORT/v1",
         )
-
-
-def format_score_summary(summary: ScoreSummary) -> str:
-    """Return the summary as one line."""
-    parts = [f"scored {summary['scored']}: {summary['successes']} solved from {summary['threshold']:g} on"]
-    if again := summary["scored"] - summary["asked"]:
-        parts.append(f"{again} decided anew by the probability that was known")
-    if unreadable := summary["unreadable"]:
-        parts.append(f"{unreadable} without an answer (neither solved nor not)")
-    if cut := summary["cut"]:
-        parts.append(f"{cut} prompts cut")
-    agreement = summary["agreement_with_environment"]
-    if agreement["both"]:
-        parts.append(f"{agreement['same']} of {agreement['both']} as their environment says")
-    return ", ".join([*parts, f"in {summary['seconds']:g} s"])
