@@ -139,11 +139,8 @@ class RlPlan:
             place, masked = LineRef(**row.pop("place")), row.pop("masked")
             yield BatchMember(place=place, masked=masked and MaskReason(masked), **row)
 
-    def digest(self, *, former: bool = False) -> str:
-        """Return the SHA-256 of the batch's content and settings; equal digests mean equal batches.
-
-        `former`: as an older version computed it.
-        """
+    def digest(self) -> str:
+        """Return the SHA-256 of the batch's content and settings; equal digests mean equal batches."""
         # A shaping function shows in the rewards.
         how: list[object] = [
             self.iteration,
@@ -152,7 +149,7 @@ class RlPlan:
             self.sampling.model_dump(),
         ]
         how += when(self.anchors, ["anchors"])
-        how += [] if self.replay is None else self.replay.digest_parts(former=former)
+        how += [] if self.replay is None else self.replay.digest_parts()
         digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
             facts = (member.place.id, member.group, member.reward, member.success, member.greedy, member.masked)
