@@ -4,6 +4,7 @@ import asyncio
 
 from aiohttp import web
 
+from tests.json_server import completion
 from tests.records.builders import png, shot
 from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.load_balancer import BalancedPolicy
@@ -91,11 +92,7 @@ class Host:
         return self._completion()
 
     def _completion(self):
-        message = {"role": "assistant", "content": self.content}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return web.json_response(
-            {"id": "1", "object": "chat.completion", "created": 1, "model": self.model, "choices": [choice]}
-        )
+        return web.json_response(completion(self.content) | {"model": self.model})
 
     async def _probe(self):
         self.probed += 1

@@ -7,13 +7,12 @@ import base64
 import itertools
 import json
 import re
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 
 from PIL import Image
 
+from tests.json_server import completion, serve_json
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.testing.tiny_model_build import END
@@ -44,15 +43,9 @@ def answer(tokens, body, *, solves, beside=""):
     turn = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
     text = beside + (turn if solves else "It is done.")
     ids = [*tokens.response_ids(text), tokens.tokenizer.token_to_id(END)]
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": "stop",
-        "token_ids": ids,
-        "logprobs": {"content": [{"token": "x", "logprob": -7.0, "top_logprobs": []} for _ in ids]},
-    }
-    head = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy"}
-    return {**head, "choices": [choice], "prompt_token_ids": tokens.prompt_ids(messages, sizes)}
+    logprobs = {"content": [{"token": "x", "logprob": -7.0, "top_logprobs": []} for _ in ids]}
+    done = completion(text, token_ids=ids, logprobs=logprobs)
+    return {**done, "prompt_token_ids": tokens.prompt_ids(messages, sizes)}
 
 
 @contextmanager
@@ -60,30 +53,12 @@ def serve_policy(model, *, by_task=False):
     """Give the base URL of a server, for the time of the block. `by_task`: it solves the tasks with even goals."""
     tokens, numbers = ModelTokens(str(model)), itertools.count()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
+    def decide(request, content):
+        if request.command == "GET":
+            return 200, {"version": "0.32.0", "data": [{"id": "policy"}]}
+        body = json.loads(content)
+        number = find_goal(body) if by_task else next(numbers)
+        return 200, answer(tokens, body, solves=number % 2 == 0)
 
-        def _send(self, content):
-            body = json.dumps(content).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_GET(self):
-            self._send({"version": "0.32.0", "data": [{"id": "policy"}]})
-
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            number = find_goal(body) if by_task else next(numbers)
-            self._send(answer(tokens, body, solves=number % 2 == 0))
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_json(decide) as address:
+        yield f"{address}/v1"

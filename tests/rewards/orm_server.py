@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.json_server import completion
 from webgym_cli.util.local_server import LocalServer
 
 MODEL = "an-orm"
@@ -82,13 +83,8 @@ class OrmServer(LocalServer):
             listed = {name: listed[name] for name in (f"token_id:{token}" for token in wanted) if name in listed}
         tops = [{"token": token, "logprob": logprob, "bytes": []} for token, logprob in listed.items()]
         first = {"token": "?", "logprob": -1.0, "bytes": [], "top_logprobs": tops}
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": "?"},
-            "finish_reason": "length",
-            "logprobs": {"content": [first]} if result else None,
-        }
-        return web.json_response({"id": "x", "object": "chat.completion", "created": 0, "choices": [choice]})
+        logprobs = {"content": [first]} if result else None
+        return web.json_response(completion("?", finish_reason="length", logprobs=logprobs))
 
     def _named(self, token: str, body: dict[str, Any]) -> str:
         return f"token_id:{self.id_of(token)}" if body.get("return_tokens_as_token_ids") else token

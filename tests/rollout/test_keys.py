@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from tests.executable import Command, finished, trajectories
 from tests.forked import webgym
+from tests.json_server import serve_json
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
@@ -27,26 +27,20 @@ async def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", key)
     responses = []
 
-    async def refuse(request: web.Request) -> web.Response:
+    def refuse(request, body):
         responses.append(request.headers.get("Authorization", ""))
-        return web.json_response({"error": {"message": f"bad key {responses[-1]}"}}, status=401)
+        return 401, {"error": {"message": f"bad key {responses[-1]}"}}
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", refuse)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    address = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     run = tmp_path / "run"
     async with ScriptedJudgeServer() as server:
         judged = (*SITES, "-s", f"judge.base_url={server.base_url}", "--policy", "oracle", "--episodes", 2)
         done = await asyncio.to_thread(webgym, "rollout", run, *judged, cwd=tmp_path)
         assert {received_question.authorization for received_question in server.requests} == {f"Bearer {key}"}
-    refused = ("rollout", tmp_path / "refused", *SITES, "--policy", address, "--episodes", 3)
-    policy = await asyncio.to_thread(webgym, *refused, cwd=tmp_path, code=1)
-    bad = ("judge", run, "--all", "-s", "judge.votes=3", "-s", f"judge.base_url={address}")
-    judge = await asyncio.to_thread(webgym, *bad, cwd=tmp_path, code=1)
-    await runner.cleanup()
+    with serve_json(refuse) as address:
+        refused = ("rollout", tmp_path / "refused", *SITES, "--policy", f"{address}/v1", "--episodes", 3)
+        policy = await asyncio.to_thread(webgym, *refused, cwd=tmp_path, code=1)
+        bad = ("judge", run, "--all", "-s", "judge.votes=3", "-s", f"judge.base_url={address}/v1")
+        judge = await asyncio.to_thread(webgym, *bad, cwd=tmp_path, code=1)
     assert f"Bearer {key}" in responses, "the key was used"
     written = files(tmp_path)
     assert run / "config.json" in written

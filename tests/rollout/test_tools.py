@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.agent.policy_host import Host
+from tests.json_server import completion
 from tests.prepare.buffer import converter, drawn, steps_of
 from tests.rollout.conftest import roll_stage
 from webgym_cli.agent.prompt import render_step
@@ -67,9 +68,7 @@ class Solver(Host):
         text = self.turn(body["messages"])
         ids = list(text.encode())
         token = {"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": []}
-        facts = {"token_ids": ids, "logprobs": {"content": [token] * len(ids)}, "finish_reason": "stop"}
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, **facts}
-        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
+        answer = completion(text, token_ids=ids, logprobs={"content": [token] * len(ids)})
         return web.json_response({**answer, "prompt_token_ids": [1, 2, 3]})
 
 

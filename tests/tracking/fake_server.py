@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.json_server import serve_json
 
 TEAM = {"id": "e", "name": "team"}
 
@@ -23,56 +24,31 @@ class FakeServer:
         self.operations: list[str] = []
         """Every question that was asked, in order."""
         self.down = False
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                server.answer(self)
-
-            do_PUT = do_POST
-            do_GET = do_POST
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FakeServer:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._serving = serve_json(self._answer)
+        self.url = self._serving.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._serving.__exit__(None, None, None)
 
     def history(self, run: str) -> list[dict[str, Any]]:
         """Return what was logged to a run, without wandb's own values but the step."""
         rows = map(json.loads, self.runs.get(run, []))
         return [{key: value for key, value in row.items() if key == "_step" or key[0] != "_"} for row in rows]
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer one request."""
-        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    def _answer(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
         if request.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
         if self.down:
-            status, answer = 403, {"errors": [{"message": "permission denied"}]}
-        elif request.path.endswith("/graphql"):
-            status, answer = 200, {"data": self._answer_query(json.loads(body))}
-        elif request.path.endswith("/file_stream"):
+            return 403, {"errors": [{"message": "permission denied"}]}
+        if request.path.endswith("/graphql"):
+            return 200, {"data": self._answer_query(json.loads(body))}
+        if request.path.endswith("/file_stream"):
             self._stream(request.path.split("/")[-2], json.loads(body))
-            status, answer = 200, {"exitcode": None, "limits": {}}
-        else:
-            status, answer = 200, {}
-        content = json.dumps(answer).encode()
-        request.send_response(status)
-        request.send_header("Content-Type", "application/json")
-        request.send_header("Content-Length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
+            return 200, {"exitcode": None, "limits": {}}
+        return 200, {}
 
     def _stream(self, run: str, body: dict[str, Any]) -> None:
         sent = body.get("files", {}).get("wandb-history.jsonl")

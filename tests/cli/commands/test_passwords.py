@@ -2,52 +2,38 @@
 
 import base64
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.app import invoke
+from tests.json_server import completion, serve_json
 
 SECRET = "PASS-word"
 BASIC = base64.b64encode(f"user:{SECRET}".encode()).decode()
 
 
-class Echo(BaseHTTPRequestHandler):
+class Echo:
     """A chat server that refuses or answers, and tells both its address and its header."""
 
     status = 401
 
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        text = f"{self.path} {self.headers['Authorization']}"
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
-        self.answer(answer if self.status == 200 else {"error": {"message": text}}, self.status)
+    def __init__(self):
+        self.seen = []
 
-    def do_GET(self):
-        self.answer({}, 404)
-
-    def answer(self, value, status):
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        self.server.seen.append((self.path, self.headers["Authorization"]))
-
-    def log_message(self, *_):
-        pass
+    def answer(self, request, body):
+        self.seen.append((request.path, request.headers["Authorization"]))
+        text = f"{request.path} {request.headers['Authorization']}"
+        if request.command == "GET":
+            return 404, {}
+        return self.status, completion(text) if self.status == 200 else {"error": {"message": text}}
 
 
 @pytest.fixture
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as it:
-        it.seen = []
-        threading.Thread(target=it.serve_forever, daemon=True).start()
-        yield it
-        it.shutdown()
+    echo = Echo()
+    with serve_json(echo.answer) as address:
+        echo.port = address.rpartition(":")[2]
+        yield echo
 
 
 def files_with(folder, *texts):
@@ -56,7 +42,7 @@ def files_with(folder, *texts):
 
 
 def test_keys_of_addresses_are_in_no_file_and_no_output(tmp_path, monkeypatch, server):
-    address = f"http://user:$POLICY_PASSWORD@127.0.0.1:{server.server_port}/v1?token=$POLICY_TOKEN"
+    address = f"http://user:$POLICY_PASSWORD@127.0.0.1:{server.port}/v1?token=$POLICY_TOKEN"
     monkeypatch.setenv("POLICY_PASSWORD", SECRET)
     monkeypatch.setenv("POLICY_TOKEN", f" {SECRET}+2\n")
     monkeypatch.setattr("sys.argv", ["webgym", "rollout", "--policy", address])

@@ -4,7 +4,6 @@ python -m tests.environments.apps.killed --episodes 200
 """
 
 import argparse
-import asyncio
 import json
 import re
 import shutil
@@ -12,19 +11,16 @@ import signal
 import sqlite3
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-
-from aiohttp import web
 
 from benchmarks.marks_apps import serve
 from benchmarks.marks_states import APPS
 from tests.environments.apps.install import apps_folder
 from tests.executable import Command, finished, stored, trajectories, webgym
+from tests.json_server import completion, serve_json
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.forms.web_actions import FULL
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -87,38 +83,9 @@ def _decide(messages: list[dict]) -> str:
     return _WAIT
 
 
-@contextmanager
-def serve_policy() -> Iterator[str]:
-    """Serve the scripted policy as a chat server in a thread; yields its base URL."""
-    loop, address = asyncio.new_event_loop(), []
-
-    async def answer(request: web.Request) -> web.Response:
-        result = await request.json()
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
-        choice["message"]["content"] = _decide(result["messages"])
-        return web.json_response(
-            {"id": "x", "object": "chat.completion", "created": 0, "model": result["model"], "choices": [choice]}
-        )
-
-    async def start() -> web.AppRunner:
-        app = web.Application(client_max_size=256 * 2**20)
-        app.router.add_post("/v1/chat/completions", answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        address.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
-        return runner
-
-    runner = loop.run_until_complete(start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield address[0]
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+def _answer(request: object, body: bytes) -> tuple[int, dict]:
+    """Answer as the scripted policy."""
+    return 200, completion(_decide(json.loads(body)["messages"]))
 
 
 def _write_tasks(folder: Path, episodes: int, addresses: dict[str, str]) -> dict[str, str]:
@@ -173,7 +140,7 @@ def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
             # a busy machine is slow, not broken
             *("browser.action_timeout=60", "browser.navigation_timeout=90", "rollout.max_attempts=6"),
         )
-        policy = stack.enter_context(serve_policy())
+        policy = stack.enter_context(serve_json(_answer)) + "/v1"
         overrides = [part for setting in settings for part in ("-s", setting)]
         began = time.monotonic()
         command = Command(

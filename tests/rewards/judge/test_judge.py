@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.json_server import completion
 from tests.records.builders import UNSOLVED, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, YES, answered, judge_settings, seen, web_task
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
@@ -394,13 +395,8 @@ async def test_the_majority_decides_and_what_is_open_fails(judge, server, votes,
 async def test_the_tokens_of_votes_that_are_answered_at_the_same_time_are_all_counted(judge):
     async def answer(request):
         verdict = {"reason": "", "verdict": "no" if "blocking" in await request.text() else "yes"}
-        message = {
-            "message": {"role": "assistant", "content": json.dumps(verdict)},
-            "index": 0,
-            "finish_reason": "stop",
-        }
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        return web.json_response({"id": "", "object": "chat.completion", "choices": [message], "usage": usage})
+        return web.json_response(completion(json.dumps(verdict)) | {"usage": usage})
 
     application = web.Application(client_max_size=2**24)
     application.router.add_post("/v1/chat/completions", answer)
