@@ -208,6 +208,22 @@ def test_labels_by_task_and_under_other_names(tmp_path):
     assert labels == [Label("7", True, "anna"), Label("7", None, "ben")]
 
 
+@pytest.mark.parametrize(
+    ("names", "success"),
+    [
+        ({}, False),  # the annotations have a blank before one of the persons
+        ({"label": "trajectory_looping"}, True),
+        ({"task": "task_id", "policy": "model_name", "label": "trajectory_looping", "who": "annotator_name"}, True),
+        ({"label": "trajectory_optimality"}, None),
+    ],
+)
+def test_fields_that_are_named_count_before_those_of_a_data_set(tmp_path, names, success):
+    file = tmp_path / "annotations.csv"
+    columns = ("annotator_name", "task_id", "model_name", "trajectory_success", "trajectory_looping")
+    file.write_text(f"{','.join(columns)},trajectory_optimality\n H,webarena.7,m,Unsuccessful,Yes,\n")
+    assert read_labels(file, names) == [Label("webarena.7", success, "H", "", "m")]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_two_annotators_of_cuaverifierbench_by_hand(tmp_path, suffix):
     fields = {
@@ -274,6 +290,13 @@ def test_another_file_is_refused_by_its_line(tmp_path, line):
     file.write_text(f'{{"trajectory": "a", "label": "yes"}}\n{line}\n')
     with pytest.raises(UsageError, match=r"labels\.jsonl:2"):
         read_labels(file)
+
+
+@pytest.mark.parametrize("columns", ["task_name,level", "task_id,benchmark,split", "id,ques,web"])
+def test_a_table_without_labels_is_refused_by_the_field_that_is_needed(tmp_path, columns):
+    (tmp_path / "tasks.csv").write_text(f"{columns}\n{columns}\n")
+    with pytest.raises(UsageError, match="the field 'label' is missing"):
+        read_labels(tmp_path / "tasks.csv")
 
 
 def test_the_command_measures_what_is_stored(tmp_path):

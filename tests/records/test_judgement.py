@@ -133,7 +133,14 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
         (["judge 1", "judge 2", "orm 1"], "judge 2"),
         (["orm 1", "failed"], "orm 1"),
         (["failed"], "failed"),
+        (["failed", "down"], "failed"),
         (["orm 1", "blocked"], "blocked"),
+        (["judge 1", "failed"], "judge 1"),
+        (["judge 1", "judge 2", "failed", "down"], "judge 2"),
+        (["failed", "judge 1"], "judge 1"),
+        (["blocked", "failed"], "blocked"),
+        (["judge 1", "blocked"], "blocked"),
+        (["judge 1", "orm 1", "failed"], "judge 1"),
     ],
 )
 def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(values, expected):
@@ -143,6 +150,7 @@ def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(values, 
         "judge 1": judgement(),
         "judge 2": judgement(success=False),
         "failed": judgement(failure=FailureKind.JUDGE_FAILED),
+        "down": judgement(failure=FailureKind.JUDGE_FAILED, unavailable=True),
         "blocked": judgement(failure=FailureKind.SITE_BLOCKED),
     }
     assert effective_verdict([fields[name] for name in values]) == (fields[expected] if expected else None)

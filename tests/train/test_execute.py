@@ -108,9 +108,22 @@ async def test_trains_and_publishes(ready, run):
     assert (run.logs / "latest/tensorboard" / NAME).is_dir()  # in the trainer's folder it would be lost
 
 
-def test_a_training_has_its_own_folder_in_the_user_s_one_for_tensorboard(tmp_path):
-    env = with_report_folders({"TENSORBOARD_LOGGING_DIR": "/own"}, tmp_path, NAME)
-    assert env == {"TENSORBOARD_LOGGING_DIR": f"/own/{NAME}", "WANDB_DIR": str(tmp_path)}
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, ("LOGS/tensorboard", "sqlite:///LOGS/mlflow.db")),
+        ({"TENSORBOARD_LOGGING_DIR": "", "MLFLOW_TRACKING_URI": ""}, ("LOGS/tensorboard", "sqlite:///LOGS/mlflow.db")),
+        ({"TENSORBOARD_LOGGING_DIR": "/own"}, ("/own", "sqlite:///LOGS/mlflow.db")),
+        ({"TENSORBOARD_LOGGING_DIR": "own"}, ("HERE/own", "sqlite:///LOGS/mlflow.db")),  # not in the trainer's folder
+        ({"MLFLOW_TRACKING_URI": "http://a.test:5000"}, ("LOGS/tensorboard", "http://a.test:5000")),
+    ],
+)
+def test_a_training_s_reports_outlive_its_folder(tmp_path, monkeypatch, own, expected):
+    monkeypatch.chdir(tmp_path)
+    events, runs = (name.replace("LOGS", f"{tmp_path}/logs").replace("HERE", str(tmp_path)) for name in expected)
+    env = with_report_folders(own, tmp_path / "logs", NAME)
+    assert (env["TENSORBOARD_LOGGING_DIR"], env["MLFLOW_TRACKING_URI"]) == (f"{events}/{NAME}", runs)
+    assert env["WANDB_DIR"] == f"{tmp_path}/logs"
 
 
 async def test_a_failure_keeps_what_was_saved_and_goes_on_from_there(ready, run):

@@ -22,6 +22,10 @@ from webgym_cli.util.optional import group_by, when
 _YES = {"true", "yes", "y", "1", "1.0", "success", "successful", "correct", "pass", "passed"}
 _NO = {"false", "no", "n", "0", "0.0", "failure", "unsuccessful", "incorrect", "fail", "failed"}
 _UNSURE = {"", "none", "null", "nan", "n/a", "na", "unsure", "unclear", "unknown", "-1", "-1.0"}
+# Column of CUAVerifierBench's trajectories, whose labels are those of the majority.
+_MAJORITY = "majority_human_outcome_vote"
+# Column of the label in AgentRewardBench's annotations and in CUAVerifierBench's files -> that of the person.
+_DATA_SETS = {"trajectory_success": "annotator_name", "human_judgement_outcome": "annotator", _MAJORITY: "who"}
 # Columns of the tables that the command prints, by their name in the result.
 TABLES = {
     "rows": (
@@ -79,19 +83,16 @@ def _read_file(path: Path, names: Mapping[str, str]) -> list[Label]:
 
 
 def _read_label(record: Mapping[str, Any]) -> Label:
-    if "trajectory" in record or "task" in record:
-        name, label, who = record.get("trajectory") or record.get("task"), record["label"], record.get("who")
-    elif "trajectory_success" in record:  # AgentRewardBench, whose `exp_name` is one of all tasks of an agent
-        name, label, who = record["task_id"], record["trajectory_success"], record.get("annotator_name")
-    elif "human_judgement_outcome" in record:  # CUAVerifierBench, its annotations
-        name, label, who = record["task_id"], record["human_judgement_outcome"], record.get("annotator")
-    else:  # CUAVerifierBench, its trajectories
-        name, label, who = record["task_id"], record["majority_human_outcome_vote"], "majority"
-    policy = record.get("policy") or record.get("model_name")
-    benchmark = str(record.get("benchmark") or "")
-    if not isinstance(name, str | int) or name == "":
+    """Return the label of a record: in our fields, also those that `--field` names, or in those of a data set."""
+    theirs = next((column for column in _DATA_SETS if column in record), "label")
+    label = record["label"] if "label" in record else record[theirs]
+    person = record.get("who") or record.get(_DATA_SETS.get(theirs, "who")) or when(theirs == _MAJORITY, "majority")
+    given = (record.get(name) for name in ("trajectory", "task", "task_id"))
+    named = next((one for one in given if one not in (None, "")), "")
+    if not isinstance(named, str | int) or named == "":
         raise ValueError("it names no episode")
-    return Label(str(name), _read_answer(label), str(who or ""), benchmark, str(policy or ""))
+    policy, benchmark = record.get("policy") or record.get("model_name"), str(record.get("benchmark") or "")
+    return Label(str(named), _read_answer(label), str(person or "").strip(), benchmark, str(policy or ""))
 
 
 def _read_answer(value: Any) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.local_server import SecretServer, respond
 
-_NAME = re.compile(r"[\w-][\w.-]{0,39}")
+# What a person's name may be: it is a part of the pages' addresses.
+_NAME = re.compile(r"[^\s./][^/]{0,39}")
 
 
 def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> list[LineRef]:
@@ -82,14 +84,15 @@ class LabelServer(SecretServer):
         )
 
     async def _show_start(self, request: web.Request) -> web.Response:
-        if who := request.query.get("who", "").strip():
+        # the same name whatever the keyboard, and as one line
+        if who := " ".join(unicodedata.normalize("NFC", request.query.get("who", "")).split()):
             if not _NAME.fullmatch(who):
-                raise web.HTTPBadRequest(text="a name is made of letters, digits, dots, - and _")
+                raise web.HTTPBadRequest(text="a name has at most 40 characters, no /, and begins with no dot")
             raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/")
         return self._render_start(who="")
 
     async def _go_on(self, request: web.Request) -> web.Response:
-        who = request.match_info["who"]
+        who = self._find_person(request)
         if name := self._labelling.find_next(who):
             raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
         return self._render_start(who)
@@ -106,7 +109,7 @@ class LabelServer(SecretServer):
         return respond(render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", **facts))
 
     async def _show_episode(self, request: web.Request) -> web.Response:
-        episode, who, run = self._find(request), request.match_info["who"], self._labelling.run
+        episode, who, run = self._find(request), self._find_person(request), self._labelling.run
         mine = self._labelling.read_labels().get(who, {})
         ids = [one.id for one in self._labelling.episodes]
         at = ids.index(episode.id)
@@ -116,7 +119,7 @@ class LabelServer(SecretServer):
         return respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
 
     async def _label(self, request: web.Request) -> web.Response:
-        episode, who = self._find(request), request.match_info["who"]
+        episode, who = self._find(request), self._find_person(request)
         given = (await request.post()).get("label")
         value = next((one for one in LABELS if one == given), None)
         if value is None:
@@ -125,9 +128,12 @@ class LabelServer(SecretServer):
         name = self._labelling.find_next(who, episode.id)
         raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
 
-    def _find(self, request: web.Request) -> LineRef:
-        if not _NAME.fullmatch(request.match_info["who"]):
+    def _find_person(self, request: web.Request) -> str:
+        if not _NAME.fullmatch(who := request.match_info["who"]):
             raise web.HTTPNotFound
+        return who
+
+    def _find(self, request: web.Request) -> LineRef:
         name = request.match_info["id"]
         episode = next((one for one in self._labelling.episodes if one.id == name), None)
         if episode is None:

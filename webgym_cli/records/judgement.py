@@ -1,8 +1,8 @@
 """Judgements of trajectories by a judge model, an outcome reward model (ORM) or a task's check, and labels of persons.
 
 Judgements are stored beside the trajectories. The newest one of each source is considered, and one of them is
-effective: the check's, else the judge's, unless the judge failed. An ORM's verdict is used only if no other source has
-decided.
+effective: the check's, else the judge's. A judge that failed replaces no verdict. An ORM's verdict is used only if no
+other source has decided.
 """
 
 from __future__ import annotations
@@ -154,12 +154,14 @@ def newest_judgement(judgements: Sequence[Judgement], source: JudgementSource) -
 def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
     """Return the effective judgement from a trajectory's judgements in ascending order: the newest of its check.
 
-    Without one the judge's newest; without that, or if the judge failed, the outcome reward model's newest.
+    Without one the judge's newest that did not fail; without that the outcome reward model's newest.
     """
     if (by_check := newest_judgement(judgements, "check")) is not None:
         return by_check
+    readable = [one for one in judgements if one.failure is not FailureKind.JUDGE_FAILED]
     # The judge sees the evidence and a rubric; the reward model only predicts its decision.
-    by_judge, by_orm = newest_judgement(judgements, "judge"), newest_judgement(judgements, "orm")
+    by_judge = newest_judgement(readable, "judge") or newest_judgement(judgements, "judge")
+    by_orm = newest_judgement(judgements, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
         return by_orm
     return by_judge

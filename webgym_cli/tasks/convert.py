@@ -146,12 +146,21 @@ def convert_fields(path: Path, names: Mapping[str, str], start: str) -> Conversi
             renamed.setdefault("environment", "web")
             if "website" not in renamed:
                 renamed.setdefault("start_url", start)
-        return read_task(renamed)
+        return read_named(renamed, names)
 
     result = convert_records(path, read)
     for ours in lacking:
         raise UsageError(f"--field {ours}={names[ours]}: no record has it", hint=f"the fields are: {', '.join(known)}")
     return result
+
+
+def read_named(value: dict[str, Any], names: Mapping[str, str]) -> Task:
+    """Return the task of an object with our names. Raises `BadTaskError` with theirs: `names`, our name -> theirs."""
+    try:
+        return read_task(value)
+    except BadTaskError as error:
+        field, colon, reason = str(error).partition(":")
+        raise BadTaskError(f"{names.get(field, field)}{colon}{reason}", error.advice) from None
 
 
 def parse_start(sites: Sequence[str]) -> str:

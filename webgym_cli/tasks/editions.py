@@ -14,6 +14,7 @@ EDITIONS = {
     "c9a5d9a74e963584": "WebVoyager, the original 643 tasks (MinorJerry/WebVoyager)",
     "f16d34120954d5e1": "WebVoyager, 595 tasks with renewed dates (microsoft/fara, 2025-08-31)",
     "a47747e53ebff424": "WebVoyager, 595 tasks with renewed dates (allenai/molmoweb)",
+    "7f9700561577aa5b": "WebVoyager, 590 tasks with renewed dates (magnitudedev/webvoyager)",
     "f209231f44440f4e": "Online-Mind2Web, 300 tasks (microsoft/fara, 2025-06-04)",
     "ecc499a5740a15d1": "Online-Mind2Web, 300 tasks (allenai/molmoweb)",
     "ac1d276db1e046d1": "DeepShop, 150 tasks (allenai/molmoweb)",

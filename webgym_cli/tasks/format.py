@@ -16,7 +16,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import OR
 from webgym_cli.tasks.encryption import CANARY, decrypt
 from webgym_cli.tasks.files import IMAGES, UPLOADS
-from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
+from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source, suggest_format
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 from webgym_cli.util.json_values import as_object, parse_nested
 from webgym_cli.util.urls import has_userinfo
@@ -35,6 +35,8 @@ LEVELS = {"easy": 1, "medium": 4, "hard": 7}
 # Field of a task's own step limit.
 MAX_STEPS = "max_steps"
 
+# Names of the instruction, ours and WebGym's.
+_INSTRUCTIONS = ("instruction", "task_name")
 _OURS = frozenset(Task.model_fields) - {"extra"}
 _DEFAULT = str(Task.model_fields["environment"].default)
 
@@ -62,6 +64,15 @@ def load_object(value: Any) -> dict[str, Any]:
 
 def read_task(value: dict[str, Any]) -> Task:
     """Return the task of a JSON object, with unknown fields in `extra`. Raises `BadTaskError`."""
+    try:
+        return _read_task(value)
+    except BadTaskError:
+        if value.keys().isdisjoint(_INSTRUCTIONS) and (advice := suggest_format(value)):
+            raise BadTaskError("a record of a benchmark as it is published", advice) from None
+        raise
+
+
+def _read_task(value: dict[str, Any]) -> Task:
     _refuse_canary(value)
     for source in _readers(value.get("environment")):
         if source.read_record is not None and (task := source.read_record(value)) is not None:

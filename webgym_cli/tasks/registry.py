@@ -121,6 +121,8 @@ class TaskFormat:
 
     convert: Callable[[Path, Settings, Sequence[str]], ConversionResult]
     """Converts the files at a path; gets the settings and the `--site NAME=URL` options."""
+    fields: frozenset[str] = frozenset()
+    """Fields by which a record is known, if they are like no other's."""
 
 
 # Formats of `webgym tasks convert`.
@@ -139,6 +141,13 @@ TASK_FORMATS: Registry[TaskFormat] = Registry(
     },
     usage="from webgym_cli.tasks.registry import TaskFormat, and make one of your function",
 )
+
+
+def suggest_format(record: Mapping[str, Any]) -> str:
+    """Return the command for a record of a published format, the one with the most fields; empty for other records."""
+    formats = ((known.item.fields, known.name) for known in TASK_FORMATS.known() if known.item)
+    fitting = {len(fields): name for fields, name in formats if fields and fields <= record.keys()}
+    return f"webgym tasks convert FILE --format {fitting[max(fitting)]} -o tasks.jsonl" if fitting else ""
 
 
 def find_source(name: str) -> TaskSource:

@@ -196,7 +196,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
                     place = f" record {number}:"
                     listed.append(place_files(read_task(load_object(value)), path.parent))
             except BadTaskError as error:
-                hint = f"all bad records: webgym tasks check {path}"
+                hint = error.advice or f"all bad records: webgym tasks check {path}"
                 raise UsageError(f"{path}:{place} {error}", hint=hint) from None
             if not listed:
                 raise UsageError(f"{path}: no task in the file", hint="put a record in the array")

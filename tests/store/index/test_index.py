@@ -142,7 +142,7 @@ JUDGED = [
     (Outcome(reward=0.0, stop=Stop.ANSWERED, scores=(Score(source="environment", value=0.0),)), WEB),
     (Outcome(stop=Stop.TERMINATED), WEB),
 ]
-VERDICTS = [(), (True,), (False,), (None,), (True, False), (False, True), (True, None)]
+VERDICTS = [(), (True,), (False,), (None,), (True, False), (False, True), (True, None), (None, False), (None, None)]
 
 
 def test_the_newest_judgement_counts_just_as_for_the_records(run):

@@ -11,11 +11,12 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.convert import convert_records, parse_start
+from webgym_cli.tasks.convert import convert_records, parse_start, read_named
 from webgym_cli.tasks.encryption import CANARY, ENCRYPTED
-from webgym_cli.tasks.format import LEVELS, read_task
-from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
+from webgym_cli.tasks.format import LEVELS
+from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat, suggest_format
 from webgym_cli.util.json_values import as_text, parse_nested
+from webgym_cli.util.optional import when
 
 # DeepShop's parts of a query; an absent one counts as met.
 _PARTS = ("attribute", "filter", "sort")
@@ -50,13 +51,15 @@ def _convert(name: str, of: BenchmarkFormat, path: Path, settings: Settings, sit
 def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], start: str) -> Task:
     for field in of.fields.values():
         if record.get(field) in (None, ""):
-            raise BadTaskError(f"{field}: is missing, this is no record of {name}")
+            raise BadTaskError(
+                f"{field}: is missing, this is no record of {name}", when(field not in record, suggest_format(record))
+            )
     level = str(record.get("level", record.get("difficulty"))).casefold()
     own = {of.answer, *of.fields.values(), *Task.model_fields}
     texts = {"instruction": record[of.fields["instruction"]], "reference_answer": _read_answer(of, record)}
     if of.encrypted:
         texts = {ours: text and f"{ENCRYPTED}{text}" for ours, text in texts.items()}
-    return read_task(
+    return read_named(
         {
             "start_url": start,
             **{key: value for key, value in record.items() if key not in own},
@@ -66,7 +69,8 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
             "difficulty": LEVELS.get(level, 1),
             "rubric": _list_facts(of, record),
             **texts,
-        }
+        },
+        of.fields,
     )
 
 
@@ -98,17 +102,22 @@ def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> 
     )
 
 
+def _make_format(name: str, of: BenchmarkFormat, *own: str) -> TaskFormat:
+    """Return a format. `own`: fields by which its records are known, beside those that become a task's."""
+    return TaskFormat(partial(_convert, name, of), frozenset({*of.fields.values(), *own}))
+
+
 _VOYAGER = {"id": "id", "instruction": "ques", "start_url": "web"}
 _TAIL = {"id": "id", "instruction": "task_summary"}
 _ASSISTANT = {"id": "id", "instruction": "task"}
 _TASKS_OM2W = {"id": "task_id", "instruction": "confirmed_task", "start_url": "website"}
-WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat(_VOYAGER)))
-OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat(_TASKS_OM2W)))
-DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat(_VOYAGER, parts=_PARTS)))
-WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat(_TAIL)))
-ODYSSEYS = TaskFormat(partial(_convert, "odysseys", BenchmarkFormat(_TASKS_OM2W, rubrics="rubrics")))
-ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat(_ASSISTANT, answer="answer")))
+WEBVOYAGER = _make_format("webvoyager", BenchmarkFormat(_VOYAGER))
+OM2W = _make_format("online-mind2web", BenchmarkFormat(_TASKS_OM2W))
+DEEPSHOP = _make_format("deepshop", BenchmarkFormat(_VOYAGER, parts=_PARTS), *_PARTS)
+WEBTAILBENCH = _make_format("webtailbench", BenchmarkFormat(_TAIL))
+ODYSSEYS = _make_format("odysseys", BenchmarkFormat(_TASKS_OM2W, rubrics="rubrics"), "rubrics")
+ASSISTANTBENCH = _make_format("assistantbench", BenchmarkFormat(_ASSISTANT, answer="answer"), "answer", "gold_url")
 # Their authors ask that the tasks never stand in plain text where a crawler or a training may read them.
 _COMP = {"instruction": "problem", CANARY: CANARY}
-BROWSECOMP = TaskFormat(partial(_convert, "browsecomp", BenchmarkFormat(_COMP, answer="answer", encrypted=True)))
+BROWSECOMP = _make_format("browsecomp", BenchmarkFormat(_COMP, answer="answer", encrypted=True))
 BU_BENCH = TaskFormat(partial(_refuse, "bu-bench"))

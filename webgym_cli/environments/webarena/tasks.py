@@ -278,4 +278,4 @@ def _read_addresses(given: Sequence[str]) -> dict[WebArenaSite, str]:
     return addresses
 
 
-WEBARENA = TaskFormat(convert_configurations)
+WEBARENA = TaskFormat(convert_configurations, frozenset({"intent", "eval"}))

@@ -46,7 +46,7 @@ WITH newest AS (
     FROM judgements
     QUALIFY row_number() OVER (
         PARTITION BY run, trajectory, split, iteration, source
-        ORDER BY unavailable, judged_at DESC, file DESC, start DESC) = 1
+        ORDER BY coalesce(failure = 'judge_failed', FALSE), unavailable, judged_at DESC, file DESC, start DESC) = 1
 ), counting AS (
     SELECT * EXCLUDE probability, max(probability) OVER of_one AS orm_probability
     FROM newest WINDOW of_one AS (PARTITION BY run, trajectory, split, iteration)
