@@ -95,9 +95,10 @@ def test_a_training_on_another_kind_of_data_than_the_one_before_is_not_taken_for
     assert ("nothing is left of it" in shown, "would resume `webgym train`" in shown) == (is_done, not is_done)
 
 
-def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path):
+@pytest.mark.parametrize("ids", ["t\n", "\ufefft", ' ["t"]', '{"description": null, "task_ids": ["t"]}'])
+def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path, ids):
     (tmp_path / "tasks.jsonl").write_text(TASK)
-    (tmp_path / "ids.txt").write_text("t\n")
+    (tmp_path / "ids.txt").write_text(ids, encoding="utf-8")
     chosen = ("-b", "tasks.jsonl", "--episodes", "1", "--subset", "ids.txt")
     webgym("eval", "http://127.0.0.1:9/v1", *chosen, "-o", "run", "-s", "rollout.policy_wait=0", code=1)
     state = read_running_command(RunDir(tmp_path / "run"))

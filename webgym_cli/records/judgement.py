@@ -151,6 +151,12 @@ def newest_judgement(judgements: Sequence[Judgement], source: JudgementSource) -
     return next((one for one in of_source if not one.unavailable), next(iter(of_source), None))
 
 
+def newest_verdict(judgements: Sequence[Judgement], source: JudgementSource) -> Judgement | None:
+    """Return the newest judgement of a source that is no `judge_failed`, which says nothing; without one the newest."""
+    readable = [one for one in judgements if one.failure is not FailureKind.JUDGE_FAILED]
+    return newest_judgement(readable, source) or newest_judgement(judgements, source)
+
+
 def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
     """Return the effective judgement from a trajectory's judgements in ascending order: the newest of its check.
 
@@ -158,10 +164,8 @@ def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
     """
     if (by_check := newest_judgement(judgements, "check")) is not None:
         return by_check
-    readable = [one for one in judgements if one.failure is not FailureKind.JUDGE_FAILED]
     # The judge sees the evidence and a rubric; the reward model only predicts its decision.
-    by_judge = newest_judgement(readable, "judge") or newest_judgement(judgements, "judge")
-    by_orm = newest_judgement(judgements, "orm")
+    by_judge, by_orm = newest_verdict(judgements, "judge"), newest_judgement(judgements, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
         return by_orm
     return by_judge

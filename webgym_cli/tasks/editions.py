@@ -17,6 +17,11 @@ EDITIONS = {
     "7f9700561577aa5b": "WebVoyager, 590 tasks with renewed dates (magnitudedev/webvoyager)",
     "f209231f44440f4e": "Online-Mind2Web, 300 tasks (microsoft/fara, 2025-06-04)",
     "ecc499a5740a15d1": "Online-Mind2Web, 300 tasks (allenai/molmoweb)",
+    "203117f8f3f6bca7": "WebArena, 812 tasks (web-arena-x/webarena)",
+    "465cccf3f8387630": "WebArena-Lite, 165 tasks (THUDM/VisualAgentBench)",
+    "8abeb987cec93ff9": "WebArena-Verified, 812 tasks (ServiceNow/webarena-verified)",
+    "738863fc625d7aac": "WebArena-Verified, the 258 hard tasks (ServiceNow/webarena-verified)",
+    "52eddfb8c5941fdf": "WebChoreArena, 532 tasks (WebChoreArena/WebChoreArena)",
     "ac1d276db1e046d1": "DeepShop, 150 tasks (allenai/molmoweb)",
     "6bc5155f399a3a09": "Odysseys, 200 tasks (allenai/molmoweb)",
 }

@@ -142,11 +142,13 @@ def test_the_newest_judgement_decides(run):
     fill(run, trajectory(0, task=WEB, outcome=ANSWERED), trajectory(1, task=WEB, outcome=ANSWERED))
     append_judgement(run, Split.TRAIN, 0, voted(0, True))
     append_judgement(run, Split.TRAIN, 0, voted(1, True))
-    later = {"judged_at": "2026-02-01T00:00:00.000+00:00", "failure": FailureKind.JUDGE_FAILED}
-    append_judgement(run, Split.TRAIN, 0, judgement(**later))
+    later = {"judged_at": "2026-02-01T00:00:00.000+00:00"}
+    append_judgement(run, Split.TRAIN, 0, judgement(failure=FailureKind.SITE_BLOCKED, **later))
+    failed = judgement(trajectory="train-0000-00001", failure=FailureKind.JUDGE_FAILED, **later)
+    append_judgement(run, Split.TRAIN, 0, failed)  # it says nothing
     plan, draw = drawn(run, settings(), [0])
     assert dropped(plan.counts.dropped_trajectories) == {"failure": 1}
-    assert plan.counts.failures == {"judge_failed": 1}
+    assert plan.counts.failures == {"site_blocked": 1}
     assert [sample.reward for sample in draw.samples] == [1.0, 1.0]
 
 

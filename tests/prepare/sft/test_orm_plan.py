@@ -32,7 +32,9 @@ def test_the_environment_goes_before_the_judge_and_the_model_itself_is_not_asked
 def test_the_newest_judgement_counts_and_one_that_failed_says_nothing():
     failed = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="down")
     assert verdict(episode(), [judgement(), judgement(success=False)]) == (False, "judge")
-    assert verdict(episode(), [judgement(), failed]) is OrmDrop.NO_VERDICT
+    assert verdict(episode(), [judgement(), failed]) == (True, "judge")
+    assert verdict(episode(), [failed]) is OrmDrop.NO_VERDICT
+    assert verdict(episode(), [judgement(), judgement(failure=FailureKind.SITE_BLOCKED)]) is OrmDrop.NO_VERDICT
     down = failed.model_copy(update={"unavailable": True})
     assert verdict(episode(), [judgement(success=False), down]) == (False, "judge")
 

@@ -40,7 +40,8 @@ EpisodesOpt = Annotated[
     ),
 ]
 SubsetOpt = Annotated[
-    Path | None, typer.Option("--subset", metavar="FILE", help="Only the tasks whose ids are in FILE, one a line.")
+    Path | None,
+    typer.Option("--subset", metavar="FILE", help="Only the tasks whose ids are in FILE, one a line or a JSON list."),
 ]
 DigestOpt = Annotated[str, typer.Option("--digest", metavar="HEX", help="Refuse tasks of another digest.")]
 ProtocolOpt = Annotated[str | None, typer.Option("--protocol", help="Judge protocol (judge.protocol).")]
@@ -176,11 +177,17 @@ def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:
 
 
 def _read_ids(file: Path) -> set[str]:
+    """Return the ids of a file: one a line, or a JSON list, also as `task_ids` of an object (WebArena-Verified)."""
+    from webgym_cli.util.json_values import as_object, parse_nested
+
     try:
-        ids = {line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()}
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"--subset: {file} can't be read: {reason}", hint="one id a line") from None
+    value = parse_nested(text)
+    listed = as_object(value).get("task_ids", value)
+    ids = {str(one).strip() for one in (listed if isinstance(listed, list) else text.splitlines())} - {""}
     if not ids:
         raise UsageError(f"--subset: {file} names no task", hint="one id a line")
     return ids

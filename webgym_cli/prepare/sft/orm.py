@@ -19,7 +19,7 @@ from webgym_cli.prepare.sft.sampling import shuffle_by_seed
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.failure import is_rolled_out
-from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement
+from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_verdict
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -155,7 +155,7 @@ def find_label(
     verdicts: dict[str, bool | None] = {"environment": environment_verdict(trajectory)}
     by_source: tuple[JudgementSource, ...] = ("judge", "orm")
     for judged_by in by_source:
-        if newest := newest_judgement(judgements, judged_by):
+        if newest := newest_verdict(judgements, judged_by):
             verdicts[judged_by] = newest.success
     for source in sources:
         if (done := verdicts.get(source)) is not None:
