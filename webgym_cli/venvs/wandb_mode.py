@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError
 from webgym_cli.util.optional import when
 
 Mode = Literal["online", "offline", "disabled"]
@@ -53,6 +54,17 @@ def wandb_environment(mode: Mode, environ: Mapping[str, str]) -> dict[str, str]:
     if "WANDB_INIT_TIMEOUT" not in environ:
         env["WANDB_INIT_TIMEOUT"] = "300"
     return env
+
+
+def wandb_run_variables(settings: Settings, run_id: str | None) -> dict[str, str]:
+    """Return the variables that name the wandb run. Raises `SettingsError` for a name that no variable can hold."""
+    log = settings.log_config
+    values = {"WANDB_PROJECT": log.project_name, **when(log.entity_name, {"WANDB_ENTITY": log.entity_name})}
+    values |= {"WANDB_RUN_NAME": log.run_name, "WANDB_RESUME": "allow", **when(run_id, {"WANDB_RUN_ID": run_id or ""})}
+    for name, value in values.items():
+        if "\0" in value:
+            raise SettingsError(f"log_config: {name} can't contain a NUL character")
+    return values
 
 
 def with_key(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:

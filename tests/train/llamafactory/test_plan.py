@@ -9,6 +9,7 @@ import pytest
 
 from tests.train.fake_checkpoints import checkpoint, published, weights
 from tests.train.train_data import prepare, rows, settings_for
+from webgym_cli.config.train import LogSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
 from webgym_cli.loop.training import plan_training
@@ -414,17 +415,16 @@ def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
     assert ("WANDB_MODE" in disabled.launch.env, disabled.overrides["report_to"]) == (False, "none")
 
 
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "WANDB__EXECUTABLE", "WANDB_BASE_URL"])
-def test_a_strangers_wandb_env_sets_only_names(ready, run, role, monkeypatch, tmp_path, name):
+def test_the_wandb_run_is_that_of_today_s_settings_whatever_a_file_exports(ready, run, role, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     wandb(role)
-    ready(report_to="wandb")
-    lines = (f"{name}=/evil", f"WANDB_PROJECT=mine\ntouch {tmp_path}/executed", "WANDB_NOTES=$(id)")
-    (run.dataset / "wandb_env.sh").write_text("".join(f"export {line}\n" for line in lines))
-    plan = ready(report_to="wandb", again=False)
-    assert (plan.launch.env.get(name), plan.launch.env["WANDB_PROJECT"]) == (None, "mine")
-    assert plan.launch.env["WANDB_NOTES"] == "$(id)"
-    assert not (tmp_path / "executed").exists()
+    first = ready(report_to="wandb").launch.env
+    (run.dataset / "wandb_env.sh").write_text("export LD_PRELOAD=/evil\nexport WANDB_PROJECT=mine\n")
+    log = LogSettings(project_name="second", entity_name="team", run_name="other")
+    settings = settings_for(role=role, report_to="wandb").model_copy(update={"log_config": log})
+    env = plan_training(run, settings, {}).launch.env
+    names = {"WANDB_PROJECT": "second", "WANDB_ENTITY": "team", "WANDB_RUN_NAME": "other"}
+    assert env == first | names
 
 
 def test_wandb_that_is_not_installed_is_left_out(ready):

@@ -15,6 +15,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 from webgym_cli.records.prompt_version import PromptVersion
 from webgym_cli.util.optional import when
+from webgym_cli.venvs.wandb_mode import wandb_run_variables
 
 # LLaMA-Factory's template that adds nothing, for prompts that contain their control tokens.
 RAW = "empty"
@@ -93,16 +94,7 @@ def _refuse_slow_bf16(algorithm: AlgorithmSettings, device: str) -> None:
 
 def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
     """Return `wandb_env.sh`: export lines that a shell can source, with quoted values. Never contains a key."""
-    log = settings.log_config
-    values = {"WANDB_PROJECT": log.project_name}
-    if log.entity_name:
-        values["WANDB_ENTITY"] = log.entity_name
-    values |= {"WANDB_RUN_NAME": log.run_name, "WANDB_RESUME": "allow"}
-    if run_id:
-        values["WANDB_RUN_ID"] = run_id
-    for name, value in values.items():
-        if "\0" in value:
-            raise SettingsError(f"log_config: {name} can't contain a NUL character")
+    values = wandb_run_variables(settings, run_id)
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 

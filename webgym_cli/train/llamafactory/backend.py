@@ -14,7 +14,7 @@ from webgym_cli.records.dataset import DEEPSPEED, Prepared, TrainingData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.prepared import find_edited_deepspeed, read_data_digest, read_prepared
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, run_id
 from webgym_cli.store.weights import Tensor
 from webgym_cli.train import footprint, working_dir
 from webgym_cli.train.backend import (
@@ -118,8 +118,8 @@ def _plan_launch(
         argv = torchrun_command(python, LAUNCHER, LAUNCH_FILE, placement)
         if placement.device == "cuda":
             env |= CUDA_ENV
-    wandb_env = dataset.read_wandb_env(inputs.run)
-    reporting, overrides, remark = plan_reporting(settings, config, wandb_env, inputs.environ, python)
+    named = run_id(inputs.run, settings)
+    reporting, overrides, remark = plan_reporting(settings, config, named, inputs.environ, python)
     overrides = {"output_dir": str(folder)} | overrides
     launch = TrainerLaunch(python, argv, config, LAUNCH_FILE, placement, env | reporting, overrides, deepspeed)
     return launch, when(remark, (remark,))
