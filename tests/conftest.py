@@ -35,6 +35,14 @@ def made_run(tmp_path):
     return new_run(tmp_path / "run")
 
 
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The folder of a model with a tokenizer and without weights."""
+    from tests.prepare.rl_builders import build_model  # few tests take it
+
+    return build_model(tmp_path_factory.mktemp("model"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def untracked():
     """Nothing goes to Weights & Biases; the tests of that say otherwise."""

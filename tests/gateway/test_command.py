@@ -16,7 +16,6 @@ import pytest
 from tests.environments.lab import served_with_sites
 from tests.environments.odd_server import OddServer
 from tests.gateway.served import LIMITS, Upstream
-from tests.prepare.rl_builders import build_model
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -44,11 +43,6 @@ from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.secrets import read_secret
 
 AGENT = Path(__file__).with_name("agent.py")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("model"))
 
 
 def write_tasks(tmp_path, *tasks):

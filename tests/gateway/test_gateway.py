@@ -20,7 +20,6 @@ from PIL import Image
 from benchmarks.peers import OPENENV
 from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
 from tests.peers import require
-from tests.prepare.rl_builders import build_model
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -46,11 +45,6 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 CALL = '<tool_call>\n{"name": "click", "arguments": {"index": 3}}\n</tool_call>'
 CLICK = {"type": "function", "function": {"name": "click", "parameters": {"type": "object", "properties": {}}}}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.prepare.actor_server import ActorServer
-from tests.prepare.rl_builders import build_model, episode, line_of, served, settings, store, talk, write_plan
+from tests.prepare.rl_builders import episode, line_of, served, settings, store, talk, write_plan
 from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
 from tests.records.builders import UNSOLVED
 from webgym_cli.agent.tokens.tokens import ModelTokens
@@ -54,11 +54,6 @@ async def prepare(run, settings, sink, servers, *, again):
     written = len(list(read_events(run, "prepare")))
     prepared_record = await preparation.prepare(StageContext(run, settings, run.logs, sink, servers), again=again)
     return prepared_record, len(list(read_events(run, "prepare"))) > written
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
