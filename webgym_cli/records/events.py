@@ -57,10 +57,19 @@ class EpisodeEvent(Event):
     seconds: float
 
 
-class RewardFacts(TypedDict):
-    """Results of the episodes with a known reward."""
+class RolloutSummary(Event):
+    """`rollout`, `evaluation`: results of an iteration's episodes so far, also of a `survey`."""
 
+    split: Split
+    iteration: int
+    policy: str
+    owed: int
+    """Planned episodes that are neither stored nor given up."""
+    given_up: int
+    unjudged: int
+    """Stored episodes that still need `webgym judge`."""
     episodes: int
+    """Episodes with a known reward, as in the following fields."""
     successes: int
     success_rate: float | None
     interval: list[float]
@@ -72,12 +81,8 @@ class RewardFacts(TypedDict):
     mean_steps: float | None
     reward_extra: dict[str, float]
     tool_calls: dict[str, float]
-
-
-class CommandFacts(TypedDict):
-    """Statistics of one rollout command."""
-
     collected: int
+    """Of this command, as the following fields."""
     steps: int
     seconds: float
     steps_per_second: float
@@ -89,19 +94,6 @@ class CommandFacts(TypedDict):
     judge_tail_seconds: float
     servers: NotRequired[dict[str, dict[str, Any]]]
     stages: dict[str, dict[str, float | None]]
-
-
-class RolloutSummary(Event, RewardFacts, CommandFacts):
-    """`rollout`, `evaluation`: results of an iteration's episodes so far, also of a `survey`."""
-
-    split: Split
-    iteration: int
-    policy: str
-    owed: int
-    """Planned episodes that are neither stored nor given up."""
-    given_up: int
-    unjudged: int
-    """Stored episodes that still need `webgym judge`."""
 
 
 class ServerEvent(Event, total=False):

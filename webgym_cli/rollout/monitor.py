@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, make_event
+from webgym_cli.records.events import EpisodeEvent, EventSink, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.statistics import mean, ratio, round_wilson
 from webgym_cli.records.trajectory import Trajectory
@@ -171,7 +171,7 @@ class Monitor:
             **merge_timings([self.stages.timings(), *timings]),
         }
 
-    def summary(self) -> CommandFacts:
+    def summary(self) -> dict[str, Any]:
         """Return the summary of this command's own episodes.
 
         `judge_tail_seconds`: time from the end of the last episode to the end of judging.
@@ -189,7 +189,7 @@ class Monitor:
         }
         if counted["servers"]:
             facts["servers"] = counted["servers"]
-        return cast(CommandFacts, facts)
+        return facts
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
 from webgym_cli.errors import WebGymError
-from webgym_cli.records.events import RewardFacts, RolloutSummary
+from webgym_cli.records.events import RolloutSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.statistics import mean, mean_by_name, ratio, round_wilson
 from webgym_cli.records.trajectory import Outcome, Trajectory
@@ -79,7 +79,7 @@ def advise(failure: FailureKind | None) -> str:
     return "webgym doctor, then run the same command again: what is stored stays"
 
 
-def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
+def summarize_rewards(trajectories: list[Trajectory]) -> dict[str, Any]:
     """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
 
     Repeats of a case count once, with their mean. Means are of the reward, the steps, the calls of each tool, and each
