@@ -533,50 +533,6 @@ async def test_a_call_that_a_killed_gateway_did_not_deliver_is_trained_only_if_a
     assert len(upstream.bodies) == 2
 
 
-def write_both(lines):
-    """Return a session's lines as gateways wrote them that noted each delivery, and `abandoned` for the others."""
-    calls = [line["call"]["number"] for line in lines if line["event"] == "call"]
-    lines = [line for line in lines if line["event"] != "abandoned"]
-    for line in lines[1:]:
-        line.pop("notes_deliveries", None)
-    lines[0]["notes_deliveries"] = True
-    noted = {line["number"] for line in lines if line["event"] == "delivered"}
-    return lines + [{"event": "abandoned", "at": lines[0]["at"], "number": one} for one in calls if one not in noted]
-
-
-def write_abandoned(lines):
-    """Return a session's lines as gateways wrote them that noted `abandoned` alone."""
-    lines = [line for line in write_both(lines) if line["event"] != "delivered"]
-    del lines[0]["notes_deliveries"]
-    return lines
-
-
-@pytest.mark.parametrize("older", [write_both, write_abandoned])
-@pytest.mark.parametrize("asks_again", [False, True])
-async def test_sessions_of_an_earlier_version_keep_their_calls(tmp_path, model, older, asks_again):
-    async with Upstream(ModelTokens(str(model))) as upstream:
-        async with gateway(tmp_path / "run", model, upstream) as world:
-            session = await world.open()
-            await world.chat(session["key"], ask("First."))
-            await abandon(world, session, ask("Second."))
-        (file,) = world.run.sessions.iterdir()
-        lines = older([json.loads(line) for line in file.read_text().splitlines()])
-        events = [line["event"] for line in lines if line["event"] != "delivered"]
-        assert events == ["open", "call", "call", "abandoned"]
-        assert [line["number"] for line in lines if line["event"] == "abandoned"] == [1]
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        async with gateway(tmp_path / "run", model, upstream) as world:
-            if asks_again:
-                await world.chat(session["key"], ask("Second."))
-            await world.chat(session["key"], ask("Third."))
-            await abandon(world, session, ask("Fourth."))
-        async with gateway(tmp_path / "run", model, upstream) as world:
-            counts = await end(world, session, reward=1)
-            assert (counts["calls"], counts["abandoned"]) == ((3, 1) if asks_again else (2, 2))
-            assert len(stored(world.run)[0].steps) == counts["calls"]
-            assert [path.name for path in world.run.sessions.iterdir()] == [f"{session['id']}.jsonl"]
-
-
 async def test_an_answer_whose_delivery_a_full_disk_does_not_keep_is_not_sent(tmp_path, model):
     append = sessions.append_lines
 

@@ -96,7 +96,7 @@ class Recorder:
         """Open a session and return it with its key. `suffix`: of its file. Raises `StoreError`."""
         key = f"wg-{secrets.token_urlsafe(32)}"
         session = Session(episode, digest_key(key), self.run.sessions / f"{episode.id}{suffix}")
-        session.record("open", episode=episode, key=session.key, notes_deliveries=True)
+        session.record("open", episode=episode, key=session.key)
         self.sessions[session.key] = session
         return session, key
 
@@ -197,7 +197,7 @@ class Recorder:
             session.error = BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error))
             raise
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
-        session.record("call", call=GatewayCall(number=len(session.calls), **facts), notes_deliveries=True)
+        session.record("call", call=GatewayCall(number=len(session.calls), **facts))
         session.error = None
         return session.calls[-1]
 

@@ -52,8 +52,6 @@ class SessionLine(Record):
     episode: Episode | None = None
     key: str | None = None
     """SHA-256 of the session's key; the key itself is never stored."""
-    notes_deliveries: bool = False
-    """In `open` and `call`: each answer that is sent has its `delivered`. Older files list the `abandoned`."""
     call: GatewayCall | None = None
     number: int | None = None
     """Number of the call whose answer is delivered; `abandoned`: the agent left before all of it was sent."""
@@ -77,8 +75,6 @@ class Session:
     calls: list[GatewayCall] = field(default_factory=list)
     running: dict[str, asyncio.Task[GatewayCall]] = field(default_factory=dict)
     """Calls in flight by their request."""
-    notes_deliveries: bool = False
-    """Whether a call counts once it is `delivered`; in older files each does that is not `abandoned`."""
     delivered: set[int] = field(default_factory=set)
     """Numbers of the calls whose answer the agent got. It abandoned the others, or this gateway's predecessor died."""
     reward: float | None = None
@@ -169,11 +165,8 @@ class Session:
         return Outcome.of_other_system(self.reward, end.answer, "given to the gateway", success_threshold)
 
     def _apply(self, line: SessionLine) -> None:
-        self.notes_deliveries = self.notes_deliveries or line.notes_deliveries
         if line.call is not None:
             self.calls.append(line.call)
-            if not self.notes_deliveries:
-                self.delivered.add(line.call.number)
         if line.event == "delivered" and line.number is not None:
             self.delivered.add(line.number)
         if line.event == "abandoned" and line.number is not None:

@@ -92,7 +92,7 @@ class LabelServer(SecretServer):
         return self._render_start(who="")
 
     async def _go_on(self, request: web.Request) -> web.Response:
-        who = self._find_person(request)
+        who = request.match_info["who"]
         if name := self._labelling.find_next(who):
             raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
         return self._render_start(who)
@@ -109,7 +109,7 @@ class LabelServer(SecretServer):
         return respond(render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", **facts))
 
     async def _show_episode(self, request: web.Request) -> web.Response:
-        episode, who, run = self._find(request), self._find_person(request), self._labelling.run
+        episode, who, run = self._find(request), request.match_info["who"], self._labelling.run
         mine = self._labelling.read_labels().get(who, {})
         ids = [one.id for one in self._labelling.episodes]
         at = ids.index(episode.id)
@@ -119,7 +119,7 @@ class LabelServer(SecretServer):
         return respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
 
     async def _label(self, request: web.Request) -> web.Response:
-        episode, who = self._find(request), self._find_person(request)
+        episode, who = self._find(request), request.match_info["who"]
         given = (await request.post()).get("label")
         value = next((one for one in LABELS if one == given), None)
         if value is None:
@@ -128,12 +128,9 @@ class LabelServer(SecretServer):
         name = self._labelling.find_next(who, episode.id)
         raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
 
-    def _find_person(self, request: web.Request) -> str:
-        if not _NAME.fullmatch(who := request.match_info["who"]):
-            raise web.HTTPNotFound
-        return who
-
     def _find(self, request: web.Request) -> LineRef:
+        if not _NAME.fullmatch(request.match_info["who"]):
+            raise web.HTTPNotFound
         name = request.match_info["id"]
         episode = next((one for one in self._labelling.episodes if one.id == name), None)
         if episode is None:
