@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from tests.train.train_data import settings_for
+from webgym_cli.config.load import load
 from webgym_cli.errors import JobError
 from webgym_cli.train import process_limits
 from webgym_cli.train.llamafactory import rendering
@@ -39,6 +40,21 @@ async def test_the_critic_and_the_comparison_of_templates_end_at_both_limits(han
         await success_probabilities(tmp_path, tmp_path, [CriticState([1])], settings, tmp_path / "critic.log")
     with pytest.raises(JobError, match=f"the comparison of the templates .*{words}"):
         await rendering._compare(hanging, settings, {}, tmp_path)
+
+
+async def test_what_reports_nothing_has_no_key_of_a_report(hanging, tmp_path, monkeypatch):
+    hanging.write_text(f"#!/bin/sh\nenv > {tmp_path}/env\nexit 1\n")
+    for name in ("WANDB_API_KEY", "GATEWAY_TOKEN", "ENV_SERVER_TOKEN", "HF_TOKEN"):
+        monkeypatch.setenv(name, f"a-key-of-{name}")
+    settings = load()  # reads the keys, as a command does
+    for work in (
+        success_probabilities(tmp_path, tmp_path, [CriticState([1])], settings, tmp_path / "critic.log"),
+        rendering._compare(hanging, settings, {}, tmp_path),
+    ):
+        with pytest.raises(JobError, match="exit status 1"):
+            await work
+        names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+        assert {name for name in names if name.endswith(("_KEY", "_TOKEN"))} == {"HF_TOKEN"}  # of a hub's model
 
 
 async def test_a_process_that_writes_lines_is_slow_and_does_not_hang(hanging, tmp_path):

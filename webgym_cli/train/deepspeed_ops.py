@@ -20,11 +20,10 @@ from webgym_cli.errors import VenvError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.train.backend import TrainPlan
-from webgym_cli.train.plan import child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.trainer_log import reason
 from webgym_cli.util.optional import when
-from webgym_cli.venvs.locate import Device, own_environ, resolve_device, role_home, role_python
+from webgym_cli.venvs.locate import Device, own_environ, resolve_device, role_home, role_python, trainer_environ
 
 # Compiles extensions, or loads the cached builds. The environment's ninja comes first, as in a training: another one
 # compiles everything again. Torch waits without end for another build's lock: after half an hour this one ends.
@@ -86,7 +85,7 @@ async def require_ops(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     if not ops:
         return
     sink({"event": "train_note", "message": f"DeepSpeed loads {', '.join(ops)}: some minutes the first time"})
-    env = child_environment(plan.launch.env, settings, plan.launch.python)
+    env = trainer_environ(plan.launch.python) | plan.launch.env
     if await Job.run([str(plan.launch.python), "-c", BUILD, *ops], env=env, log=log) != 0:
         raise _refuse(ops, log)
 

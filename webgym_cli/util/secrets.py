@@ -213,6 +213,8 @@ def _list_base64(raw: bytes, before: int) -> set[str]:
     return {encode(b"\0" * before + raw)[first:end].decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
 
 
+# Tokens of webgym's own servers, which no program that it starts needs.
+_OWN_TOKENS = frozenset({"GATEWAY_TOKEN", "ENV_SERVER_TOKEN"})
 # Keys that vLLM, the trainers and their libraries read themselves, whatever else uses them.
 _READ_BY_PROGRAMS = re.compile(r"(HF|HUGGING_FACE|VLLM|MODELSCOPE|AWS)_")
 
@@ -243,5 +245,5 @@ def inherited_environ() -> dict[str, str]:
 def environ_without_keys() -> dict[str, str]:
     """Return the environment for programs that need none of the keys of settings, such as a judge's."""
     # A copy: other threads add names meanwhile.
-    keys = {name for name in _variables.copy() if not _READ_BY_PROGRAMS.match(name)}
+    keys = {name for name in _variables.copy() if not _READ_BY_PROGRAMS.match(name)} | _OWN_TOKENS
     return {name: value for name, value in inherited_environ().items() if name not in keys}

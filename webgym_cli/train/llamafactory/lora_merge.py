@@ -20,10 +20,10 @@ from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.llamafactory.backend import CLI
-from webgym_cli.train.plan import child_environment
 from webgym_cli.train.process_limits import run_within
 from webgym_cli.train.trainer_log import trainer_error
 from webgym_cli.util.files import read_optional_object, write_atomic
+from webgym_cli.venvs.locate import trainer_environ
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
 # Settings of the training that decide how model, tokenizer and processor are loaded and saved.
@@ -86,7 +86,7 @@ def precision(folder: Path | None) -> str:
 async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
     argv = [str(plan.launch.python.parent / CLI), "export", CONFIG]  # also if torchrun starts the training
-    env = child_environment(plan.launch.env, settings, plan.launch.python)
+    env = trainer_environ(plan.launch.python) | plan.launch.env
     code = await run_within(
         settings.train, argv, "merging the adapter", env=env, log=log, folder=plan.folder, cwd=plan.folder
     )

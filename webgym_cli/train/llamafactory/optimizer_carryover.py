@@ -18,8 +18,8 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import last_line
 from webgym_cli.records.events import EventSink
 from webgym_cli.train.backend import TrainingStart, TrainPlan, fresh_note
-from webgym_cli.train.plan import child_environment
 from webgym_cli.train.process_limits import run_within
+from webgym_cli.venvs.locate import trainer_environ
 
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
 # Exit status of the script if the parent's states can't be carried; its last line is the reason.
@@ -36,7 +36,7 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     options |= steps_for(plan.options, plan.total_steps)
     target = Path(plan.options["resume_from_checkpoint"])
     argv = [str(launch.python), str(BUILDER), str(parent), str(target), json.dumps(options)]
-    env = child_environment(launch.env, settings, launch.python)
+    env = trainer_environ(launch.python) | launch.env
     shutil.rmtree(target, ignore_errors=True)
     code = await run_within(settings.train, argv, "preparing the optimizer states", env=env, log=log, folder=target)
     reason = _explain_build(code, parent, log)

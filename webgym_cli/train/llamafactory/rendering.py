@@ -21,11 +21,10 @@ from webgym_cli.records.dataset import TRAIN_FILE
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory.dataset import read_train_config
-from webgym_cli.train.plan import child_environment
 from webgym_cli.train.process_limits import run_within
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.optional import when
-from webgym_cli.venvs.locate import role_home, role_python
+from webgym_cli.venvs.locate import role_home, role_python, trainer_environ
 
 SCRIPT = Path(__file__).with_name("rendering_script.py")
 QUESTION, ANSWER, LOG = "rendering.json", "rendering_answer.json", "rendering.log"
@@ -97,7 +96,7 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
     # the model's files are local: no requests to the hub
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    env = child_environment(alone, settings, python)
+    env = trainer_environ(python) | alone
     code = await run_within(settings.train, argv, "the comparison of the templates", env=env, log=log, folder=answer)
     if code != 0:
         raise JobError(

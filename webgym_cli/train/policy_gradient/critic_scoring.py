@@ -11,12 +11,12 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.plan import child_environment, trainer_env
+from webgym_cli.train.plan import trainer_env
 from webgym_cli.train.policy_gradient.backend import CRITIC
 from webgym_cli.train.process_limits import run_within
 from webgym_cli.util.files import write_lines
 from webgym_cli.util.temporary_folder import TemporaryFolder
-from webgym_cli.venvs.locate import resolve_device, role_python
+from webgym_cli.venvs.locate import resolve_device, role_python, trainer_environ
 
 # File of an outcome critic's heads.
 HEADS = "outcome_heads.safetensors"
@@ -62,7 +62,7 @@ async def success_probabilities(
         argv = [str(python), "-m", _MODULE, str(critic), model, str(states), str(values)]
         env = trainer_env(settings, resolve_device(settings.venvs.device), str(policy), folder)
         env.pop("OMP_NUM_THREADS", None)  # it is the only process
-        env = child_environment(env | {"HF_HUB_OFFLINE": "1"}, settings, python)
+        env = trainer_environ(python) | env | {"HF_HUB_OFFLINE": "1"}
         code = await run_within(settings.train, argv, "the critic", env=env, log=log, folder=folder, cwd=folder)
         if code != 0:
             raise JobError(
