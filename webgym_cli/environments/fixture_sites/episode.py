@@ -22,7 +22,7 @@ from webgym_cli.environments.fixture_sites.web import SitePages
 # Seed of the content of all tasks in WebArena's form.
 WORLD = 1
 # The sites by host name.
-SITES: dict[str, SitePages[Any]] = dict(zip(SITE_HOSTS, (shop_pages.PAGES, mail_pages.PAGES), strict=True))
+SITES: dict[str, SitePages] = dict(zip(SITE_HOSTS, (shop_pages.PAGES, mail_pages.PAGES), strict=True))
 
 
 class SiteEpisode:

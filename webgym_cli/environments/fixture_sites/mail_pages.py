@@ -33,7 +33,7 @@ def _find_sent(state: MailState, number: str) -> Sent:
     return state.sent[require(parse_whole(number, 0, len(state.sent) - 1))]
 
 
-class _MailPages(SitePages[MailState]):
+class _MailPages(SitePages):
     def answer(self, state: MailState, request: SiteRequest) -> SiteResponse:
         """Return the response to a request; without a login always the login page."""
         if not state.logged_in and request.path != "/login":

@@ -39,7 +39,7 @@ _SORTS: dict[str, tuple[str, Callable[[Product], Any]]] = {
 }
 _ADDRESS = ("name", "street", "postcode", "town")
 _DELIVERIES = {"standard": 0, "express": EXPRESS_CENTS}
-PAGES: SitePages[ShopState] = SitePages(
+PAGES = SitePages(
     shop,
     catalogue,
     ShopState,

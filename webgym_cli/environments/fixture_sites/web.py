@@ -8,18 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-
-class SeededState(Protocol):
-    """Changes of an episode on a site."""
-
-    seed: int
-
-
-State = TypeVar("State", bound=SeededState)
 T = TypeVar("T")
 
 
@@ -54,22 +46,23 @@ class SiteResponse:
     """Target of a redirect."""
 
 
-Handler = Callable[[State, SiteRequest], SiteResponse]
+# Takes the changes of an episode on the site, and a request.
+Handler = Callable[[Any, SiteRequest], SiteResponse]
 
 
 class MissingPageError(LookupError):
     """The object named in a URL does not exist: answered with 404."""
 
 
-class SitePages(Generic[State]):
+class SitePages:
     """One site: its seeded content and state, its routes, and the templates in the folder with its name."""
 
     def __init__(
         self,
         module: ModuleType,
         world: Callable[[int], Any],
-        new_state: Callable[[int], State],
-        parts: Mapping[str, Callable[[State, str], Any]],
+        new_state: Callable[[int], Any],
+        parts: Mapping[str, Callable[[Any, str], Any]],
     ) -> None:
         """`world`: makes the immutable content of a seed. `new_state`: makes its initial state.
 
@@ -80,13 +73,13 @@ class SitePages(Generic[State]):
         self.names = vars(module)
         self._folder = module.__name__.rpartition(".")[2]
         self._parts = parts
-        self._routes: list[tuple[str, re.Pattern[str], Handler[State]]] = []
+        self._routes: list[tuple[str, re.Pattern[str], Handler]] = []
 
-    def get(self, path: str) -> Callable[[Handler[State]], Handler[State]]:
+    def get(self, path: str) -> Callable[[Handler], Handler]:
         """Register the decorated function for GET requests to a path such as `/product/{product}`."""
         return lambda handler: self._add("GET", path, handler)
 
-    def post(self, path: str) -> Callable[[Handler[State]], Handler[State]]:
+    def post(self, path: str) -> Callable[[Handler], Handler]:
         """Register the decorated function for POST requests to a path."""
         return lambda handler: self._add("POST", path, handler)
 
@@ -95,14 +88,14 @@ class SitePages(Generic[State]):
         self._add("GET", path, lambda state, request: self.page(template, state, request))
 
     def page(
-        self, template: str, state: State, request: SiteRequest, /, errors: Sequence[str] = (), **values: Any
+        self, template: str, state: Any, request: SiteRequest, /, errors: Sequence[str] = (), **values: Any
     ) -> SiteResponse:
         """Return a page; with validation errors its status is 422."""
         given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
         values = {**self.names, **given, **request.parts, **values}
         return render_page(f"{self._folder}/{template}.html", 422 if errors else 200, **values)
 
-    def answer(self, state: State, request: SiteRequest) -> SiteResponse:
+    def answer(self, state: Any, request: SiteRequest) -> SiteResponse:
         """Return the response of the first matching route, or a page with status 404 or 405."""
         matches = [
             (method, match, handler)
@@ -120,10 +113,10 @@ class SitePages(Generic[State]):
             return message_page("That can't be done here", f"This page does not take {request.method} requests.", 405)
         return not_found_page()
 
-    def _find_part(self, state: State, name: str, text: str) -> Any:
+    def _find_part(self, state: Any, name: str, text: str) -> Any:
         return require(self._parts[name](state, text)) if name in self._parts else text
 
-    def _add(self, method: str, path: str, handler: Handler[State]) -> Handler[State]:
+    def _add(self, method: str, path: str, handler: Handler) -> Handler:
         self._routes.append((method, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]*)", path)), handler))
         return handler
 
