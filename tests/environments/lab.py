@@ -1,7 +1,5 @@
 """A laboratory: fixed pages that each reproduce one behaviour of open web sites; no episode needed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions through the same rollout as the web: a policy over HTTP, the calculator, chains, and what comes after."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

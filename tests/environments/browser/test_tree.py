@@ -1,7 +1,5 @@
 """The page as an accessibility tree: what is in sight, by role, with the numbers of the marks."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

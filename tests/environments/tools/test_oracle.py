@@ -1,7 +1,5 @@
 """The expert for questions: what it reads of a record, how it spreads its calls over the turns, what it answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.tables import each
