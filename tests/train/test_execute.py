@@ -109,20 +109,23 @@ async def test_trains_and_publishes(ready, run):
 
 
 @pytest.mark.parametrize(
-    ("own", "expected"),
+    ("variable", "value", "expected"),
     [
-        ({}, ("LOGS/tensorboard", "sqlite:///LOGS/mlflow.db")),
-        ({"TENSORBOARD_LOGGING_DIR": "", "MLFLOW_TRACKING_URI": ""}, ("LOGS/tensorboard", "sqlite:///LOGS/mlflow.db")),
-        ({"TENSORBOARD_LOGGING_DIR": "/own"}, ("/own", "sqlite:///LOGS/mlflow.db")),
-        ({"TENSORBOARD_LOGGING_DIR": "own"}, ("HERE/own", "sqlite:///LOGS/mlflow.db")),  # not in the trainer's folder
-        ({"MLFLOW_TRACKING_URI": "http://a.test:5000"}, ("LOGS/tensorboard", "http://a.test:5000")),
+        ("TENSORBOARD_LOGGING_DIR", None, f"LOGS/tensorboard/{NAME}"),
+        ("TENSORBOARD_LOGGING_DIR", "", f"LOGS/tensorboard/{NAME}"),
+        ("TENSORBOARD_LOGGING_DIR", "/own", f"/own/{NAME}"),
+        ("TENSORBOARD_LOGGING_DIR", "own", f"HERE/own/{NAME}"),  # not in the trainer's folder
+        ("SWANLAB_LOG_DIR", None, "LOGS/swanlab"),
+        ("SWANLAB_LOG_DIR", "own", "HERE/own"),
+        ("MLFLOW_TRACKING_URI", None, "sqlite:///LOGS/mlflow.db"),
+        ("MLFLOW_TRACKING_URI", "", "sqlite:///LOGS/mlflow.db"),
+        ("MLFLOW_TRACKING_URI", "http://a.test:5000", "http://a.test:5000"),
     ],
 )
-def test_a_training_s_reports_outlive_its_folder(tmp_path, monkeypatch, own, expected):
+def test_a_training_s_reports_outlive_its_folder(tmp_path, monkeypatch, variable, value, expected):
     monkeypatch.chdir(tmp_path)
-    events, runs = (name.replace("LOGS", f"{tmp_path}/logs").replace("HERE", str(tmp_path)) for name in expected)
-    env = with_report_folders(own, tmp_path / "logs", NAME)
-    assert (env["TENSORBOARD_LOGGING_DIR"], env["MLFLOW_TRACKING_URI"]) == (f"{events}/{NAME}", runs)
+    env = with_report_folders({} if value is None else {variable: value}, tmp_path / "logs", NAME)
+    assert env[variable] == expected.replace("LOGS", f"{tmp_path}/logs").replace("HERE", str(tmp_path))
     assert env["WANDB_DIR"] == f"{tmp_path}/logs"
 
 

@@ -114,10 +114,15 @@ def with_report_folders(env: dict[str, str], logs: Path, training: str) -> dict[
     Each training has its own for TensorBoard, which draws all events of a folder as one curve.
     """
     events = Path(env.get("TENSORBOARD_LOGGING_DIR") or logs / "tensorboard").absolute()
+    runs = Path(env.get("SWANLAB_LOG_DIR") or logs / "swanlab").absolute()
     # MLflow's own default is a file in the working directory; it refuses new folders of files
     tracked = env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{logs.absolute() / 'mlflow.db'}"
-    folders = {"TENSORBOARD_LOGGING_DIR": str(events / training), "WANDB_DIR": str(logs)}
-    return env | folders | {"MLFLOW_TRACKING_URI": tracked}
+    return env | {
+        "TENSORBOARD_LOGGING_DIR": str(events / training),
+        "SWANLAB_LOG_DIR": str(runs),
+        "MLFLOW_TRACKING_URI": tracked,
+        "WANDB_DIR": str(logs),
+    }
 
 
 def reason(log: Path) -> str:
