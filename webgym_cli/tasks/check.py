@@ -16,9 +16,7 @@ from webgym_cli.tasks.editions import EDITIONS, digest_keys
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadLine, BadTaskError
-from webgym_cli.tasks.rubric import rubric_shape
 from webgym_cli.tasks.source import fingerprint, hash_text
-from webgym_cli.util.optional import known_or
 from webgym_cli.util.urls import site_of
 
 
@@ -36,8 +34,8 @@ class FileReport:
     """Tasks that duplicate one of a file checked before: a test set must not contain training tasks."""
     bands: Counter[str] = field(default_factory=Counter)
     environments: Counter[str] = field(default_factory=Counter)
-    rubrics: Counter[str] = field(default_factory=Counter)
-    """Number of rubrics by shape."""
+    rubrics: int = 0
+    """Tasks with a rubric."""
     sites: set[int] = field(default_factory=set)
     """Hashes of the tasks' sites: their names, or those of the URLs."""
     keys: set[str] = field(default_factory=set)
@@ -58,7 +56,7 @@ class FileReport:
             "by_band": dict(sorted(self.bands.items())),
             "by_environment": dict(sorted(self.environments.items())),
             "sites": len(self.sites),
-            "rubrics": dict(sorted(self.rubrics.items())),
+            "rubrics": self.rubrics,
         }
 
 
@@ -95,8 +93,7 @@ class Checker:
         here.add(content)
         report.bands[str(task.band)] += 1
         report.environments[task.environment] += 1
-        given = value.get("rubric")
-        report.rubrics[rubric_shape(known_or(given, value.get("evaluator_reference")))] += 1
+        report.rubrics += bool(task.rubric)
         if site := task.site or site_of(task.start_url):
             report.sites.add(hash_text(site))
         return task

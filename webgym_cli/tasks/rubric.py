@@ -28,25 +28,9 @@ def list_facts(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
     return tuple(facts)
 
 
-def rubric_shape(value: Any) -> str:
-    """Return the shape of a rubric: `text`, `texts`, `facts`, `groups`, `mixed`; `none` for what is empty."""
-    if isinstance(value, str):
-        return "text" if value.strip() else "none"
-    if not value:
-        return "none"
-    shapes = set(map(_item_shape, as_list(value)))
-    return shapes.pop() if len(shapes) == 1 else "mixed"
-
-
-def _item_shape(item: Any) -> str:
-    if not isinstance(item, dict):
-        return "texts"
-    return "groups" if "facts" in item else "facts"
-
-
 def has_unknown_fields(value: Any) -> bool:
     """Whether a rubric has fields beyond its facts' texts, so that the original should be kept."""
-    return rubric_shape(value) in ("facts", "groups", "mixed")
+    return any(isinstance(item, dict) for item in as_list(value))
 
 
 def _take(item: Any, place: int, where: str, facts: list[str]) -> None:

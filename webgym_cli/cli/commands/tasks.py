@@ -238,9 +238,9 @@ def _write_tasks(output: Output, tasks: Sequence[Task], out: Path | None) -> Non
 
 def _show(output: Output, report: FileReport) -> None:
     counts = report.to_json()
-    shown = ("tasks", "digest", "edition", "bad_lines", "duplicates", "in_earlier_files", "sites")
+    shown = ("tasks", "digest", "edition", "bad_lines", "duplicates", "in_earlier_files", "sites", "rubrics")
     rows = [(key.replace("_", " "), counts[key]) for key in shown if counts[key] != ""]
-    for key, what in (("by_band", "band"), ("by_environment", "environment"), ("rubrics", "rubric")):
+    for key, what in (("by_band", "band"), ("by_environment", "environment")):
         rows.extend((f"{what} {name}", number) for name, number in counts[key].items())
     output.table(report.file, ("", "count"), rows)
 
