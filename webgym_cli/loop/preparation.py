@@ -118,7 +118,7 @@ async def _note_prepared(
 def _find_made(data: PreparedData[Plan], plan: Plan, run: RunDir) -> PreparedRecord | None:
     """Return the prepared data if an equal plan made it, else None."""
     prepared = data.find_written(run)
-    return prepared if prepared is not None and prepared.plan_digest == plan.digest() else None
+    return prepared if prepared is not None and data.is_made_by(prepared, plan) else None
 
 
 async def _score(data: PreparedData[Plan], plan: Plan, context: StageContext) -> Any:

@@ -72,6 +72,10 @@ class PreparedData(ABC, Generic[Plan]):
     def find_written(self, run: RunDir) -> PreparedRecord | None:
         """Return the record of the existing data, of whatever iteration, or None. Raises `UsageError` if damaged."""
 
+    def is_made_by(self, prepared: PreparedRecord, plan: Plan) -> bool:
+        """Whether data was written by an equal plan."""
+        return prepared.plan_digest == plan.digest()
+
     @abstractmethod
     def read(self, run: RunDir, settings: Settings) -> TrainingData:
         """Return the current policy's data. Raises `MissingStageError` if it has none, or none for these settings."""

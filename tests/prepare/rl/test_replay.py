@@ -27,6 +27,7 @@ from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_batch
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import write_json
 
 
 @pytest.fixture
@@ -293,9 +294,15 @@ def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):
     assert before.replay.digest_parts() != planned(run, with_).replay.digest_parts()
 
 
-async def test_the_batch_of_a_moved_run_is_up_to_date(run, with_, tmp_path):
-    await prepared(run, with_, Scorer())
+async def test_the_batch_of_a_moved_run_and_of_an_older_version_is_up_to_date(run, with_, tmp_path):
+    data = await prepared(run, with_, Scorer())
     assert {row["source"]["run"] for row in lines(run, "rows.jsonl") if row["replayed"]} >= {""}
+    with open_index(run) as index:
+        former = plan_batch(run, with_, index, transitions=True).digest(former=True)
+        assert data.plan_digest != former
+        write_json(run.rl_data / "rl.json", data.model_copy(update={"plan_digest": former}).facts())
+        assert is_up_to_date(run, with_, index)
+    write_json(run.rl_data / "rl.json", data.facts())
     moved = RunDir(run.root.rename(tmp_path / "moved"))
     with open_index(moved) as index:
         assert is_up_to_date(moved, with_, index)

@@ -13,7 +13,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
 from webgym_cli.prepare.groups import resolve_group_by
 from webgym_cli.records.batch import BatchSelection
-from webgym_cli.records.dataset import RlData, TrainingData
+from webgym_cli.records.dataset import PreparedRecord, RlData, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.checkpoints import algorithm, policy_path
 from webgym_cli.store.prepared import find_batch, read_batch
@@ -62,6 +62,11 @@ class GradientBatch(PreparedData["RlPlan"]):
             group_relative=estimator is not None and estimator.group_relative,
             selection=selection,
         )
+
+    def is_made_by(self, prepared: PreparedRecord, plan: RlPlan) -> bool:
+        """Whether the batch was written by an equal plan, of an older version too."""
+        is_former = plan.replay is not None and prepared.plan_digest == plan.digest(former=True)
+        return is_former or prepared.plan_digest == plan.digest()
 
     def list_members(
         self, plan: RlPlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None

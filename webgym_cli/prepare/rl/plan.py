@@ -139,8 +139,11 @@ class RlPlan:
             place, masked = LineRef(**row.pop("place")), row.pop("masked")
             yield BatchMember(place=place, masked=masked and MaskReason(masked), **row)
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the batch's content and settings; equal digests mean equal batches."""
+    def digest(self, *, former: bool = False) -> str:
+        """Return the SHA-256 of the batch's content and settings; equal digests mean equal batches.
+
+        `former`: as an older version computed it.
+        """
         # A shaping function shows in the rewards.
         how: list[object] = [
             self.iteration,
@@ -149,7 +152,7 @@ class RlPlan:
             self.sampling.model_dump(),
         ]
         how += when(self.anchors, ["anchors"])
-        how += [] if self.replay is None else self.replay.digest_parts()
+        how += [] if self.replay is None else self.replay.digest_parts(former=former)
         digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
             facts = (member.place.id, member.group, member.reward, member.success, member.greedy, member.masked)

@@ -81,9 +81,12 @@ class ReplayPlan:
         """Return the path of a candidate's run; empty for the run itself, which may be moved."""
         return when(candidate.run.root != self.runs[-1], str(candidate.run.root))
 
-    def digest_parts(self) -> list[object]:
-        """Return everything that determines the replayed actions."""
-        stored = ((self.name_run(one), one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
+    def digest_parts(self, *, former: bool = False) -> list[object]:
+        """Return everything that determines the replayed actions; `former`: as an older version did, with the place."""
+        stored = (
+            (str(one.run.root) if former else self.name_run(one), one.place.id, one.reward, one.success, one.policy)
+            for one in self.candidates
+        )
         digest = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
         return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, digest]
 
