@@ -29,7 +29,7 @@ def test_a_clean_file_is_0(tasks, file):
     task_list = tasks("check", file)
     assert task_list.stderr == ""
     rows = dict(line.split("\t") for line in task_list.stdout.splitlines())
-    assert rows["tasks"] == rows["sites"] == rows["rubric groups"] == "30"
+    assert rows["tasks"] == rows["sites"] == rows["rubrics"] == "30"
     assert (rows["band hard"], rows["bad lines"]) == ("10", "0")
 
 
