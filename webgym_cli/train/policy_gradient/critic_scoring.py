@@ -14,6 +14,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.plan import trainer_env
 from webgym_cli.train.policy_gradient.backend import CRITIC
 from webgym_cli.train.process_limits import run_within
+from webgym_cli.train.trainer_log import reason
 from webgym_cli.util.files import write_lines
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import resolve_device, role_python, trainer_environ
@@ -66,7 +67,7 @@ async def success_probabilities(
         code = await run_within(settings.train, argv, "the critic", env=env, log=log, folder=folder, cwd=folder)
         if code != 0:
             raise JobError(
-                f"the critic {critic} can't be asked (exit status {code}); log: {log}",
+                f"the critic {critic} can't be asked (exit status {code}): {reason(log)}; log: {log}",
                 hint="-s generate.critic=orm, or none",
                 returncode=code,
             )
