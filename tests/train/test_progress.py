@@ -72,7 +72,9 @@ def test_the_newest_whole_line_of_a_step_counts(tmp_path):
 def stall(tmp_path):
     """A detector with a clock of its own: `at` sets the time, and a text the trainer's output."""
     now = [0.0]
-    detector = StallDetector(tmp_path / "folder", tmp_path / "train.log", 600, clock=lambda: now[0])
+    detector = StallDetector(
+        tmp_path / "folder", tmp_path / "train.log", 600, others=(tmp_path / "first.log",), clock=lambda: now[0]
+    )
 
     def at(seconds, output=None):
         now[0] = seconds
@@ -101,9 +103,10 @@ def test_a_slow_trainer_is_measured_by_its_own_steps(stall):
         stall(900 + 3001)
 
 
-def test_files_that_grow_are_progress(stall, tmp_path):
+@pytest.mark.parametrize("name", ["folder/checkpoint-1/model.safetensors", "first.log"])
+def test_files_that_grow_are_progress(stall, tmp_path, name):
     (tmp_path / "folder/checkpoint-1").mkdir(parents=True)
     stall(0)
     for minute in range(1, 30):
-        (tmp_path / "folder/checkpoint-1/model.safetensors").write_bytes(b"." * minute)
+        (tmp_path / name).write_bytes(b"." * minute)
         assert stall(60 * minute) == ""

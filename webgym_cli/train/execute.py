@@ -26,11 +26,9 @@ from webgym_cli.train.plan import child_environment
 from webgym_cli.train.process_limits import POLL_SECONDS, STOP_GRACE, wait_within
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.trainer_log import TRAINER_LOG, TrainerLogTail, trainer_error, with_report_folders
+from webgym_cli.train.trainer_log import LOG, TRAINER_LOG, TrainerLogTail, trainer_error, with_report_folders
 from webgym_cli.util.files import disk_errors, write_atomic, write_json
 from webgym_cli.util.training_log import trim_log
-
-LOG = "train.log"
 
 
 async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> Checkpoint:

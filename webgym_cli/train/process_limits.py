@@ -34,6 +34,8 @@ class StallDetector:
     """Seconds without progress after which the process counts as hanging."""
     name: str = "the trainer"
     """The process in messages."""
+    others: Sequence[Path] = ()
+    """Logs of others that it waits for."""
     clock: Callable[[], float] = time.monotonic
     _sizes: tuple[int, ...] = ()
     _since: float | None = None
@@ -68,7 +70,7 @@ class StallDetector:
 
     def _measure(self) -> Iterator[int]:
         """Yield the sizes of the process's files."""
-        for path in (self.log, *sorted(self.folder.rglob("*"))):
+        for path in (self.log, *self.others, *sorted(self.folder.rglob("*"))):
             try:
                 yield path.stat().st_size
             except OSError:  # the process has removed it

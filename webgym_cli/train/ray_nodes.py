@@ -26,7 +26,7 @@ from webgym_cli.train.backend import TrainPlan
 from webgym_cli.train.deepspeed_ops import remove_stale_locks
 from webgym_cli.train.plan import child_environment
 from webgym_cli.train.process_limits import STOP_GRACE, StallDetector
-from webgym_cli.train.trainer_log import trainer_error, with_report_folders
+from webgym_cli.train.trainer_log import LOG, trainer_error, with_report_folders
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import role_python
 
@@ -62,7 +62,8 @@ class TrainingActor(NodeActor):
         remove_stale_locks(env)
         argv = (str(python), *plan.launch.argv[1:])  # the interpreter may be elsewhere on this node
         log = logs / f"train.node-{rank}.log"
-        self._stall = StallDetector(plan.folder, log, settings.train.stall_minutes * 60)
+        # While the first node's trainer prepares the data, this one has nothing to write.
+        self._stall = StallDetector(plan.folder, log, settings.train.stall_minutes * 60, others=(logs / LOG,))
         self._job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
 
     async def poll(self) -> bool:

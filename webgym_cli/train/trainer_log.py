@@ -18,6 +18,8 @@ from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
 from webgym_cli.util.files import file_size, parse_valid, read_valid_lines
 from webgym_cli.util.json_values import parse_object
 
+# The output of the first node's trainer.
+LOG = "train.log"
 # Minimum seconds of training before an ETA is reported.
 SHORTEST_MEASURE = 1.0
 # What a line of a step or an evaluation has; the closing line has neither.
