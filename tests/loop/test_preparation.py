@@ -146,8 +146,9 @@ async def test_a_server_that_dies_while_it_scores_ends_the_preparation(tmp_path,
     run = RunDir(tmp_path / "second")
     with_ = second_phase(run, model, experience(shown))
 
-    async def hang(reader, writer):
-        await asyncio.Event().wait()
+    async def hang(reader, writer):  # until the client leaves; from Python 3.12 on, the server's end waits for this one
+        await reader.read()
+        writer.close()
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]

@@ -24,6 +24,8 @@ class ScriptedReply:
     """The whole body, sent as it is."""
     silent: bool = False
     """Never answer: the request stays open until the client or the server closes it."""
+    step: int | None = None
+    """Number of the step whose page is asked about: questions of one moment arrive in any order. None: any question."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ class ScriptedJudgeServer(scripted_server.ScriptedJudgeServer):
         scripts = self._scripts.get(question.job) or self._scripts.get("")
         if not scripts:
             return usual
-        scripted = scripts.pop(0)
+        step = question.data.get("page", {}).get("step")
+        scripted = next(reply for reply in scripts if reply.step in (None, step))
+        scripts.remove(scripted)
         if scripted.silent:
             await self.closing.wait()
         if scripted.body is not None:

@@ -124,8 +124,11 @@ async def test_webvoyager_sees_the_answer_and_the_last_screenshots(judge, server
 
 async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions_not_the_answer(judge, server):
     server.script("1. The painter.\n2. The year.", job="webjudge_key_points")
-    server.script(*(f"Reasoning: r{score}.\nScore: {score}" for score in (5, 2, 3, 1)), job="webjudge_score")
-    judgement = await judge(answered(steps=STEPS), protocol="webjudge", concurrency=1)
+    scores = (
+        ScriptedReply(f"Reasoning: r{score}.\nScore: {score}", step=step) for step, score in enumerate((5, 2, 3, 1), 1)
+    )
+    server.script(*scores, job="webjudge_score")
+    judgement = await judge(answered(steps=STEPS), protocol="webjudge")
     jobs = [question.job for question in server.requests]
     assert jobs == ["webjudge_key_points", *["webjudge_score"] * 4, "webjudge"]
     assert all(len(question.images) == 1 for question in server.requests[1:5])
