@@ -147,6 +147,8 @@ FIELDS = {
     ),
     "a slider whose press is handled without a focus": (SLIDER.replace("MOST", "9").replace("onkeydown",
         "onmousedown='event.preventDefault()' onkeydown"), "7", None),
+    "a slider whose press leaves the focus in a field": ("<input id=t>" + SLIDER.replace("MOST", "9").replace(
+        "onkeydown", "onmousedown='event.preventDefault()' onkeydown") + "<script>t.focus()</script>", "7", None),
     "one of two sliders under a hidden field": (HANDLES, "7", None),
     "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider stops at 4"),
     "a slider whose track is clicked": ("<div style='cursor:pointer;width:200px' onmousedown='event.preventDefault()'>"

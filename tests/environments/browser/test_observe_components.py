@@ -14,6 +14,7 @@ __all__ = ["session"]
 UNSEEN = "position:absolute;opacity:0;width:13px;height:13px"
 ICON = "display:inline-block;width:16px;height:16px"
 BOX = "display:inline-block;width:160px;height:30px;border:1px solid"
+STAR = f"<b tabindex=0 class='C' style='{ICON}'></b>"
 CODE = "<input style='width:30px;height:32px'>"
 CASES = {
     "boxes of one code, and a field beside one that is no part of it": (
@@ -573,6 +574,65 @@ CASES = {
         "d.addEventListener('click', () => {})</script><p role=listbox aria-label=Way aria-expanded=false "
         f"style='{BOX};cursor:pointer'>air <u class='caret icon' onclick=1 style='{ICON}'></u></p>",
         "combobox 'Fish' = 'Cod'; listbox 'Way' = 'air'; generic '?' (shows more on hover)",
+    ),
+    "a disabled button in what only shows its tip, and one that a hidden tip names": (
+        "<span onclick=1 style='display:inline-block'><button disabled style='pointer-events:none'>Back</button></span>"
+        "<button aria-labelledby=tip>x</button><i id=tip style='visibility:hidden'><b>Show password</b></i>",
+        "button 'Back' (disabled); button 'Show password'",
+    ),
+    "stars of two classes after one label; what is chosen by its class alone; a button of two parts": (
+        f"<div><label>Stars</label><p>{STAR.replace('C', 'star star-selected')}{STAR.replace('C', 'star')}</p></div>"
+        "<div onclick=1 class=t-active>One</div><div onclick=1 class='not-active inactive'>Two</div>"
+        "<button>Save</button><button aria-haspopup=menu></button>",
+        "generic 'Stars' = 'selected' (1 of 2); generic 'Stars' (2 of 2); generic 'One' = 'selected'; generic 'Two'; "
+        "button 'Save' (1 of 2); button 'Save' (2 of 2)",
+    ),
+    "fields that open a list: by their own role, and in a button": (
+        f"<p style='{BOX};overflow:hidden'><input role=listbox aria-label=File readonly aria-expanded=false style='"
+        f"{UNSEEN}'>Music</p><button aria-haspopup=listbox><input inert readonly aria-label=City value=Oslo></button>",
+        "listbox 'File' = 'Music'; combobox 'City' = 'Oslo'",
+    ),
+    "an empty box for drops beside the page's one field; the cross of a chip in a field": (
+        "<input aria-label=Find><div id=done style='border:1px solid;height:60px;width:150px'></div><p style='"
+        f"{BOX}'><b>red <i onclick=1 class=tag-remove style='{ICON}'></i></b><input aria-label=Tags></p>"
+        "<script>done.addEventListener('dragover', () => {})</script>",
+        "textbox 'Find'; generic 'tag remove'; textbox 'Tags'; generic 'done'",
+    ),
+    "classes with a library's letter before them, of a picture and of equal buttons after one label": (
+        "<svg class='p-icon p-row-handle' width=16 height=16 onclick=1><rect width=16 height=16 /></svg>"
+        f"<div><label>Amount</label><p><button class='p-step p-step-up' style='{ICON}'></button><button class='p-step "
+        f"p-step-down' style='{ICON}'></button></p></div>",
+        "image 'row handle'; button 'Amount: step up'; button 'Amount: step down'",
+    ),
+    "a combobox without a name around its field and its button": (
+        "<div role=combobox aria-expanded=false style='width:250px'><input placeholder=Fruit><button title=All></div>",
+        "combobox 'Fruit' = 'collapsed'; button 'All'",
+    ),
+    "what closes a tab or a chip; a picture that ticks a box or opens a menu": (
+        f"<style>i {{ {ICON} }} div {{ width:120px }}</style>"
+        "<div role=tab tabindex=0>Beta <i onclick=1 class=tab-close></i></div>"
+        "<div role=option>red <i onclick=1 class=chip-close></i></div>"
+        "<div role=checkbox tabindex=0>Gift <i onclick=1></i></div>"
+        "<div role=button aria-haspopup=menu tabindex=0>More <i onclick=1></i></div>",
+        "tab 'Beta'; generic 'tab close'; option 'red'; generic 'chip close'; checkbox 'Gift' (unchecked); "
+        "button 'More'",
+    ),
+    "transparent parts of a date outermost in a component, by the component's label": (
+        "<p><label>Due</label><x-d style='display:inline-block;border:1px solid;width:150px;height:24px'></x-d></p>"
+        "<script>document.querySelector('x-d').attachShadow({ mode: 'open' }).innerHTML = ['month', 'day'].map((part) "
+        "=> `<i role=spinbutton contenteditable tabindex=0 aria-label=${part} style='opacity:0'>11</i>`).join('/')"
+        "</script>",
+        "group 'Due' = '11/11'",
+    ),
+    "a box to tick beside one that has a name": (
+        f"<p>Seats <b role=checkbox tabindex=0 aria-label=A1 style='{ICON}'></b><b role=checkbox tabindex=0 "
+        f"style='{ICON}'></b></p>",
+        "checkbox 'A1' (unchecked); checkbox 'Seats' (unchecked)",
+    ),
+    "a component's label of a field that is none to the browser": (
+        "<style>x-label { cursor:pointer }</style><x-label for=f>Name</x-label><x-f id=f><template shadowrootmode=open>"
+        "<input aria-label=Name></template></x-f>",
+        "textbox 'Name'",
     ),
     "the frame of a list, its placeholder and its arrow": (
         f"<div tabindex=0 onclick=1 style='{BOX};overflow:hidden'><div style='height:30px;cursor:pointer'><input "

@@ -153,7 +153,7 @@ webgym.act = (() => {
     const focus = focused()?.localName || "body", kept = focus === "select" ? ":disabled,[readonly]" : ":disabled"; // a calendar may focus its list of months
     if (/^(body|select)$/.test(focus) && found?.closest?.(`:is(input,textarea):is(${kept})`)) return { error: "the field can't be changed" };
     // its press may be handled without a focus
-    if (!takesText(focused()) || matches(focused(), "[type=range]")) sliderAt(found, ...point)?.focus();
+    if (!takesText(focused()) || matches(focused(), "[type=range]") || !within(point, focused().getBoundingClientRect())) sliderAt(found, ...point)?.focus();
     const field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);

@@ -106,7 +106,7 @@ webgym.frames = (() => {
   const hearKept = () => {
     const all = allOf(document).filter((element) => isOpen(treeOf(element)));
     for (const [inner, elements] of Map.groupBy(all, documentOf)) {
-      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) webgym.kinds.hear(elements[at], types.toLowerCase().replace("double", "dbl").split(" "));
+      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) webgym.kinds.hear(elements[at], types.toLowerCase().replace("double", "dbl").replaceAll("down", "hold").split(" "));
     }
   };
 

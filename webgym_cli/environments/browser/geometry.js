@@ -265,6 +265,7 @@ webgym.geometry = (() => {
     y >= box.top - slack && y <= box.top + box.height + slack;
 
   const area = ({ box }) => box.width * box.height;
+  const isSmall = ({ box }) => box.width < 8 || box.height < 8;
 
   // What lies over a drawing and takes its clicks.
   const surfaceOf = (canvas) => {
@@ -273,5 +274,5 @@ webgym.geometry = (() => {
     return over && area(over) * 2 > area({ box }) ? over : null;
   };
 
-  return Object.freeze({ area, boxOf, isPassed, place, pointOf, pointWithin, reaches, same, surfaceOf, visiblePart, within });
+  return Object.freeze({ area, boxOf, isPassed, isSmall, place, pointOf, pointWithin, reaches, same, surfaceOf, visiblePart, within });
 })();

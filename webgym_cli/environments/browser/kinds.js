@@ -1,11 +1,12 @@
 // Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
-  const { editable, inside, isSheetCell, matches, memo, oneLine, parentNode, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
+  const { editable, holdsLabel, inside, isSheetCell, matches, memo, oneLine, parentNode, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
   const { attributeOf, labelsField } = webgym.roles;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
     "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem"]);
+  const CONTROLS = `${NATIVE},label,[contenteditable],[role=${Array.from(ROLES).join("],[role=")}]`;
   // Targets of delegated listeners: parts of lists and tables.
   const PARTS = "li,th,[draggable=true],[role=columnheader],[role=rowheader],[role=listitem]";
   // Cursors that mark an element as clickable, draggable or connectable.
@@ -20,9 +21,9 @@ webgym.kinds = (() => {
   // Elements by the types of their listeners; one with many types is a framework's root.
   const MANY_TYPES = 30, CLICKS = /^(click|dblclick|touchstart|(mouse|pointer)(down|up))$/;
   const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet(), entered = new WeakSet();
-  const menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet(), hoverable = new WeakSet();
+  const menus = new WeakSet(), pressed = new WeakSet(), wheeled = new WeakSet(), hoverable = new WeakSet(), held = new WeakSet();
   const LISTENERS = [[CLICKS, heard], [/^(drop|dragover|dragenter)$/, zones], [/^(mouse|pointer)over$/, entered], [/^contextmenu$/, menus],
-    [/^(mouse|pointer)down$/, pressed], [/^wheel$/, wheeled], [/^(mouse|pointer)enter$/, hoverable]];
+    [/^(mouse|pointer)down$/, pressed], [/^wheel$/, wheeled], [/^(mouse|pointer)enter$/, hoverable], [/^(mouse|pointer)hold$/, held]];
   // Minimum sides of a board's column in pixels, minimum share of the viewport of a surface, and what only a page has.
   const COLUMN = 40, LARGE = 0.25, DRAWING = 0.02, HOVERABLE = 0.2, PAGE = "p,h1,h2,h3,article,table";
   // Maximum number of levels between an element and its delegated listener, which is for list items on or right above the list.
@@ -46,7 +47,7 @@ webgym.kinds = (() => {
   };
 
   // Whether things are dropped on an element, by its listeners or by its own word: it is listed, whatever it contains.
-  const DROPPED = /drop-?(target|zone)|droppable/, namesOf = Element.prototype.getAttributeNames;
+  const DROPPED = /drop-?(target|zone|list)|droppable/, namesOf = Element.prototype.getAttributeNames;
   const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name)) ||
     matches(element, "[class~=droppable],[class*='-droppable']") || emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && !matches(element, "th,body,input,textarea"));
 
@@ -206,10 +207,6 @@ webgym.kinds = (() => {
     return Array.prototype.some.call(named, (field) => field !== label && !matches(field, LABELLED));
   };
 
-  // The part of a component that shows a field's label.
-  const holdsLabel = (element) => Boolean(treeOf(element).host) && inside(element, "slot").some((slot) =>
-    slot.assignedElements().some((label) => label.control && label.localName === "label"));
-
   // Whether a listener is for the parts of an element, which are short texts of one kind, such as suggestions or numbers.
   const holdsItems = memo((element) => {
     const parts = Array.from(element.children), least = /^(absolute|fixed)$/.test(styleOf(element).position) ? 2 : 3;
@@ -240,6 +237,10 @@ webgym.kinds = (() => {
     const { width, height } = element.getBoundingClientRect();
     return Math.max(width, height) >= LONG_BAR;
   };
+
+  // What a framework handles the press of and nothing else, as suggestions and things to drag; many hold others to keep the focus.
+  const isHeld = (element) => held.has(element) && (isDrawn(element) || Boolean(oneLine(textOf(element)))) &&
+    !matches(element, PAGE) && !element.querySelector(`${NATIVE},${PAGE},[role],[tabindex]`) && !element.closest(CONTROLS);
 
   // What only listens to the mouse that comes over it, and contains nothing to click.
   const isHoverable = (element) => (hoverable.has(element) || entered.has(element) && !matches(element, "ul,ol")) && !roots.has(element) && element !== element.ownerDocument.body &&
@@ -278,9 +279,9 @@ webgym.kinds = (() => {
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
     if (reveals(element) || isCard(element, parent)) return 1;
-    const heard = listens(element);
-    if (heard === null || heard && isLabel(element)) return 0;
-    if (heard) return 1;
+    const heard = listens(element), takes = heard || heard !== null && isHeld(element);
+    if (heard === null || takes && isLabel(element)) return 0;
+    if (takes) return 1;
     const isPart = element.matches(PARTS) || parent && holdsItems(parent);
     // The listener delegates to controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;

@@ -148,7 +148,7 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, "svg,[role=img],[role=option],[role=listbox],[role=treeitem]") })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, `svg,[role=img],[role=option],[role=listbox],[role=treeitem],${TICKS}`) })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || !ticked && nameBefore(element, at) || "";
     }
     return "";
@@ -194,7 +194,7 @@ webgym.names = (() => {
 
   const isIn = (element, selector) => matches(element, selector) || Boolean(parentOf(element)) && isIn(parentOf(element), selector);
 
-  const isButton = (host) => Boolean(rootOf(host)?.querySelector(CONTROLS));
+  const isButton = (host) => Boolean(rootOf(host)?.querySelector(CONTROLS)) || TICKED.test(roleOf(host)); // in its root, or by its internals
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
@@ -211,7 +211,7 @@ webgym.names = (() => {
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside) || label && hasNamed(beside)) return null;
       if (label && (!label.control || isUnused(label.control))) return textOf(label);
-      if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
+      if (before && (label || !isField && before.classList[0] !== at.classList[0])) return null;
     }
     return null;
   };
@@ -222,6 +222,10 @@ webgym.names = (() => {
     return group && (byIds(group, "aria-labelledby").map((part) => textOf(part)).join(" ") || group.getAttribute("aria-label") ||
       legend && textOf(legend));
   };
+
+  // The part of a component that shows a field's label.
+  const holdsLabel = (element) => Boolean(treeOf(element).host) && inside(element, "slot").some((slot) =>
+    slot.assignedElements().some((label) => label.control && label.localName === "label"));
 
   // The label right before what is a field only to the eye.
   const labelBefore = (element) => {
@@ -258,27 +262,29 @@ webgym.names = (() => {
       if (row && isList && own === oneLine(textOf(element))) return row; // a component may call a list as what is chosen in it
       return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
+    const ownRowLabel = () => rowLabelOf(element) && [rowLabelOf(element), role === "button" && classOf(element, true)].filter(Boolean).join(": ");
+    const splitName = () => matches(element, "[aria-haspopup],[aria-expanded]") && element.previousElementSibling?.localName === "button" && nameOf(element.previousElementSibling);
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
-      () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
+      () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map((part) => part.getAttribute("aria-label") || textOf(part) || part.textContent).join(" "), // also of a hidden tooltip
       told, labels, around, () => cellName(element), () => labelBefore(element),
       () => /[\p{L}\p{N}]/u.test(content(wordsIn)) && content(wordsIn), titleAt, content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
-      () => hintOf(element),
+      () => hintOf(element) || /^(combobox|spinbutton)$/.test(role) && inside(element, "input").map(nameOf)[0],
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
       // a custom element hands its label on to the field within
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
-      () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || !HOLDERS.has(role) && iconOf(element),
+      () => isField ? !/[\d:]/.test(element.id) && element.id : ownRowLabel() || !HOLDERS.has(role) && iconOf(element),
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
-      () => role === "generic" && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || classOf(parentOf(element) || element)),
-      () => styleOf(element).cursor.endsWith("-resize") && "resize",
+      () => (/^(generic|image)$/.test(role) || editable(element)) && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
+      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || splitName() || classOf(parentOf(element) || element)),
+      () => styleOf(element).cursor.endsWith("-resize") ? "resize" : role === "generic" && element.id.match(/^[a-z]{3,}([-_]?[a-z])*$/i)?.[0],
     ]) {
       const name = oneLine(source());
       if (name) return name;
@@ -286,7 +292,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, isUnused, cellContextOf, rectOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, holdsLabel, labelBefore, isSheetCell, isUnused, cellContextOf, rectOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
     parentNode, parentOf, treeOf, adopt, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

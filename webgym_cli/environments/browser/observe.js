@@ -1,12 +1,12 @@
 // Observation of a page, called from Python: `look` lists the interactive elements in the viewport, `unlisted` counts those
 // beyond its limit, `locate` returns the current click point of one of them, `marked` the elements themselves.
 webgym.observe = (() => {
-  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, parentOf, wordsIn } = webgym.names;
+  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, labelBefore, parentOf, wordsIn } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
   const { allOf, hearKept, hitAt, rectOf } = webgym.frames;
-  const { area, boxOf, isPassed, place, pointOf, pointWithin, reaches, same, surfaceOf, visiblePart, within } = webgym.geometry;
+  const { area, boxOf, isPassed, isSmall, place, pointOf, pointWithin, reaches, same, surfaceOf, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
     "[role=checkbox],[role=radio],[role=slider]";
@@ -50,8 +50,6 @@ webgym.observe = (() => {
     if (!seen || isSmall(seen)) return clicked || drawn;
     return clicked && area(seen) * 2 < area(clicked) && { ...clicked, point: seen.point, aim: element };
   };
-
-  const isSmall = ({ box }) => box.width < 8 || box.height < 8;
 
   // The visible element to click: a hidden input's label, a transparent field's wrapper, the editor of a code editor's field.
   const facing = (element) => {
@@ -104,7 +102,7 @@ webgym.observe = (() => {
   const alike = (outer, inner) => {
     const text = wordsOf(inner.element);
     return same(outer.box, inner.box) || (text && [wordsOf(outer.element), nameOf(outer.element)].includes(text)) ||
-      (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
+      ((inner.sure === 3 || !wordsOf(outer.element)) && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
   };
 
   // Whether a cell has a text of its own beside controls.
@@ -118,9 +116,10 @@ webgym.observe = (() => {
 
   // An icon in a field's frame that does what the field does, or a part of a slider's track.
   const isFieldIcon = ({ element, sure, isSurface: isLarge }, index) => {
-    if (sure > 2 || isLarge || wordsOf(element) || matches(element, "[aria-label],[title]")) return false;
+    if (sure > 2 || isLarge || isZone(element) || wordsOf(element) || matches(element, "[aria-label],[title]")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
       const fields = fieldsIn(at);
+      if (!fields.length && listens(element) && wordsOf(at)) return false; // of a chip in the field
       if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 && !isOwn(element, fields[0]) || roleOf(fields[0]) === "slider");
     }
     return false;
@@ -130,12 +129,13 @@ webgym.observe = (() => {
   const isArrow = (part) => !wordsOf(part) && (matches(part, "[role=button]:is([aria-haspopup],[aria-expanded]):not(button)") && !listens(part) ||
     !matches(part, NATIVE) && /(^| )(arrow|caret|chevron|dropdown)( down)?$/.test(nameOf(part)));
 
+  const isClosable = (element) => Boolean(wordsOf(element)) && !matches(element, `${TWINS},[aria-haspopup],[aria-expanded]`); // a tab or chip
   const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true"; // its value
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner, index) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
-    if (isPassed(inner.element) && listens(outer.element)) return null;
+    if (isPassed(inner.element) && listens(outer.element)) return same(outer.box, inner.box) ? "outer" : null;
     // what lies on a surface; of two surfaces in one place the inner one
     if (outer.isSurface) return inner.isSurface && same(outer.box, inner.box) ? "outer" : null;
     if (inner.sure === HOVERABLE && outer.sure > HOVERABLE) return "inner";
@@ -144,8 +144,8 @@ webgym.observe = (() => {
     if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button,[type=file]")) ? "outer" : null;
     // a row whose cells are listed
     if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
-    const sign = oneLine(inner.element.innerText), isCross = sign.length < 2 && inner.element.parentElement === outer.element && listens(inner.element);
-    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isCross) && (outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize")) && !same(outer.box, inner.box);
+    const sign = oneLine(inner.element.innerText), isCross = sign.length < 2 && listens(inner.element) && area(inner) * 4 < area(outer);
+    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isCross && inner.element.parentElement === outer.element) && (outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize")) && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;
@@ -158,7 +158,7 @@ webgym.observe = (() => {
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column header is more than what filters the column
     if (matches(outer.element, "th,[role=columnheader]") && inner.sure === 3 && !wordsOf(inner.element) && wordsOf(outer.element)) return null;
-    if (inner.sure < 3 && (matches(outer.element, WHOLE) || matches(outer.element, LISTS) && isArrow(inner.element))) return "inner";
+    if (inner.sure < 3 && (matches(outer.element, WHOLE) && !(isCross && isClosable(outer.element)) || matches(outer.element, LISTS) && isArrow(inner.element))) return "inner";
     // the words of a tree's item
     if (inner.sure < 3 && outer.sure === 3 && isAlike) return "inner";
     // a picture in the box that it fills
@@ -237,7 +237,7 @@ webgym.observe = (() => {
       if (!find) continue;
       if (isSection(element) && find.face !== element) { // the sections are one field until they are seen
         [find.element, find.value] = [groupOf(element), sectionText(element)];
-        if (!matches(find.element, "[role=group]")) find.told = { role: "group", name: nameOf(element).replace(/^[^,]+, */, "") };
+        if (!matches(find.element, "[role=group]")) find.told = { role: "group", name: labelBefore(find.element) || nameOf(element).replace(/^[^,]+, */, "") };
       }
       if (!found.has(find.element) || find.value && !found.get(find.element).value) found.set(find.element, find);
     }

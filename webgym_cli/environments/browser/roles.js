@@ -95,7 +95,7 @@ webgym.roles = (() => {
     const told = (attributeOf(element, "role") || "").trim().toLowerCase().split(/\s+/)[0];
     if (told && told !== "presentation" && told !== "none" && !(TEXTS.test(told) && matches(element, NATIVE))) return told;
     const tag = element.localName;
-    if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],[role=combobox] *")) return "combobox";
+    if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],:is([aria-haspopup=listbox],[role=combobox]) *")) return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
     if (tag === "th" && element.parentElement && isRowHeader(element)) return "rowheader";
     if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
@@ -113,13 +113,13 @@ webgym.roles = (() => {
   const labelsField = (element) => {
     if (!element.localName.includes("-") || element.hasAttribute("tabindex")) return false;
     const target = element.getRootNode().getElementById?.(element.getAttribute("for"));
-    return Boolean(target) && isField(target);
+    return Boolean(target) && (isField(target) || element.localName.endsWith("-label"));
   };
 
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
-    "grid|h|has|inset|is|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
+    "grid|has|inset|is|items|justify|leading|left|line|list|m[trblxy]|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
-    "transition|translate|w|whitespace|z)-");
+    "transition|translate|whitespace)-");
   const PURPOSES = /^(search|email|tel|url|password)$/;
 
   // Words that a style sheet puts into an element; not the symbols of icon fonts.

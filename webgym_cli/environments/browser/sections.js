@@ -1,7 +1,7 @@
 // Date and time fields of editable sections (month, day, year), which may be transparent until they have the focus, and
 // text fields that hold a mask such as `dd.MM.yyyy` once they have it, whose keys go to one part after the other.
 webgym.sections = (() => {
-  const { matches, oneLine } = webgym.names;
+  const { matches, oneLine, parentOf, rootOf } = webgym.names;
   const SECTION = "[role=spinbutton][contenteditable]";
   const KINDS = /year|month|day|hour|minute|second/i;
   const LETTERS = { Y: "year", y: "year", M: "month", D: "day", d: "day", H: "hour", h: "hour", m: "minute", s: "second" };
@@ -10,10 +10,10 @@ webgym.sections = (() => {
   const ORDER = ["year", "month", "day", "hour", "minute", "second"];
 
   const isSection = (element) => Boolean(element) && matches(element, SECTION);
-  const within = (element) => [element, ...element.querySelectorAll(SECTION)].filter(isSection);
+  const within = (element) => [element, ...(rootOf(element) || element).querySelectorAll(SECTION)].filter(isSection);
   // The group of a range contains two fields.
   const groupOf = (section) => {
-    let own = section.parentElement || section; // outermost in a shadow root
+    let own = parentOf(section); // the host, if it is outermost in a shadow root
     while (within(own).length < 2 && own.parentElement && !matches(own, "[role=group]")) own = own.parentElement;
     const group = section.closest("[role=group]");
     return group && within(group).length === within(own).length ? group : own;

@@ -77,7 +77,7 @@
   // the types, by the element's number in the document, each followed by those within its open shadow root.
   const keysOf = Object.keys, all = keep(Document, "querySelectorAll"), allIn = keep(DocumentFragment, "querySelectorAll"), match = keep(RegExp, "exec");
   const rootOf = getter(Element, "shadowRoot");
-  const PROPS = /^__react(Props|EventHandlers)\$/, HANDLER = /^(?:on|\$\$|__)((?:dbl|double)?click|contextmenu|(?:mouse|pointer)(?:enter|over))$/i;
+  const PROPS = /^__react(Props|EventHandlers)\$/, HANDLER = /^(?:on|\$\$|__)((?:dbl|double)?click|contextmenu|(?:mouse|pointer)(?:enter|over|down))$/i;
   const typesOf = (object) => {
     let types = "";
     for (let at = 0, names = keysOf(object); at < names.length; at++) {

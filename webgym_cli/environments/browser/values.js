@@ -54,7 +54,7 @@ webgym.values = (() => {
     const options = optionsOf(element);
     return [
       (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
-      (element.readOnly === true && role !== "combobox" && !TICKED.test(role) || is("readonly")) && "readonly",
+      (element.readOnly === true && !/^(combobox|listbox)$/.test(role) && !TICKED.test(role) || is("readonly")) && "readonly",
       (element.required === true || is("required")) && "required",
       wrong && `invalid${message() && `: ${message()}`}`,
       isMixed && "mixed",
@@ -88,13 +88,13 @@ webgym.values = (() => {
     const own = ownValueOf(element), role = roleOf(element);
     const isEmpty = !own || own === "collapsed" || own === "expanded";
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
-    if ((role === "combobox" || role === "listbox" && own) && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
+    if ((role === "combobox" || role === "listbox" && (own || isField)) && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
     if (isEmpty && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
       const words = oneLine(wordsIn(element)); // what is seen, where the name is another
       if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return own && !isList ? `${words}, ${own}` : words;
     }
-    if (labelBefore(element)) return shownIn(element) && oneLine(wordsOf(element));
+    if (labelBefore(element)) return shownIn(element) ? oneLine(wordsOf(element)) : own;
     const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element, { left: MOST_NODES, words: true })) || oneLine(textOf(element)) : own;
     return text === nameOf(element) && text !== own ? "" : text;
   };
@@ -113,7 +113,8 @@ webgym.values = (() => {
       popup && `${matches(popup, ":popover-open")}`;
     if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
     const toggled = (TOGGLES.find((attribute) => attributeOf(element, attribute) === "true") || "").slice(5);
-    return toggled || oneLine(attributeOf(element, "aria-valuetext") || attributeOf(element, "aria-valuenow"));
+    const [, chosen = ""] = /^(generic|listitem)$/.test(roleOf(element)) && element.getAttribute("class")?.match(/(?<![a-z])(?<!\bnot[-_])(checked|selected|active)(?=\s|$)/) || []; // by its class alone
+    return toggled || oneLine(attributeOf(element, "aria-valuetext") || attributeOf(element, "aria-valuenow")) || (chosen === "active" ? wordsIn(element).trim() && "selected" : chosen);
   };
 
   // What tells each of some equal elements from the others: its cell, else the nearest text that is not theirs too.
