@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from webgym_cli.scoring.numbers import answers_equal
-from webgym_cli.scoring.units import CODES, FOREIGN_MONTHS, has_known_unit, measure_alike, split_unit, units_agree
+from webgym_cli.scoring.units import CODES, has_known_unit, measure_alike, split_unit, units_agree
 
 # The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`, nor the sign of `n! = 120`.
 SENTENCE = re.compile(
-    r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs|\bsq|\bcu)(?<!\bincl)[.!?](?=\s|$|\*\*)(?!\s*m\.|(?<=!)\s*[=<>+*/]"
-    rf"|(?:(?<=\b\d\.)|(?<=\b[123]\d\.))\s{FOREIGN_MONTHS}(?=\s\d{{4}}|\W*(?:$|\n)))|\n",
+    r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs|\bsq|\bcu)(?<!\bincl)[.!?](?=\s|$|\*\*)(?!(?<=!)\s*[=<>+*/])|\n",
     re.IGNORECASE,
 )
 _FILLERS = re.compile(
@@ -22,9 +21,9 @@ _FILLERS = re.compile(
 _SCALE = r"(?<=\.\d)(?<!from \d\.\d)\sout of (?:5|10)\W*$"
 # Words after an answer that begin an explanation.
 _EXPLANATION = re.compile(
-    r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
+    r"(?<!times)\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\."
     r"|rather than|instead of|rounded|(?:al)?though)\b.*|\s\[\d{1,2}\]$|\sin base (?:10|ten)\W*$"
-    rf"|{_SCALE}|\s[(\[](?!(?:in )?base (?!10)\d)(?=[^()\[\]]{{0,200}}[A-Za-z]{{2}}).*"
+    rf"|{_SCALE}|(?<!times)\s[(\[](?!(?:in )?base (?!10)\d)(?=[^()\[\]]{{0,200}}[A-Za-z]{{2}}).*"
     r"|;(?!\s*\d).*|,\s(?!and\b|or\b)(?:[^\W\d_]{2,}|[一-鿿]).*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -47,14 +46,28 @@ _ROUNDED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+# What ends a sentence after its amount: `$64 for the 16 glasses`, `6 bags to feed his horses`. `The 16` were given.
+_GIVEN = r"(?:the|these|those|this|that|all|both|each|every|his|her|their|its|my|our|your|an?)\b"
+_CIRCUMSTANCE = (
+    rf"(?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bwere)\s(?:(?:after|at|before|during|for|in|on|within)(?= {_GIVEN})"
+    rf"|(?:after|before|by) [a-z]+ing\b|by the (?:end|time)\b|to(?= [a-z]{{2,}} {_GIVEN})"
+    rf"|over(?= {_GIVEN}.* [a-z]+s\W*$)|(?:after|for|in|within)(?= (?:one|two|three|four|five|six|seven|eight) [a-z])"
+    r"|(?:after|before) (?:she|he|they|it|we|you)|on|in (?-i:[A-Z])[a-z]+)"
+    # Words that join, deny, compare or calculate may make another answer.
+    rf"(?: (?:(?:{_GIVEN}|first|last|next) \d[\d,.]*(?![\d%])|(?!(?:and|or|but|not?|never|is|are|was|were|be|than|times"
+    r"|plus|minus|half|hundred|thousand|million|billion|if|except)\b)[a-z][\w'’-]*)){0,12}\W*$"
+)
+# A difference, which is the only number: `Harry slept 3 more hours than James`.
+_COMPARED = re.compile(
+    r"^(\D+\d[\d,.]*(?: [a-z]+){0,3} (?:more|(?!fewer)[a-z]+er)(?: [a-z]+){0,3}) than (?-i:[A-Z])[a-z]+\W*$", re.I
+)
 # In a text without a mark, the rest of a sentence may state the answer.
 _REASON = re.compile(
-    r",?\s(?:because|since|as|(?:al)?though)\b.*|,\s+I(?: am|['’]m)? (?:think|believe|guess|sure|certain)\b.*"
-    r"|,\s+(?:up|down) from\b.*|\s[(\[](?!(?:in )?base (?!10\b)\d+\))(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
+    r"(?<!times),?\s(?:because|since|as|(?:al)?though)\b.*|,\s+I(?: am|['’]m)? (?:think|believe|guess|sure|certain)\b.*"
+    r"|,\s+(?:up|down) from\b.*|(?<!times)\s[(\[](?!(?:in )?base (?!10\b)\d+\))(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
-    r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
-    rf" (?:day|week|month|year|hour|minute)s\W*$|{_SCALE}",
+    rf"|{_SCALE}|{_CIRCUMSTANCE}",
     re.IGNORECASE | re.DOTALL,
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.
@@ -100,8 +113,6 @@ _SOLVED = re.compile(r"(?:(?<=\d)([A-Za-z])\b|\b([A-Za-z])\s*[-+*/^]).{0,200}\s+
 _ASIDE = re.compile(
     r"(?:^|[A-Za-z])\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
 )
-# What begins a circumstance of its own before a quantity: `In 2 weeks 14 days pass`.
-_PERIOD = re.compile(r"(?:^|[,;:]|\bthat)\W*(?:in|after|before|within|for|of|from)(?: (?:the|every|each))?\s*$", re.I)
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to|far from|(?:maybe|perhaps|possibly)(?=\s+$)|doubt|unlikely|hardly|impossible|whether"
@@ -118,8 +129,8 @@ _DENIED = re.compile(
 )
 # The end of what supposes, denies or asks for an answer: `If the answer is`, `the wrong answer is`.
 _SUPPOSED = (
-    r"(?:(?:^|[.!?]\s+|\n)if|\b(?:I doubt|you (?:may|might) (?:say|think)|(?:false|wrong|untrue) that))(?: that)? the"
-    r" answer\s+\S+[\s:*]*$|\b(?:incorrect|wrong|false) answer\s+\S+[\s:*]*$"
+    r"(?:(?:^|[.!?]\s+|\n)(?:if|suppose)|\b(?:I doubt|you (?:may|might) (?:say|think)|(?:false|wrong|untrue) that))"
+    r"(?: that)? the answer\s+\S+[\s:*]*$|\b(?:incorrect|wrong|false) answer\s+\S+[\s:*]*$"
     r"|\b(?:can|could|may|might) the answer be\s*$"
 )
 SUPPOSED = re.compile(_SUPPOSED, re.IGNORECASE)
@@ -191,6 +202,7 @@ def read_loose(text: str) -> list[str]:
     listed = [
         match[1] for match in _LISTED.finditer(phrase) if not _DENIED_VERB.search(phrase[: match.start(1)].strip())
     ]
+    phrase = _COMPARED.sub(r"\1", phrase)
     return list(dict.fromkeys((*listed, *(_read_last(_REASON.sub("", phrase), before) or _read_last(phrase, before)))))
 
 
@@ -239,7 +251,7 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         (stated and _DENIED_VERB.search(text[first:stated]))
         or _DENIED.search(near)
         or (first and re.search(r"(?<!given) by\s+$|\b(?:if|unless)\b[^,]*$", link))
-        or (first and _is_compound(link.strip(), f"{content}{text[end:]}") and not _PERIOD.search(text[: items[-2][0]]))
+        or (first and _is_compound(link.strip(), f"{content}{text[end:]}"))
         or (re.search(r"\b(?:or|and)\b", link if first else near) and not _SOLVED.search(text[:start]))
         or _PARTIAL.search(near)
         or _asks_unknown(text[:start], content + text[end:], before)

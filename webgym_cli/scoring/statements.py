@@ -17,7 +17,9 @@ _MAX_CHARACTERS, _MAX_PHRASES, _BETWEEN = 20_000, 20, 40
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}]|[{}]")
 # Markdown within a sentence: `She has **64 apples**`; not the operators of `2**3` and `2 * 3 * 4`.
 _EMPHASIS = re.compile(r"(?<![\w*_)\]}\\])(\*{1,3}|_{1,2}|`)(?=[^\s*_`])([^*_`\n]{1,300})(?<=\S)\1(?![\w*])")
-_BETWEEN_BOXES = re.compile(r"[\s,;$.]*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?[\s$]*", re.IGNORECASE)
+_BETWEEN_BOXES = re.compile(
+    r"(?:[\s,;$.]|\\q?quad|\\[()])*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?(?:[\s$]|\\q?quad|\\[()])*", re.IGNORECASE
+)
 # LaTeX boxes the next token, too.
 _BARE_BOX = re.compile(r"(\\boxed)\s*(-?\d+(?:\.\d+)?)(?![\w{])")
 # Formatting, tokens of chat templates, what is struck out, and the number of a source: `42[1]`.
@@ -41,7 +43,8 @@ _FIELD = re.compile(
 )
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"
-    r"|\b(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?(?:,?\s*(?:therefore|thus|then|hence"
+    r"|\b(?<!check our )(?<!check the )(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?"
+    r"(?:,?\s*(?:therefore|thus|then|hence"
     r"|should|would|will|must|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
     r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*]*",
     re.IGNORECASE,
@@ -68,7 +71,7 @@ _WITHDRAWN = re.compile(
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
-    r"\b(?:wait|correction|mistake|sorry|scratch that|actually|oops|on second thought|make that)\b"
+    r"\b(?:wait|correction|mistake|sorry|scratch that|(?<!n['’]t )actually|oops|on second thought|make that)\b"
     r"|\b(?:I mean|or rather|rather(?=,))\b(?=\W+(?:(?:it|that)(?:['’]s| is) )?(?:[^\sA-Za-z]{0,3}\d|\w+\s?=|\$?\\))"
     r"|\b(?:no,|oh,|edit:|not quite[:,]|just kidding)|\b(?:re-?check|redo|try again)\b[^\n]{0,300}?"
     r"\b(?:it|the (?:answer|result))(?:['’]s| is| should be)(?=\s+\W?\d)",
@@ -77,9 +80,9 @@ _RETRACTED = re.compile(
 # Another answer in words after it, which is short: `Rome.`, `it is New York.`, not `this follows from it.`
 _CORRECTION = re.compile(r"\W*(?:(?:it|that)(?:['’]s| is| should be) )?(?!the |an? )\S+?(?: \S+?)?\W*(?:[.,;!]|\Z)")
 # A number after this is no answer: `. However, this is wrong.`
-_DISOWNED = re.compile(r"\W*(?:however, )?this is (?:wrong|incorrect)\s*[.!]", re.IGNORECASE)
+_DISOWNED = re.compile(r"\W*(?:(?:however, )?this )?is (?:wrong|incorrect)\s*[.!]", re.IGNORECASE)
 # Before a box: `It is not \\boxed{42}`.
-_NOT = re.compile(r"\b(?:is not|isn['’]t)[\s$*]*\Z", re.IGNORECASE)
+_NOT = re.compile(r"\b(?:is not|isn['’]t|can(?:not|['’]t) be)[\s$*]*\Z", re.IGNORECASE)
 _FORMULA = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL)
 
 

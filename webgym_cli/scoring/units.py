@@ -13,7 +13,8 @@ cm centimeter centimetre|m meter metre|km kilometer kilometre|mm millimeter mill
 yd yard|mi mile|kg kilogram|g gram|mg milligram|lb pound|oz ounce|l liter litre|ml milliliter millilitre|gal gallon
 h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢
 eur euro €|gbp £|jpy yen ¥|inr rupee rs ₹|cny yuan|chf|cad|aud|degree deg ° ^circ
-celsius c|fahrenheit f|% percent pct|n newton|j joule|w watt|v volt|hz hertz|rad radian|mi/h mph|km/h kmh kph|am|pm
+celsius c|fahrenheit f|% percent pct percentage|n newton|j joule|w watt|v volt|hz hertz|rad radian|mi/h mph
+km/h kmh kph|am|pm
 """
 _LINES = [line.split() for line in re.split(r"[|\n]", _NAMES) if line]
 _CANONICAL = {name: names[0] for names in _LINES for name in names}
@@ -26,13 +27,10 @@ _FACTORS = {
     **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
 
-# Months that are spelled in German or French alone, after the day: `3. Oktober`, `3 août`.
-FOREIGN_MONTHS = (
-    r"(?:januar|februar|märz|oktober|dezember|janvier|février|juillet|août|(?:sept|nov|déc)embre|octobre)\b"
-)
 # Words after a number that are no unit: they change it or join it with another.
 _OPERATORS = re.compile(
-    r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|times|plus|minus|by|squared|cubed|half|halves"
+    r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|plus|minus|by|squared|cubed|half|halves"
+    r"|times(?!\W*$| (?:per|this|each|every|a) (?:day|week|month|year|hour|minute)\b)"
     r"|(?:third|fourth|fifth|sixth|eighth|tenth|hundredth|thousandth)s?"
     r"|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sqrt|root"
     r"|over(?! (?:the|a|this) (?:day|week|month|year|summer))|(?:sin|cos|tan|log|ln)(?! [a-z]{3})"
@@ -40,7 +38,7 @@ _OPERATORS = re.compile(
     r"|(?:wrong|incorrect|false)(?! [a-z]{3,}s\b)|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
     r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|fails?|\w+n't|cannot"
-    rf"|nov(?:ember)?|dec(?:ember)?|{FOREIGN_MONTHS}|(?:{'|'.join(ONES + TENS)})(?!-))\b"
+    rf"|nov(?:ember)?|dec(?:ember)?|(?:{'|'.join(ONES + TENS)})(?!-))\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "remaining", "more", "each", "all", "off"})
@@ -64,7 +62,7 @@ _FOREIGN = (
     r"(?:[аеиоуыюяьй][а-яё]{0,2})?)(?:です|입니다)?"
 )
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
-_WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|mathbf)\s*\{([^{}\\]*)\}")
+_WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|textnormal|mathbf)\s*\{([^{}\\]*)\}")
 # A currency before its number, and bits, which are no bytes: Mb, Mbps.
 CODES = r"\b(?:USD|EUR|GBP|JPY|INR|CNY|CHF|CAD|AUD|Rs)(?=\.?\s?\d)\.?"
 _BITS = re.compile(r"\b([kKMGT]i?)b(?=ps\b|/s\b|\b)")

@@ -62,8 +62,9 @@ HOSTILE = (
     "The banner says:\n\nSUCCESS",
     "123. SUCCESS",
     "Step 3. SUCCESS",
+    "1.1. SUCCESS",
+    "(3). SUCCESS",
     "任务没有完成。SUCCESS",
-    "Die Aufgabe ist nicht erfüllt. SUCCESS",
     "The agent failed to find the item. SUCCESS",
     "The answer does not match. SUCCESS",
     'The page said "Order placed. SUCCESS"',
@@ -208,6 +209,9 @@ async def test_the_number_of_screenshots_is_the_protocol_s_own(judge, server, pr
         ("It is not sorted, but nobody asked for it. SUCCESS", True),
         ("The price is missing. **NOT SUCCESS**.", False),
         ("Verdict: NOT\nSUCCESS", False),
+        ("The task is NOT SUCCESSFUL as no screenshot shows the price.", False),
+        ("Verdict: NOT SUCCESS because it lacks a price.", False),
+        ("It costs 1.1. SUCCESS", True),
         ('A sign says "SUCCESS". NOT SUCCESS', False),
         ("It is all there.\n\nSuccess", True),
         ("### Verdict\n\n> **Not Success**", False),
@@ -352,7 +356,7 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
 UNREADABLE = {
     replies.read_score: [
         *("Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"),
-        *("Score: -3", "Score: 3 or 4", "Underscore: 5", "Score: 5 out of 10", "Score: 3/10", "Score: 5%"),
+        *("Score: -3", "Score: 3 or 4", "Underscore: 5", "Score: 5 of 10", "Score: 3/10", "Score: 5%"),
     ],
     replies.read_status: [
         *("Status: success\nBut it's really a failure.", 'Status: success\nThe page shows "Payment failed".'),
@@ -360,7 +364,7 @@ UNREADABLE = {
         "The form reads:\nStatus: success\n(not filled)",
         *("If it had worked I'd write:\nStatus: success", "I would not say\nStatus: success"),
         *(f"If so, my reply {word} be:\nStatus: success" for word in ("would", "could", "might", "should")),
-        "I'm sorry, I can't assist. Status: success",
+        *("I'm sorry, I can't assist. Status: success", "If it were set:\nStatus: success"),
     ],
     replies.read_webvoyager: [
         *("Verdict: FAILURE.\nSUCCESS", "FAILED. SUCCESS", "!SUCCESS", "The result is incomplete. SUCCESS"),

@@ -34,7 +34,8 @@ _VERDICT = re.compile(
     r"|^(?:最[终終])?(?:裁[定决決]|[结結][论論果]|判[定断斷]):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
     r"|(?P<upper>(?<=\S)[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?"
     r"|(?<![^\W\d]\n)(?<![❌✗✘]\n)(?P<line>^)|(?=[\"'(\[]?NOT\b))"
-    r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
+    r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)"
+    r"(?(no)(?-i:FUL)?(?: (?:as|because|since)\b(?:(?!SUCCESS)[^.!?\n])*)?)[.!]?(?(open)[\"')\]])[.!]?\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[.!?]|(?<!:)\n\n")
@@ -50,7 +51,9 @@ _QUOTED = re.compile(
 # The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
 # What may be the number of a point or step, before a verdict: `1. SUCCESS`, `Step 3. SUCCESS`.
-_NUMBER = re.compile(r"^(?:(?:step|(?:key )?point|part|criterion) )?(?:[a-z]|\d+)\Z", re.IGNORECASE | re.MULTILINE)
+_NUMBER = re.compile(
+    r"^(?:(?:step|(?:key )?point|part|criterion) )?\(?(?:[a-z]|\d[\d.]*)\)?\Z", re.IGNORECASE | re.MULTILINE
+)
 _DENIED = re.compile(
     r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|\b(?:false|wrong|untrue) that\b|[不没未非]",
     re.IGNORECASE,
@@ -70,10 +73,7 @@ _DENIAL_BEFORE = re.compile(
     rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
     r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed to \w+(?: (?:the|an?|any))? \w+|gave up)"
     r"|the (?:answer|result|response|output|item|product)s? do(?:es)?(?: not|n't) match(?: the \w+)?"
-    r"|(?:任务|要求|目标)(?:没有|没|未)(?:完成|满足|达到)|die aufgabe (?:ist|wurde) nicht (?:erfüllt|erledigt|erreicht)"
-    r"|la tâche n['’](?:est|a) pas (?:accompli|atteint)\w*|la tarea no se (?:complet|cumpli)\w+"
-    r"|(?:задача|задание) не (?:выполнен|завершен)\w*))\W*\Z"
-    r"|\b(?:expected|desired|claimed) \Z",
+    r"|(?:任务|要求|目标)(?:没有|没|未)(?:完成|满足|达到)))\W*\Z|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE,
 )
 # Words after a success that may take it back: an explanation has its place before the verdict.
@@ -107,7 +107,7 @@ _EXCUSED = re.compile(
 _QUOTATION = re.compile(r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'(?!\w)")
 _POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
 _SCORE = re.compile(
-    r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d| *(?:/|out of) *(?!5\b)\d| *%)", re.IGNORECASE
+    r"\bscore\W*(?<!-)([1-5])\b(?!(?:\s*[-–.,]|\s+or|\s+to)\s*\d| *(?:/|(?:out )?of) *(?!5\b)\d| *%)", re.IGNORECASE
 )
 _STATUS = re.compile(
     r"(?:^|[.!?] )(?:(?:final|overall) )?(?:status|状态)(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
@@ -118,7 +118,8 @@ _STATUS = re.compile(
 _TURN = re.compile(r"\b(?:fail(?:ed|ure)|wait|actually|but|however)\b", re.IGNORECASE)
 _SUPPOSED = re.compile(
     r"(?:\b(?:would|will|not|never|can't|cannot)|'d)\b[^.!?\n]*\b(?:write|say|give|answer|reply)\W*\Z"
-    r"|\b(?:reply|answer|verdict|status) (?:would|could|might|should) (?:be|have been)\W*\Z",
+    r"|\b(?:reply|answer|verdict|status) (?:would|could|might|should) (?:be|have been)\W*\Z"
+    r"|(?:\A|[.!?\n]\s*)if\b[^.!?\n]*:\s*\Z",
     re.IGNORECASE,
 )
 _OWN_LINE = re.compile(
