@@ -59,7 +59,7 @@ async def test_what_reports_nothing_has_no_key_of_a_report(hanging, tmp_path, mo
 
 async def test_a_process_that_writes_lines_is_slow_and_does_not_hang(hanging, tmp_path):
     work = 'for n in 1 2 3 4 5 6; do sleep 0.4; echo $n >> "$0"; done; exit 3'
-    argv, log = ["sh", "-c", work, str(tmp_path / "out/values")], tmp_path / "log"
+    argv, log = ["sh", "-c", work, "values"], tmp_path / "log"
     (tmp_path / "out").mkdir()
     limits = settings_for(train=STALL).train
     assert await run_within(limits, argv, "it", env=dict(os.environ), log=log, folder=tmp_path / "out") == 3

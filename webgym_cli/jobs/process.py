@@ -76,11 +76,9 @@ class Job:
         return cls(process, write_end, log, grace)
 
     @classmethod
-    async def run(
-        cls, argv: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path | None = None, grace: float = 15.0
-    ) -> int:
+    async def run(cls, argv: Sequence[str], *, env: Mapping[str, str], log: Path, grace: float = 15.0) -> int:
         """Run a command to its end and return its exit status. On cancellation, end its process tree first."""
-        job = cls.spawn(argv, env=env, log=log, cwd=cwd, grace=grace)
+        job = cls.spawn(argv, env=env, log=log, grace=grace)
         try:
             return await job.wait()
         finally:

@@ -85,7 +85,7 @@ async def wait_within(
     on_poll: Callable[[], None] = lambda: None,
     on_look: Callable[[str], Awaitable[None]] | None = None,
 ) -> int:
-    """Wait for a process that writes to a folder, and return its exit status; its whole tree has ended then.
+    """Wait for a process that works in a folder, and return its exit status; its whole tree has ended then.
 
     `name`: the process in messages. `on_look` is awaited with each message of the `StallDetector`. Raises `JobError` at
     `train.time_limit_minutes` and `train.stall_minutes`.
@@ -110,15 +110,8 @@ async def wait_within(
 
 
 async def run_within(
-    limits: TrainSettings,
-    argv: Sequence[str],
-    name: str,
-    *,
-    env: Mapping[str, str],
-    log: Path,
-    folder: Path,
-    cwd: Path | None = None,
+    limits: TrainSettings, argv: Sequence[str], name: str, *, env: Mapping[str, str], log: Path, folder: Path
 ) -> int:
-    """Run a process that writes to a folder, and return its exit status. Raises `JobError` as `wait_within`."""
-    job = Job.spawn(argv, env=env, log=log, cwd=cwd, grace=STOP_GRACE)
+    """Run a process in a folder and return its exit status. Raises `JobError` as `wait_within`."""
+    job = Job.spawn(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)
     return await wait_within(limits, job, name, folder)

@@ -87,9 +87,7 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
     argv = [str(plan.launch.python.parent / CLI), "export", CONFIG]  # also if torchrun starts the training
     env = trainer_environ(plan.launch.python) | plan.launch.env
-    code = await run_within(
-        settings.train, argv, "merging the adapter", env=env, log=log, folder=plan.folder, cwd=plan.folder
-    )
+    code = await run_within(settings.train, argv, "merging the adapter", env=env, log=log, folder=plan.folder)
     if code != 0:
         error = trainer_error(code, log)
         raise JobError(f"the adapter could not be merged: {error}", hint=error.hint, returncode=code)

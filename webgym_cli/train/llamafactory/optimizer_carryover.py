@@ -38,7 +38,8 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     argv = [str(launch.python), str(BUILDER), str(parent), str(target), json.dumps(options)]
     env = trainer_environ(launch.python) | launch.env
     shutil.rmtree(target, ignore_errors=True)
-    code = await run_within(settings.train, argv, "preparing the optimizer states", env=env, log=log, folder=target)
+    name = "preparing the optimizer states"
+    code = await run_within(settings.train, argv, name, env=env, log=log, folder=plan.folder)
     reason = _explain_build(code, parent, log)
     message = fresh_note(reason) if reason else f"the optimizer goes on from {parent.name}"
     sink({"event": "train_note", "message": message})

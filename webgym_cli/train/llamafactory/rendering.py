@@ -24,10 +24,11 @@ from webgym_cli.train.llamafactory.dataset import read_train_config
 from webgym_cli.train.process_limits import run_within
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.optional import when
+from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import role_home, role_python, trainer_environ
 
 SCRIPT = Path(__file__).with_name("rendering_script.py")
-QUESTION, ANSWER, LOG = "rendering.json", "rendering_answer.json", "rendering.log"
+LOG = "rendering.log"
 # Samples that are compared: evenly spaced in the dataset.
 SAMPLES = 8
 
@@ -90,21 +91,20 @@ def _shape(sample: dict[str, Any]) -> list[Any]:
 
 async def _compare(python: Path, settings: Settings, question: dict[str, Any], logs: Path) -> dict[str, Any] | None:
     """Return the first difference, or None. Raises `JobError` where it can't be found out."""
-    question_file, answer, log = logs / QUESTION, logs / ANSWER, logs / LOG
-    write_json(question_file, question)
-    answer.unlink(missing_ok=True)
-    argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
+    log, name = logs / LOG, "the comparison of the templates"
     # the model's files are local: no requests to the hub
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     env = trainer_environ(python) | alone
-    code = await run_within(settings.train, argv, "the comparison of the templates", env=env, log=log, folder=answer)
-    if code != 0:
-        raise JobError(
-            f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {last_line(log)}",
-            hint=f"read {log}; -s train.check_template=false trains without the comparison",
-            returncode=code,
-        )
-    difference: dict[str, Any] | None = read_json(answer)
-    question_file.unlink()
-    answer.unlink()
-    return difference
+    with TemporaryFolder("rendering") as folder:
+        question_file, answer = folder / "question.json", folder / "answer.json"
+        write_json(question_file, question)
+        argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
+        code = await run_within(settings.train, argv, name, env=env, log=log, folder=folder)
+        if code != 0:
+            raise JobError(
+                f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {last_line(log)}",
+                hint=f"read {log}; -s train.check_template=false trains without the comparison",
+                returncode=code,
+            )
+        difference: dict[str, Any] | None = read_json(answer)
+        return difference

@@ -64,7 +64,7 @@ async def success_probabilities(
         env = trainer_env(settings, resolve_device(settings.venvs.device), str(policy), folder)
         env.pop("OMP_NUM_THREADS", None)  # it is the only process
         env = trainer_environ(python) | env | {"HF_HUB_OFFLINE": "1"}
-        code = await run_within(settings.train, argv, "the critic", env=env, log=log, folder=folder, cwd=folder)
+        code = await run_within(settings.train, argv, "the critic", env=env, log=log, folder=folder)
         if code != 0:
             raise JobError(
                 f"the critic {critic} can't be asked (exit status {code}): {reason(log)}; log: {log}",
