@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 from webgym_cli.scoring.latex import is_equal_latex
@@ -28,15 +29,15 @@ _AROUND = re.compile(
 )
 # An amount in brackets is negative, as in accounting: `($50)`.
 _ACCOUNTING = re.compile(r"^\((\\?[$€£¥₹])([\d.,]+)\)$|^(\\?[$€£¥₹])\(([\d.,]+)\)$")
+# A number and another that it may be rounded to.
+_ROUNDED = re.compile(r"(-?\d{1,9}\.\d{1,9})\s*(?:≈|\\approx)\s*(-?\d{1,9}(?:\.\d{1,9})?)")
 _INLINE = re.compile(r"\$+\s*([^$]+?)\s*\$+|(?<!\\)\\\((.+?)\\\)|(?<!\\)\\\[(.+?)\\\]", re.DOTALL)
 _RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _NOISE = re.compile(r"\\(?:left|right|displaystyle|limits|big|Big|bf|rm)(?![A-Za-z])")
 _SPACES = re.compile(r"\\(?:quad|qquad)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~|\s+")
 _THOUSANDS = re.compile(r"(?<![\d.,^_{])\d{1,3}(?:(?:,\\!\s?|,|\{,\}|\\[,!: ]| )\d{3})+(?![\d,])")
-_WRAPPED = re.compile(
-    r"\\(?:text|mathrm|textbf|textit|textrm|textnormal|mbox|mathbf|underline|operatorname)\s*\{([^{}]*)\}"
-)
+_WRAPPED = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf)|mbox|underline|operatorname)\s*\{([^{}]*)\}")
 # Plain notation, and what it is in LaTeX.
 _PLAIN = (
     (
@@ -134,6 +135,8 @@ def answers_equal(given: str, wanted: str) -> bool:
     differ.
     """
     given, wanted = _strip_markup(given), _strip_markup(wanted)
+    if (it := _ROUNDED.fullmatch(given)) and Decimal(it[1]).quantize(Decimal(it[2]), ROUND_HALF_UP) == Decimal(it[2]):
+        return any(answers_equal(part, wanted) for part in it.groups())
     ours, theirs = parse_answer(given, named="=" in wanted), parse_answer(wanted, named="=" in given)
     if not ours.text or not theirs.text:
         return False

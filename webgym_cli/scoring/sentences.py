@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from webgym_cli.scoring.numbers import answers_equal
-from webgym_cli.scoring.units import CODES, has_known_unit, measure_alike, split_unit, units_agree
+from webgym_cli.scoring.units import CODES, FOREIGN_MONTHS, has_known_unit, measure_alike, split_unit, units_agree
 
 # The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`, nor the sign of `n! = 120`.
 SENTENCE = re.compile(
-    r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs|\bsq|\bcu)(?<!\bincl)[.!?](?=\s|$|\*\*)(?!(?<=!)\s*[=<>+*/])|\n",
+    r"(?<![ap]\.m)(?<!\b[ap])(?<!\bRs|\bsq|\bcu)(?<!\bincl)[.!?](?=\s|$|\*\*)(?!\s*m\.|(?<=!)\s*[=<>+*/]"
+    rf"|(?:(?<=\b\d\.)|(?<=\b[123]\d\.))\s{FOREIGN_MONTHS}(?=\s\d{{4}}|\W*(?:$|\n)))|\n",
     re.IGNORECASE,
 )
 _FILLERS = re.compile(
@@ -113,6 +114,8 @@ _SOLVED = re.compile(r"(?:(?<=\d)([A-Za-z])\b|\b([A-Za-z])\s*[-+*/^]).{0,200}\s+
 _ASIDE = re.compile(
     r"(?:^|[A-Za-z])\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
 )
+# What begins a circumstance of its own before a quantity: `In 2 weeks 14 days pass`.
+_PERIOD = re.compile(r"(?:^|[,;:]|\bthat)\W*(?:in|after|before|within|for|of|from)(?: (?:the|every|each))?\s*$", re.I)
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to|far from|(?:maybe|perhaps|possibly)(?=\s+$)|doubt|unlikely|hardly|impossible|whether"
@@ -251,7 +254,7 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         (stated and _DENIED_VERB.search(text[first:stated]))
         or _DENIED.search(near)
         or (first and re.search(r"(?<!given) by\s+$|\b(?:if|unless)\b[^,]*$", link))
-        or (first and _is_compound(link.strip(), f"{content}{text[end:]}"))
+        or (first and _is_compound(link.strip(), f"{content}{text[end:]}") and not _PERIOD.search(text[: items[-2][0]]))
         or (re.search(r"\b(?:or|and)\b", link if first else near) and not _SOLVED.search(text[:start]))
         or _PARTIAL.search(near)
         or _asks_unknown(text[:start], content + text[end:], before)

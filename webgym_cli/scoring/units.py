@@ -27,6 +27,10 @@ _FACTORS = {
     **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
 
+# Months that are spelled in German or French alone, after the day: `3. Oktober`, `3 août`.
+FOREIGN_MONTHS = (
+    r"(?:januar|februar|märz|oktober|dezember|janvier|février|juillet|août|(?:sept|nov|déc)embre|octobre)\b"
+)
 # Words after a number that are no unit: they change it or join it with another.
 _OPERATORS = re.compile(
     r"\b(?:or|and|to(?!\s+(?!the\b)[a-z]{2,})|than|plus|minus|by|squared|cubed|half|halves"
@@ -38,7 +42,7 @@ _OPERATORS = re.compile(
     r"|(?:wrong|incorrect|false)(?! [a-z]{3,}s\b)|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
     r"|(?:can|could|should|may|might|must|will|would) (?:not )?be|fails?|\w+n't|cannot"
-    rf"|nov(?:ember)?|dec(?:ember)?|(?:{'|'.join(ONES + TENS)})(?!-))\b"
+    rf"|nov(?:ember)?|dec(?:ember)?|{FOREIGN_MONTHS}|(?:{'|'.join(ONES + TENS)})(?!-))\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "remaining", "more", "each", "all", "off"})

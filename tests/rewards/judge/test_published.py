@@ -65,6 +65,7 @@ HOSTILE = (
     "1.1. SUCCESS",
     "(3). SUCCESS",
     "任务没有完成。SUCCESS",
+    "Die Aufgabe ist nicht erfüllt. SUCCESS",
     "The agent failed to find the item. SUCCESS",
     "The answer does not match. SUCCESS",
     'The page said "Order placed. SUCCESS"',
@@ -356,7 +357,8 @@ async def test_key_points_in_the_spellings_of_models(judge, server, text):
 UNREADABLE = {
     replies.read_score: [
         *("Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"),
-        *("Score: -3", "Score: 3 or 4", "Underscore: 5", "Score: 5 of 10", "Score: 3/10", "Score: 5%"),
+        *("Score: -3", "Score: 3 or 4", "Underscore: 5", "Score: 5 of 10", "Score: 5 out of 10", "Score: 3/10"),
+        "Score: 5%",
     ],
     replies.read_status: [
         *("Status: success\nBut it's really a failure.", 'Status: success\nThe page shows "Payment failed".'),

@@ -73,7 +73,10 @@ _DENIAL_BEFORE = re.compile(
     rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
     r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed to \w+(?: (?:the|an?|any))? \w+|gave up)"
     r"|the (?:answer|result|response|output|item|product)s? do(?:es)?(?: not|n't) match(?: the \w+)?"
-    r"|(?:任务|要求|目标)(?:没有|没|未)(?:完成|满足|达到)))\W*\Z|\b(?:expected|desired|claimed) \Z",
+    r"|(?:任务|要求|目标)(?:没有|没|未)(?:完成|满足|达到)|die aufgabe (?:ist|wurde) nicht (?:erfüllt|erledigt|erreicht)"
+    r"|la tâche n['’](?:est|a) pas (?:accompli|atteint)\w*|la tarea no se (?:complet|cumpli)\w+"
+    r"|(?:задача|задание) не (?:выполнен|завершен)\w*))\W*\Z"
+    r"|\b(?:expected|desired|claimed) \Z",
     re.IGNORECASE,
 )
 # Words after a success that may take it back: an explanation has its place before the verdict.
