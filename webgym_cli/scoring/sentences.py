@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from webgym_cli.scoring.circumstances import strip_circumstance
 from webgym_cli.scoring.numbers import answers_equal
 from webgym_cli.scoring.units import CODES, FOREIGN_MONTHS, has_known_unit, measure_alike, split_unit, units_agree
 
@@ -47,28 +48,14 @@ _ROUNDED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
-# What ends a sentence after its amount: `$64 for the 16 glasses`, `6 bags to feed his horses`. `The 16` were given.
-_GIVEN = r"(?:the|these|those|this|that|all|both|each|every|his|her|their|its|my|our|your|an?)\b"
-_CIRCUMSTANCE = (
-    rf"(?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bwere)\s(?:(?:after|at|before|during|for|in|on|within)(?= {_GIVEN})"
-    rf"|(?:after|before|by) [a-z]+ing\b|by the (?:end|time)\b|to(?= [a-z]{{2,}} {_GIVEN})"
-    rf"|over(?= {_GIVEN}.* [a-z]+s\W*$)|(?:after|for|in|within)(?= (?:one|two|three|four|five|six|seven|eight) [a-z])"
-    r"|(?:after|before) (?:she|he|they|it|we|you)|on|in (?-i:[A-Z])[a-z]+)"
-    # Words that join, deny, compare or calculate may make another answer.
-    rf"(?: (?:(?:{_GIVEN}|first|last|next) \d[\d,.]*(?![\d%])|(?!(?:and|or|but|not?|never|is|are|was|were|be|than|times"
-    r"|plus|minus|half|hundred|thousand|million|billion|if|except)\b)[a-z][\w'’-]*)){0,12}\W*$"
-)
-# A difference, which is the only number: `Harry slept 3 more hours than James`.
-_COMPARED = re.compile(
-    r"^(\D+\d[\d,.]*(?: [a-z]+){0,3} (?:more|(?!fewer)[a-z]+er)(?: [a-z]+){0,3}) than (?-i:[A-Z])[a-z]+\W*$", re.I
-)
 # In a text without a mark, the rest of a sentence may state the answer.
 _REASON = re.compile(
     r"(?<!times),?\s(?:because|since|as|(?:al)?though)\b.*|,\s+I(?: am|['’]m)? (?:think|believe|guess|sure|certain)\b.*"
     r"|,\s+(?:up|down) from\b.*|(?<!times)\s[(\[](?!(?:in )?base (?!10\b)\d+\))(?=[^()\[\]]{0,200}[A-Za-z]{2}).*"
     r"|,\s+(?:and |but )?(?:(?:not|rather than|instead of) (?=\W?\d)|\S{1,20} (?:more|less|fewer|[a-z]+er) than ).*"
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
-    rf"|{_SCALE}|{_CIRCUMSTANCE}",
+    r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
+    rf" (?:day|week|month|year|hour|minute)s\W*$|{_SCALE}",
     re.IGNORECASE | re.DOTALL,
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.
@@ -205,8 +192,8 @@ def read_loose(text: str) -> list[str]:
     listed = [
         match[1] for match in _LISTED.finditer(phrase) if not _DENIED_VERB.search(phrase[: match.start(1)].strip())
     ]
-    phrase = _COMPARED.sub(r"\1", phrase)
-    return list(dict.fromkeys((*listed, *(_read_last(_REASON.sub("", phrase), before) or _read_last(phrase, before)))))
+    short = _REASON.sub("", strip_circumstance(phrase))
+    return list(dict.fromkeys((*listed, *(_read_last(short, before) or _read_last(phrase, before)))))
 
 
 def _strip_fillers(text: str) -> str:
