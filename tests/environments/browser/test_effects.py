@@ -147,8 +147,6 @@ FIELDS = {
     ),
     "a slider whose press is handled without a focus": (SLIDER.replace("MOST", "9").replace("onkeydown",
         "onmousedown='event.preventDefault()' onkeydown"), "7", None),
-    "a slider whose press leaves the focus in a field": ("<input id=t>" + SLIDER.replace("MOST", "9").replace(
-        "onkeydown", "onmousedown='event.preventDefault()' onkeydown") + "<script>t.focus()</script>", "7", None),
     "one of two sliders under a hidden field": (HANDLES, "7", None),
     "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider stops at 4"),
     "a slider whose track is clicked": ("<div style='cursor:pointer;width:200px' onmousedown='event.preventDefault()'>"
@@ -209,6 +207,32 @@ async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_p
     await show(session, tmp_path, html)
     error = await act(session, MARKS, ActionName.TYPE, "Name", text=text)
     assert error is None if content is None else content in (error or ""), error
+
+
+RANGE = "<input type=range class=s min=2 max=9 value=2>"
+BESIDE = {
+    "a slider whose press leaves the focus in a field": ("<input class=t>" + SLIDER.replace("MOST", "9").replace(
+        "role=", "class=s onmousedown='event.preventDefault()' role=") + "<script>document.querySelector('input')"
+        ".focus()</script>", ["7", ""]),
+    "a field that its wrapper draws": ("<p><span onclick='lastChild.focus()'>Box<input class=t aria-label=Name style="
+        f"'position:absolute;left:300px;width:1px;opacity:0'></span>{RANGE}</p>", ["2", "7"]),
+    "a field in a frame": ("<iframe style='margin-top:80px' srcdoc='<p><input class=t aria-label=Name>"
+        f"{RANGE}'></iframe>", ["2", "7"]),
+    "a field in a slider": ("<div role=slider class=s aria-valuenow=2 tabindex=0><input class=t aria-label=Name></div>",
+        ["2", "7"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BESIDE)
+async def test_of_a_slider_and_a_field_the_one_that_is_clicked_takes_the_text(session, tmp_path, case: str):
+    html, values = BESIDE[case]
+    await show(session, tmp_path, html)
+    assert await act(session, MARKS, ActionName.TYPE, "Name", text="7") is None
+    view = "(document.querySelector('iframe')?.contentDocument || document)"
+    read = f"(name) => {view}.querySelector(name)"
+    assert (
+        await session.evaluate(f"() => ['.s', '.t'].map({read}).map((one) => one.ariaValueNow ?? one.value)") == values
+    )
 
 
 @pytest.mark.parametrize("mode", InteractionMode)

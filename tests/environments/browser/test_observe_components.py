@@ -577,15 +577,20 @@ CASES = {
     ),
     "a disabled button in what only shows its tip, and one that a hidden tip names": (
         "<span onclick=1 style='display:inline-block'><button disabled style='pointer-events:none'>Back</button></span>"
-        "<button aria-labelledby=tip>x</button><i id=tip style='visibility:hidden'><b>Show password</b></i>",
-        "button 'Back' (disabled); button 'Show password'",
+        "<button aria-labelledby=tip>x</button><i id=tip style='visibility:hidden'><b>Show password</b></i>"
+        "<button aria-labelledby=code>Go</button><b id=code style='display:none'><i><style>b {}</style></i></b>"
+        "<button aria-labelledby=icon>Up</button><b id=icon><i aria-hidden=true>arrow_upward</i></b>",
+        "button 'Back' (disabled); button 'Show password'; button 'Go'; button 'Up'",
     ),
     "stars of two classes after one label; what is chosen by its class alone; a button of two parts": (
         f"<div><label>Stars</label><p>{STAR.replace('C', 'star star-selected')}{STAR.replace('C', 'star')}</p></div>"
         "<div onclick=1 class=t-active>One</div><div onclick=1 class='not-active inactive'>Two</div>"
-        "<button>Save</button><button aria-haspopup=menu></button>",
+        "<div onclick=1 class='non-active un-checked'>Three</div>"
+        "<button>Save</button><button aria-haspopup=menu></button><button>Off</button><button aria-expanded=false>"
+        "</button><button style='margin-right:9px'>Home</button><button aria-haspopup=menu></button>",
         "generic 'Stars' = 'selected' (1 of 2); generic 'Stars' (2 of 2); generic 'One' = 'selected'; generic 'Two'; "
-        "button 'Save' (1 of 2); button 'Save' (2 of 2)",
+        "generic 'Three'; button 'Save'; button 'Save: menu'; button 'Off'; button '' = 'collapsed' (1 of 2); "
+        "button 'Home'; button '' (2 of 2)",
     ),
     "fields that open a list: by their own role, and in a button": (
         f"<p style='{BOX};overflow:hidden'><input role=listbox aria-label=File readonly aria-expanded=false style='"
@@ -593,10 +598,14 @@ CASES = {
         "listbox 'File' = 'Music'; combobox 'City' = 'Oslo'",
     ),
     "an empty box for drops beside the page's one field; the cross of a chip in a field": (
-        "<input aria-label=Find><div id=done style='border:1px solid;height:60px;width:150px'></div><p style='"
-        f"{BOX}'><b>red <i onclick=1 class=tag-remove style='{ICON}'></i></b><input aria-label=Tags></p>"
+        "<main><input aria-label=Find><div id=done style='border:1px solid;height:60px;width:150px'></div></main>"
+        f"<p style='{BOX}'><b>red <i onclick=1 class=tag-remove style='{ICON}'></i></b><input aria-label=Tags></p>"
         "<script>done.addEventListener('dragover', () => {})</script>",
         "textbox 'Find'; generic 'tag remove'; textbox 'Tags'; generic 'done'",
+    ),
+    "a list for drops of a library, and what has no name but its id": (
+        f"<div cdkdroplist style='height:60px'><p>Item</p></div><div id=app onclick=1 style='{ICON}'><b></b></div>",
+        "generic ''; generic 'Item'",
     ),
     "classes with a library's letter before them, of a picture and of equal buttons after one label": (
         "<svg class='p-icon p-row-handle' width=16 height=16 onclick=1><rect width=16 height=16 /></svg>"
@@ -605,17 +614,20 @@ CASES = {
         "image 'row handle'; button 'Amount: step up'; button 'Amount: step down'",
     ),
     "a combobox without a name around its field and its button": (
-        "<div role=combobox aria-expanded=false style='width:250px'><input placeholder=Fruit><button title=All></div>",
-        "combobox 'Fruit' = 'collapsed'; button 'All'",
+        "<div role=combobox aria-expanded=false style='width:250px'><input placeholder=Fruit><button title=All></div>"
+        "<div role=combobox style='width:250px'><input type=hidden name=secret>Pick</div>",
+        "combobox 'Fruit' = 'collapsed'; button 'All'; combobox '' = 'Pick'",
     ),
-    "what closes a tab or a chip; a picture that ticks a box or opens a menu": (
-        f"<style>i {{ {ICON} }} div {{ width:120px }}</style>"
+    "what closes a tab or a chip; a picture that does what the button or box around it does": (
+        f"<style>i {{ {ICON} }} div,button {{ width:120px }}</style>"
+        "<button>Save <i onclick=1 class=icon-save></i></button>"
+        "<button>Delete <i onclick=1 class=icon-delete></i></button>"
         "<div role=tab tabindex=0>Beta <i onclick=1 class=tab-close></i></div>"
         "<div role=option>red <i onclick=1 class=chip-close></i></div>"
         "<div role=checkbox tabindex=0>Gift <i onclick=1></i></div>"
         "<div role=button aria-haspopup=menu tabindex=0>More <i onclick=1></i></div>",
-        "tab 'Beta'; generic 'tab close'; option 'red'; generic 'chip close'; checkbox 'Gift' (unchecked); "
-        "button 'More'",
+        "button 'Save'; button 'Delete'; tab 'Beta'; generic 'tab close'; option 'red'; generic 'chip close'; "
+        "checkbox 'Gift' (unchecked); button 'More'",
     ),
     "transparent parts of a date outermost in a component, by the component's label": (
         "<p><label>Due</label><x-d style='display:inline-block;border:1px solid;width:150px;height:24px'></x-d></p>"

@@ -262,15 +262,18 @@ async def test_handlers_that_a_framework_keeps_for_its_root_are_known(visit: Vis
     assert visit.names == ["deep", "a", "b", "c", "f", "d", "g"]  # what only the mouse over it reaches is last
 
 
-async def test_what_only_a_press_is_handled_of_is_listed_where_it_holds_no_controls(visit: Visit):
+async def test_what_a_press_is_handled_of_is_listed_unless_it_only_keeps_the_focus(visit: Visit):
     box = "style='width:40px;height:20px'"
     page = f"""<div class=held>Bern</div><div class=held title=shade {box.replace("20px", "20px;background:red")}></div>
     <div class=held><button>Go</button></div><button><b class=held>In</b></button><p class=held>Text</p>
-    <div class=held title=nothing {box}></div><label><b class=held>Lab</b><input></label>
+    <div class=held title=nothing {box}><i></i></div><label><b class=held>Lab</b><input></label>
+    <div class=held>Tip <button onclick=1 title=Shut></button></div><section class=held>Part</section>
+    <p><u class=held><b>Rome</b> <i>IT</i></u><u class=held><b>Oslo</b> <i>NO</i></u></p>
+    <p><u class=held><b>Bold</b> <i>Italic</i></u></p>
     <div class=held id=way>Way</div><input aria-labelledby=way><script>
     for (const one of document.querySelectorAll('.held')) one.__reactProps$a = {{ onMouseDown() {{}} }}</script>"""
     await visit.show("/held", f"<title>h</title>{page}")
-    assert visit.names == ["Bern", "shade", "Go", "In", "Lab", "Way"]
+    assert visit.names == ["Bern", "shade", "Go", "In", "Lab", "Shut", "Rome IT", "Oslo NO", "Way"]
 
 
 async def test_radios_with_a_label_in_their_class_name_no_field_after_them(visit: Visit):

@@ -1,23 +1,13 @@
 // Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { bare, inside, matches, oneLine: shown, parentOf, rootOf, treeOf } = webgym.names;
+  const { bare, inside, matches, oneLine: shown, parentOf, treeOf } = webgym.names;
   const { until, waitUntilIdle } = webgym.waits;
   const { hasChanged, settled, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
-  const { deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
+  const { deepest, focused, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
   const TAKE_MS = 300, FRAMES = 12, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20, SUGGEST_MS = 1000;
-
-  const focused = () => {
-    let element = document.activeElement;
-    while (element) {
-      const deeper = rootOf(element)?.activeElement || innerDocument(element)?.activeElement;
-      if (!deeper) break;
-      element = deeper;
-    }
-    return element;
-  };
 
   const changed = (element) => {
     for (const type of ["input", "change"]) element.dispatchEvent(new Event(type, { bubbles: true }));
@@ -152,8 +142,9 @@ webgym.act = (() => {
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
     const focus = focused()?.localName || "body", kept = focus === "select" ? ":disabled,[readonly]" : ":disabled"; // a calendar may focus its list of months
     if (/^(body|select)$/.test(focus) && found?.closest?.(`:is(input,textarea):is(${kept})`)) return { error: "the field can't be changed" };
-    // its press may be handled without a focus
-    if (!takesText(focused()) || matches(focused(), "[type=range]") || !within(point, focused().getBoundingClientRect())) sliderAt(found, ...point)?.focus();
+    // the press of a slider may be handled without a focus, which stays in another field
+    const pressed = found?.closest?.(SLIDERS), isLeft = pressed && !pressed.contains(focused());
+    if (!takesText(focused()) || matches(focused(), "[type=range]") || isLeft) sliderAt(found, ...point)?.focus();
     const field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);

@@ -203,6 +203,11 @@ async def _shows(session: BrowserSession, text: str) -> bool:
     return False
 
 
+async def _navigate(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    url = action.url or ""
+    return await _load(url, session.goto(url))
+
+
 async def _load(what: str, loading: Awaitable[object], way: str = "") -> str | None:
     """Load a page. Returns None, or the reason why it did not load."""
     try:
@@ -217,7 +222,7 @@ async def _new_tab(session: BrowserSession, action: Action, point: mouse.Point |
     if session.pages.is_full:
         return f"{len(session.pages)} tabs are open, no more can be"
     await new_tab(session)
-    return await _load(action.url, session.goto(action.url)) if action.url else None
+    return await _navigate(session, action, point) if action.url else None
 
 
 def list_tabs(session: BrowserSession, titles: Mapping[Page, str]) -> tuple[Tab, ...]:
@@ -278,7 +283,7 @@ _EXECUTORS: dict[ActionName, _Executor] = {
     ActionName.GO_BACK: lambda session, action, point: _load("the page before", session.go_back(), "back"),
     ActionName.GO_FORWARD: lambda session, action, point: _load("the page after", session.go_forward(), "forward"),
     ActionName.RELOAD: lambda session, action, point: _load("the page", session.reload()),
-    ActionName.NAVIGATE: lambda session, action, point: _load(action.url or "", session.goto(action.url or "")),
+    ActionName.NAVIGATE: _navigate,
     ActionName.NEW_TAB: _new_tab,
     ActionName.SWITCH_TAB: lambda session, action, point: show_tab(session, action.tab or 0),
     ActionName.CLOSE_TAB: lambda session, action, point: close_tab(session, action.tab),

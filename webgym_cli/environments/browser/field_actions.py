@@ -12,7 +12,6 @@ from webgym_cli.environments.browser.frames import NOWHERE, ActScript
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.action import Action
-from webgym_cli.util.optional import map_known
 
 # Milliseconds between the digits for a masked field.
 _MASK_MS = 40
@@ -122,13 +121,15 @@ async def _paste(session: BrowserSession, script: ActScript, data: dict[str, str
     if not taken:
         async with session.guard("pasting", may_close=True):
             await session.page.keyboard.insert_text(data.get("text/plain", ""))
-    return map_known(str, taken.get("error"))
+    error: str | None = taken.get("error")
+    return error
 
 
 async def select_option(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     """Choose an option of the list at a point: the one with this label, or the first whose label contains the text."""
     chosen = await ActScript(session).call_at("select", point or session.pointer, action.text)
-    return map_known(str, chosen.get("error"))
+    error: str | None = chosen.get("error")
+    return error
 
 
 async def upload_files(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:

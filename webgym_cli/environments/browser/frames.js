@@ -38,6 +38,17 @@ webgym.frames = (() => {
     try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
   };
 
+  // The element with the focus, through shadow roots and readable documents.
+  const focused = () => {
+    let element = document.activeElement;
+    while (element) {
+      const deeper = rootOf(element)?.activeElement || innerDocument(element)?.activeElement;
+      if (!deeper) break;
+      element = deeper;
+    }
+    return element;
+  };
+
   const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !innerDocument(element);
 
   // Where a frame's content begins, in coordinates of the frame's own document, and how large its pixels are there.
@@ -106,7 +117,11 @@ webgym.frames = (() => {
   const hearKept = () => {
     const all = allOf(document).filter((element) => isOpen(treeOf(element)));
     for (const [inner, elements] of Map.groupBy(all, documentOf)) {
-      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) webgym.kinds.hear(elements[at], types.toLowerCase().replace("double", "dbl").replaceAll("down", "hold").split(" "));
+      for (const [at, types] of Object.entries(ask(inner, null, "webgym-handlers"))) {
+        // a kept press is another kind than the listener of one: many panels have it to keep the focus
+        const names = types.toLowerCase().replace("double", "dbl").replaceAll("down", "hold");
+        webgym.kinds.hear(elements[at], names.split(" "));
+      }
     }
   };
 
@@ -117,6 +132,6 @@ webgym.frames = (() => {
   const hidden = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost);
   const hosts = () => hidden().slice(0, MOST_HOSTS).map((element) => asked.add(element) && element);
 
-  return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hearKept, hitAt, hosts, innerDocument, intersect, isOpaque,
+  return Object.freeze({ allOf, clip, deepest, documentOf, focused, frame: (number) => frames[number], hearKept, hitAt, hosts, innerDocument, intersect, isOpaque,
     mayHide: () => hidden().length > 0, numberOf, offsetOf, opaque, originOf, rectOf, through });
 })();

@@ -139,9 +139,9 @@ def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
 def _join_texts(children: Iterable[_HtmlNode | str]) -> list[_HtmlNode | str]:
     """Return the children with adjacent texts merged."""
     joined: list[_HtmlNode | str] = []
-    for kind, group in groupby(children, type):
+    for is_text, group in groupby(children, _is_text):
         pieces = list(group)
-        joined += [" ".join(map(str, pieces))] if kind is str else pieces
+        joined += [" ".join(map(str, pieces))] if is_text else pieces
     return joined
 
 
@@ -155,8 +155,7 @@ def _write_pieces(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
         elif isinstance(node, str):
             yield f"{_plain(node)} "
         else:
-            texts = (one for one in node.children if isinstance(one, str))
-            yield f"{_open_tag(node.tag, node.id, node.attributes, texts)} "
+            yield f"{_open_tag(node.tag, node.id, node.attributes, filter(_is_text, node.children))} "
             left += [(f"</{_known_tag(node.tag)}>",), *reversed(node.children)]
 
 
@@ -172,6 +171,10 @@ def _open_tag(tag: str, id_: int | None, attributes: Iterable[Sequence[str]], te
 
 def _known_tag(tag: str) -> str:
     return tag if _TAG.fullmatch(tag) else "element"
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, str)
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,8 @@
 // Classifies elements by how likely they are interactive.
 webgym.kinds = (() => {
-  const { editable, holdsLabel, inside, isSheetCell, matches, memo, oneLine, parentNode, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
+  const { editable, inside, isSheetCell, matches, memo, oneLine, parentNode, parentOf, rectOf, styleOf, textOf, treeOf } = webgym.names;
   const { attributeOf, labelsField } = webgym.roles;
+  const { cursorOf, hoverIndex, hovers, shownBy } = webgym.hovers;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -9,8 +10,6 @@ webgym.kinds = (() => {
   const CONTROLS = `${NATIVE},label,[contenteditable],[role=${Array.from(ROLES).join("],[role=")}]`;
   // Targets of delegated listeners: parts of lists and tables.
   const PARTS = "li,th,[draggable=true],[role=columnheader],[role=rowheader],[role=listitem]";
-  // Cursors that mark an element as clickable, draggable or connectable.
-  const CURSORS = /^(pointer|grab|move|crosshair)$/;
   // Containers of controls, whether or not they have listeners.
   const HOLDERS = new Set(["toolbar", "main", "navigation", "region", "banner", "contentinfo", "complementary", "tabpanel",
     "group", "list", "menu", "menubar", "dialog", "alertdialog", "listbox", "tree", "grid", "table", "tablist", "radiogroup",
@@ -85,42 +84,6 @@ webgym.kinds = (() => {
   // Whether an element itself, and not one within it, shows that it handles clicks.
   const reacts = (element) => element.matches(NATIVE) || Boolean(listens(element)) || Boolean(cursorOf(element));
 
-  const cursorOf = memo((element) => styleOf(element).cursor.match(CURSORS)?.[0]);
-
-  // Whether the style sheets change an element on hover (1), or its cursor too (2), which shows users a control.
-  const hovered = new WeakMap();
-  const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // cross-origin style sheet
-  const SHOWS = /display|visibility|opacity|height|clip|transform|left|right|top|scale/;
-  const hoverSelectors = function* (rules) {
-    for (const rule of rules) {
-      if (rule.selectorText?.includes(":hover")) {
-        for (const selector of rule.selectorText.split(/,(?![^(]*\))/)) {
-          const [, over, rest] = selector.trim().match(/^((?:[^()]|\([^()]*\))+?)(?<![\s>+~]):hover(?=$|[\s.:[>+~])(.*)$/) || [];
-          const isPart = /[\s>+~]/.test(rest) && SHOWS.test(rule.style.cssText) && CSS.supports(`selector(:scope${rest})`);
-          if (over) yield { over, points: CURSORS.test(rule.style.cursor), part: isPart ? `:scope${rest}` : "" };
-        }
-      }
-      if (rule.cssRules?.length) yield* hoverSelectors(rule.cssRules);
-    }
-  };
-  // Of each style sheet, read again when it has other rules.
-  const selectorsOf = (sheet) => {
-    const rules = rulesOf(sheet);
-    if (hovered.get(sheet)?.count !== rules.length) hovered.set(sheet, { count: rules.length, found: [...hoverSelectors(rules)] });
-    return hovered.get(sheet).found;
-  };
-  const hoverIndex = memo((root) => {
-    const found = [...(root.styleSheets || []), ...(root.adoptedStyleSheets || [])].flatMap(selectorsOf);
-    // a selector list that ignores invalid selectors
-    const anyOf = (some) => `:is(${[...new Set(some.map(({ over }) => over))].join(",")})`;
-    const own = found.filter(({ over }) => !/^(\*|[a-z]+)$/i.test(over)), showing = found.filter(({ part }) => part);
-    return { any: anyOf(own), sure: anyOf(own.filter(({ points }) => points)), showing, shows: anyOf(showing) };
-  });
-  const hovers = memo((element) => {
-    const { any, sure } = hoverIndex(treeOf(element));
-    return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
-  });
-
   const GRIDS = "table,tbody,thead,[role=grid],[role=treegrid],[role=table]";
   const HOVERED = `${NATIVE},[role^=menuitem],[tabindex],li,[onclick]`;
 
@@ -144,17 +107,6 @@ webgym.kinds = (() => {
     const parent = parentOf(element), boxes = [element, parent, parent && parentOf(parent)];
     const box = boxes.find((one) => one && entered.has(one) && !roots.has(one) && !matches(one, "html,body"));
     return hoverable.has(element) || Boolean(box) && (rowsOf(box)?.includes(element) ?? box === element);
-  };
-
-  // The parts that a selector finds from an element on: within it, or in what comes after it.
-  const shownBy = (element, selector) => {
-    const [, step, next, rest] = selector.match(/^:scope\s*([+~])\s*((?:[^\s>+~()]|\([^()]*\))+)(.*)$/) || [];
-    if (!step) return inside(element, selector);
-    const parts = [];
-    for (let at = element.nextElementSibling; at; at = step === "~" && at.nextElementSibling) {
-      if (matches(at, next)) parts.push(...(rest.trim() ? shownBy(at, `:scope${rest}`) : [at]));
-    }
-    return parts;
   };
 
   const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role],:is([role=presentation],[role=none]) td))";
@@ -207,6 +159,10 @@ webgym.kinds = (() => {
     return Array.prototype.some.call(named, (field) => field !== label && !matches(field, LABELLED));
   };
 
+  // The part of a component that shows a field's label.
+  const holdsLabel = (element) => Boolean(treeOf(element).host) && inside(element, "slot").some((slot) =>
+    slot.assignedElements().some((label) => label.control && label.localName === "label"));
+
   // Whether a listener is for the parts of an element, which are short texts of one kind, such as suggestions or numbers.
   const holdsItems = memo((element) => {
     const parts = Array.from(element.children), least = /^(absolute|fixed)$/.test(styleOf(element).position) ? 2 : 3;
@@ -238,9 +194,17 @@ webgym.kinds = (() => {
     return Math.max(width, height) >= LONG_BAR;
   };
 
-  // What a framework handles the press of and nothing else, as suggestions and things to drag; many hold others to keep the focus.
-  const isHeld = (element) => held.has(element) && (isDrawn(element) || Boolean(oneLine(textOf(element)))) &&
-    !matches(element, PAGE) && !element.querySelector(`${NATIVE},${PAGE},[role],[tabindex]`) && !element.closest(CONTROLS);
+  // What a framework handles only the press of: a suggestion or something to drag. Panels, toolbars and tips have such a
+  // handler, too, to keep the focus: they contain controls, are a part of the page, or have several texts and no equals.
+  const KEEPERS = `${PAGE},section,main,nav,header,footer,aside,[role=tooltip]`;
+  const isHeld = (element) => {
+    if (!held.has(element) || matches(element, KEEPERS) || element.closest(CONTROLS)) return false;
+    if (element.querySelector(`${NATIVE},${PAGE},[role],[tabindex]`)) return false;
+    const texts = Array.from(element.children).filter((part) => oneLine(textOf(part)));
+    const isEqual = (other) => other !== element && held.has(other) && other.localName === element.localName;
+    if (texts.length > 1 && !Array.from(parentNode(element).children).some(isEqual)) return false;
+    return isDrawn(element) || Boolean(oneLine(textOf(element)));
+  };
 
   // What only listens to the mouse that comes over it, and contains nothing to click.
   const isHoverable = (element) => (hoverable.has(element) || entered.has(element) && !matches(element, "ul,ol")) && !roots.has(element) && element !== element.ownerDocument.body &&
@@ -279,9 +243,9 @@ webgym.kinds = (() => {
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
     if (reveals(element) || isCard(element, parent)) return 1;
-    const heard = listens(element), takes = heard || heard !== null && isHeld(element);
-    if (heard === null || takes && isLabel(element)) return 0;
-    if (takes) return 1;
+    const heard = listens(element);
+    if (heard === null) return 0; // only the frame of what listens
+    if (heard || isHeld(element)) return isLabel(element) ? 0 : 1;
     const isPart = element.matches(PARTS) || parent && holdsItems(parent);
     // The listener delegates to controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;

@@ -2,67 +2,13 @@
 webgym.names = (() => {
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
-  const LONGEST = 400, MOST_NODES = 300, BESIDE = 6, TALLEST = 60; // characters and nodes of a name, levels and pixels around what has none
-  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
+  const BESIDE = 6, TALLEST = 60; // levels and pixels around what has no name
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
-  const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
-  const TICKED = /^(checkbox|radio|switch)$/;
-  const { adopt, atOnce, attributeOf, childrenOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf,
-    roleOf, rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;
-  const oneLine = (text, most = 80) => {
-    const line = `${(text || "").slice(0, LONGEST).replace(/[\s\u200b]+/g, " ").trim().toWellFormed()}`; // pages replace methods
-    return line.length > most ? line.slice(0, most - 1) + "…" : line;
-  };
-  const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, ""); // without the formatting that fields apply
-  const inside = (element, selector) => Array.from(Element.prototype.querySelectorAll.call(element, selector));
-
-  const byIds = (element, attribute) => (element.getAttribute(attribute) || "").split(/\s+/)
-    .map((id) => id && treeOf(element).getElementById?.(id)).filter(Boolean);
-
-  // The name of an element that is named by its content.
-  const textOf = (element, work) => (work ? readText(element, work) : wholeText(element));
-  const wholeText = memo((element) => readText(element, { left: MOST_NODES }));
-  const readText = (element, work) => {
-    let text = "";
-    for (const node of childrenOf(element)) {
-      if (work.left-- < 0 || text.length > LONGEST) break;
-      if (node.nodeType === Node.TEXT_NODE) text += node.data;
-      else if (node.nodeType === Node.ELEMENT_NODE) text += partOf(node, work);
-    }
-    return text;
-  };
-
-  // The same without boxes to tick, the names of icons, and a row's buttons and the items below it, if there are other words.
-  const TICKS = "[type=checkbox],[type=radio],[role=checkbox],[role=radio],[role=switch]";
-  const BESIDES = `svg,title,[role=img],[role=presentation][aria-label],${TICKS},` +
-    ":is([role=treeitem],[role^=menuitem],li,[role=listitem]) :is(button,[role=button],[role=group],[role=menu])";
-  const wordsOf = (element) => (wordsIn(element).trim() ? wordsIn(element) : textOf(element));
-  const wordsIn = memo((element) => wordsBut(element, null));
-  const wordsBut = (element, field) => {
-    const end = element.getBoundingClientRect().bottom;
-    // its own popup
-    const isBelow = (node) => node.childElementCount > 0 && styleOf(node).position === "absolute" && node.getBoundingClientRect().top >= end - 2;
-    const isLeft = (node) => node === field || matches(node, BESIDES) || isBelow(node) || styleOf(node).opacity === "0";
-    return textOf(element, { left: MOST_NODES, unread: isLeft });
-  };
-
-  // In a link without an address, such as a chip.
-  const isChip = (node) => styleOf(node).cursor === "pointer" && Boolean(node.closest("a"));
-
-  const partOf = (node, work) => {
-    const tag = node.localName;
-    if (node instanceof HTMLFormElement) return " "; // its fields' names shadow its methods
-    if (work.words && (matches(node, CONTROLS) || isChip(node)) || work.unread?.(node)) return " ";
-    if (tag === "script" || tag === "style" || tag === "template") return "";
-    const style = styleOf(node);
-    if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
-    const told = node.getAttribute("aria-label") || (tag === "img" ? node.alt : "");
-    const held = tag === "select" || tag === "textarea" || tag === "input" && node.type !== "button" && node.type !== "submit";
-    const isLabel = told && (tag === "img" || matches(node, FIELDS));
-    const words = isLabel || held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work);
-    const inner = told && !/\p{L}{2}/u.test(words) ? told : words; // a person reads the words, not the label
-    return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
-  };
+  const TICKED = /^(checkbox|radio|switch)$/, WRAPPED = /^(combobox|spinbutton)$/; // may be around the field that takes their text
+  const WORDS = /^[a-z]{3,}([-_]?[a-z])*$/i, TOUCHES = 2; // an id without numbers; pixels between parts of one button
+  const { adopt, atOnce, attributeOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf, roleOf,
+    rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;
+  const { bare, byIds, CONTROLS, FIELDS, inside, isChip, labelIn, MOST_NODES, oneLine, partOf, textOf, TICKS, wordsBut, wordsIn, wordsOf } = webgym.texts;
 
   // The column header of a cell, or of a field in a cell or in the header itself.
   const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]", HEADED = "th *,[role=columnheader] *";
@@ -148,7 +94,9 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread: (node) => matches(node, `svg,[role=img],[role=option],[role=listbox],[role=treeitem],${TICKS}`) })), text = found.find((one) => /\p{L}/u.test(one || ""));
+      // an item of a list or another box to tick has a name of its own
+      const unread = (node) => matches(node, `svg,[role=img],[role=option],[role=listbox],[role=treeitem],${TICKS}`);
+      const found = sides.map((side) => towards(at, side, { role, words: !ticked, unread })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || !ticked && nameBefore(element, at) || "";
     }
     return "";
@@ -194,7 +142,8 @@ webgym.names = (() => {
 
   const isIn = (element, selector) => matches(element, selector) || Boolean(parentOf(element)) && isIn(parentOf(element), selector);
 
-  const isButton = (host) => Boolean(rootOf(host)?.querySelector(CONTROLS)) || TICKED.test(roleOf(host)); // in its root, or by its internals
+  // Whether a component is pressed: by what is in its root, or by the role of its internals.
+  const isButton = (host) => Boolean(rootOf(host)?.querySelector(CONTROLS)) || TICKED.test(roleOf(host));
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
@@ -211,7 +160,7 @@ webgym.names = (() => {
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside) || label && hasNamed(beside)) return null;
       if (label && (!label.control || isUnused(label.control))) return textOf(label);
-      if (before && (label || !isField && before.classList[0] !== at.classList[0])) return null;
+      if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
     return null;
   };
@@ -223,16 +172,21 @@ webgym.names = (() => {
       legend && textOf(legend));
   };
 
-  // The part of a component that shows a field's label.
-  const holdsLabel = (element) => Boolean(treeOf(element).host) && inside(element, "slot").some((slot) =>
-    slot.assignedElements().some((label) => label.control && label.localName === "label"));
-
   // The label right before what is a field only to the eye.
   const labelBefore = (element) => {
     if (roleOf(element) !== "generic") return "";
     const label = element.previousElementSibling;
     if (label?.localName === "label" && !label.control) return textOf(label);
     return element.tabIndex < 0 ? "" : rowLabelOf(element) || "";
+  };
+
+  // The arrow of a split button, by the button that it touches.
+  const menuName = (element) => {
+    const before = element.previousElementSibling;
+    if (!element.getAttribute("aria-haspopup") || before?.localName !== "button") return "";
+    const { left, top, height } = rectOf(element), { right, top: start, bottom } = rectOf(before), middle = top + height / 2;
+    const isTouched = Math.abs(right - left) <= TOUCHES && start < middle && middle < bottom;
+    return isTouched && nameOf(before) ? `${nameOf(before)}: menu` : "";
   };
 
   const nameOf = memo((element) => {
@@ -262,16 +216,16 @@ webgym.names = (() => {
       if (row && isList && own === oneLine(textOf(element))) return row; // a component may call a list as what is chosen in it
       return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
+    // of several buttons after one label each has its own class
     const ownRowLabel = () => rowLabelOf(element) && [rowLabelOf(element), role === "button" && classOf(element, true)].filter(Boolean).join(": ");
-    const splitName = () => matches(element, "[aria-haspopup],[aria-expanded]") && element.previousElementSibling?.localName === "button" && nameOf(element.previousElementSibling);
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
-      () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map((part) => part.getAttribute("aria-label") || textOf(part) || part.textContent).join(" "), // also of a hidden tooltip
+      () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map(labelIn).join(" "),
       told, labels, around, () => cellName(element), () => labelBefore(element),
       () => /[\p{L}\p{N}]/u.test(content(wordsIn)) && content(wordsIn), titleAt, content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
-      () => hintOf(element) || /^(combobox|spinbutton)$/.test(role) && inside(element, "input").map(nameOf)[0],
+      () => hintOf(element) || WRAPPED.test(role) && inside(element, "input").filter((field) => !isUnused(field)).map(nameOf)[0],
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
       // a custom element hands its label on to the field within
@@ -283,8 +237,8 @@ webgym.names = (() => {
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => (/^(generic|image)$/.test(role) || editable(element)) && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || splitName() || classOf(parentOf(element) || element)),
-      () => styleOf(element).cursor.endsWith("-resize") ? "resize" : role === "generic" && element.id.match(/^[a-z]{3,}([-_]?[a-z])*$/i)?.[0],
+      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || menuName(element) || classOf(parentOf(element) || element)),
+      () => styleOf(element).cursor.endsWith("-resize") ? "resize" : role === "generic" && !element.childElementCount && element.id.match(WORDS)?.[0],
     ]) {
       const name = oneLine(source());
       if (name) return name;
@@ -292,7 +246,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, holdsLabel, labelBefore, isSheetCell, isUnused, cellContextOf, rectOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, bare, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, isUnused, cellContextOf, rectOf, byIds, textOf, wordsIn, wordsOf, oneLine, editable, rootOf,
     parentNode, parentOf, treeOf, adopt, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

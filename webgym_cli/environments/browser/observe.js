@@ -1,36 +1,23 @@
 // Observation of a page, called from Python: `look` lists the interactive elements in the viewport, `unlisted` counts those
 // beyond its limit, `locate` returns the current click point of one of them, `marked` the elements themselves.
 webgym.observe = (() => {
-  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, isUnused, labelBefore, parentOf, wordsIn } = webgym.names;
+  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, editable, isUnused, labelBefore, parentOf, wordsIn } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, NATIVE, reacts, remembered, reveals } = webgym.kinds;
+  const { HOVERABLE, interest, isDrawn, isLayer, isSurface, isVeil, isZone, listens, remembered, reveals } = webgym.kinds;
   const { allOf, hearKept, hitAt, rectOf } = webgym.frames;
-  const { area, boxOf, isPassed, isSmall, place, pointOf, pointWithin, reaches, same, surfaceOf, visiblePart, within } = webgym.geometry;
-  // Elements that are one unit, whatever they contain.
-  const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
-    "[role=checkbox],[role=radio],[role=slider]";
-  const FIELDS = "input,select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
-    "[role=switch],[role=checkbox],[role=radio]";
+  const { area, boxOf, isSmall, place, pointOf, pointWithin, reaches, surfaceOf, visiblePart } = webgym.geometry;
+  const { FIELDS, TWINS, withoutRepeats } = webgym.repeats;
   const BEHIND = "button[aria-haspopup],[role=tab]"; // controls that a component may have behind its face
   // Units that contain more than a field, even if they have only one.
   const PARTS = "tr,td,th,[role=columnheader],li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=toolbar],[role=tree],[role=treeitem],[role^=menuitem]";
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
   const WRAPPERS = 6, TALLEST = 120;
-  // Fields whose parts are the field.
-  const TWINS = "[role=switch],[role=checkbox],[role=radio],[role=slider]", MOVED = `[type=checkbox],[type=radio],[type=range],${TWINS}`;
-  // Fields that may be around the one that takes their text.
-  const WRAPPED = "[role=combobox],[role=spinbutton]";
-  // Drop-down lists, whose arrows are they themselves.
-  const LISTS = ":is([role=combobox],[role=listbox])[aria-expanded]:not(input)";
-  const CELLS = "td,[role=gridcell]", ROWS = "[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
-  const MOST_OF_SCREEN = 0.25, MOST_OF_ZONE = 0.5, MOST_FOUND = 2000, THIN = 8, LOW = 60;
+  const MOST_OF_SCREEN = 0.25, MOST_OF_ZONE = 0.5, MOST_FOUND = 2000, THIN = 8;
   let marks = [], left = 0;
-
-  const wordsOf = memo((element) => oneLine(webgym.names.wordsOf(element)));
 
   // A wrapper that stands for the one field in it: what is clicked there, else what has a border or background.
   const frameOf = (element, seen) => {
@@ -90,118 +77,6 @@ webgym.observe = (() => {
     return { element, sure, isZone: isZone(element), isSurface: surface, reveals: reveals(element), ...find };
   };
 
-  // An icon before the text of a row, such as an expander.
-  const isLeading = (outer, inner) => {
-    if (inner.sure > 1 || outer.sure < 2 || remembered(inner.element) || wordsOf(inner.element)) return false;
-    const before = outer.element.ownerDocument.createRange();
-    before.setStart(outer.element, 0);
-    before.setEndBefore(inner.element);
-    return outer.element.contains(inner.element) && !oneLine(before.toString()) && Boolean(wordsOf(outer.element));
-  };
-
-  const alike = (outer, inner) => {
-    const text = wordsOf(inner.element);
-    return same(outer.box, inner.box) || (text && [wordsOf(outer.element), nameOf(outer.element)].includes(text)) ||
-      ((inner.sure === 3 || !wordsOf(outer.element)) && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
-  };
-
-  // Whether a cell has a text of its own beside controls.
-  const hasWordsBeside = (cell, isOther) =>
-    Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => isOther(node) || node.control })));
-
-  const fieldsIn = memo((element) => inside(element, FIELDS)); // once for the cells of a sheet
-
-  // An icon behind a field with a listener of its own, which clears the field or shows its text.
-  const isOwn = (icon, field) => field.localName === "input" && !field.readOnly && listens(icon) && !wordsOf(icon) && (field.compareDocumentPosition(icon) & Node.DOCUMENT_POSITION_FOLLOWING) > 0;
-
-  // An icon in a field's frame that does what the field does, or a part of a slider's track.
-  const isFieldIcon = ({ element, sure, isSurface: isLarge }, index) => {
-    if (sure > 2 || isLarge || isZone(element) || wordsOf(element) || matches(element, "[aria-label],[title]")) return false;
-    for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
-      const fields = fieldsIn(at);
-      if (!fields.length && listens(element) && wordsOf(at)) return false; // of a chip in the field
-      if (fields.length) return fields.length === 1 && index.has(fields[0]) && (sure === 1 && !isOwn(element, fields[0]) || roleOf(fields[0]) === "slider");
-    }
-    return false;
-  };
-
-  // What opens the list that it is in, and does nothing else.
-  const isArrow = (part) => !wordsOf(part) && (matches(part, "[role=button]:is([aria-haspopup],[aria-expanded]):not(button)") && !listens(part) ||
-    !matches(part, NATIVE) && /(^| )(arrow|caret|chevron|dropdown)( down)?$/.test(nameOf(part)));
-
-  const isClosable = (element) => Boolean(wordsOf(element)) && !matches(element, `${TWINS},[aria-haspopup],[aria-expanded]`); // a tab or chip
-  const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true"; // its value
-  // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
-  const needless = (outer, inner, index) => {
-    // lines of an editor that receives drops are not what is typed in
-    if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
-    if (isPassed(inner.element) && listens(outer.element)) return same(outer.box, inner.box) ? "outer" : null;
-    // what lies on a surface; of two surfaces in one place the inner one
-    if (outer.isSurface) return inner.isSurface && same(outer.box, inner.box) ? "outer" : null;
-    if (inner.sure === HOVERABLE && outer.sure > HOVERABLE) return "inner";
-    if (outer.sure === HOVERABLE) return inner.sure > HOVERABLE ? "outer" : null;
-    const isAlike = alike(outer, inner);
-    if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button,[type=file]")) ? "outer" : null;
-    // a row whose cells are listed
-    if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
-    const sign = oneLine(inner.element.innerText), isCross = sign.length < 2 && listens(inner.element) && area(inner) * 4 < area(outer);
-    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isCross && inner.element.parentElement === outer.element) && (outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize")) && !same(outer.box, inner.box);
-    const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
-    const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
-    if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;
-    // stars in a frame that does nothing itself
-    const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
-    if (isFrame && !same(outer.box, inner.box)) return "outer";
-    if (matches(outer.element, WRAPPED) && (inner.element.localName === "input" || isChosen(outer, inner))) return "inner";
-    if (outer.sure <= 1) return inner.sure < 1 && outer.element.closest(CELLS) ? "inner" : "outer";
-    if (isLeading(outer, inner)) return "inner";
-    if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
-    // a column header is more than what filters the column
-    if (matches(outer.element, "th,[role=columnheader]") && inner.sure === 3 && !wordsOf(inner.element) && wordsOf(outer.element)) return null;
-    if (inner.sure < 3 && (matches(outer.element, WHOLE) && !(isCross && isClosable(outer.element)) || matches(outer.element, LISTS) && isArrow(inner.element))) return "inner";
-    // the words of a tree's item
-    if (inner.sure < 3 && outer.sure === 3 && isAlike) return "inner";
-    // a picture in the box that it fills
-    if (inner.sure < 3 && area(inner) * 2 > area(outer) && !wordsOf(inner.element) && !wordsOf(outer.element)) return "inner";
-    // the track of a slider, a frame without words of its own
-    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !oneLine(outer.element.textContent)) return "outer";
-    if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
-    if (!isAlike) return null;
-    return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
-  };
-
-  // Whether an element handles clicks itself; its cursor does not tell where only the words in it have a listener.
-  const handles = ({ element }, { element: inner }) => reacts(element) &&
-    (matches(element, NATIVE) || listens(element) || !listens(inner) || wordsOf(inner) !== nameOf(element));
-
-  // Of nested elements with one meaning keep one: the outer one, unless it only frames the inner control.
-  const withoutRepeats = (found) => {
-    const index = new Map(found.map((find) => [find.element, find]));
-    const dropped = new Set();
-    const faces = new Map(found.filter((find) => find.face !== find.element).map((find) => [find.face, find]));
-    for (const face of faces.keys()) if (index.has(face)) dropped.add(index.get(face));
-    for (const find of found) {
-      if (find.element.localName === "option") continue;
-      if (isFieldIcon(find, index)) dropped.add(find);
-      for (let above = parentOf(find.element); above; above = parentOf(above)) {
-        const faced = faces.get(above)?.element;
-        if (faced && (find.sure === 1 && !isOwn(find.element, faced) || find.sure < 3 && matches(faced, MOVED) || isArrow(find.element))) dropped.add(find);
-        const outer = index.get(above);
-        if (!outer || dropped.has(outer)) continue;
-        const drop = needless(outer, find, index);
-        if (drop) dropped.add(drop === "outer" ? outer : find);
-        if (drop === "inner" && matches(outer.element, WRAPPED)) outer.value ||= (isChosen(outer, find) ? wordsOf(find.element) : valueOf(find.element)) || undefined;
-        if (drop === "outer" && outer.reveals) [find.reveals, outer.reveals] = [true, false]; // the mouse is over both
-        if (drop === "inner" && find.sure > 0 && !handles(outer, find) && (find.sure === 2 || reacts(find.element))) {
-          outer.point = find.point; // only this part of it handles clicks
-          outer.aim ||= find.face;
-        }
-        if (drop !== "outer" && (drop || !outer.isZone && !outer.isSurface)) break;
-      }
-    }
-    return found.filter((find) => !dropped.has(find));
-  };
-
   const isOverlaid = memo((element) => /^(fixed|sticky)$/.test(styleOf(element).position) ||
     matches(element, "dialog,[aria-modal=true],[popover]") || Boolean(parentOf(element)) && isOverlaid(parentOf(element)));
 
@@ -237,7 +112,9 @@ webgym.observe = (() => {
       if (!find) continue;
       if (isSection(element) && find.face !== element) { // the sections are one field until they are seen
         [find.element, find.value] = [groupOf(element), sectionText(element)];
-        if (!matches(find.element, "[role=group]")) find.told = { role: "group", name: labelBefore(find.element) || nameOf(element).replace(/^[^,]+, */, "") };
+        // the label of the component around them, else what the first section says after its own name: "Month, Due"
+        const name = labelBefore(find.element) || nameOf(element).replace(/^[^,]+, */, "");
+        if (!matches(find.element, "[role=group]")) find.told = { role: "group", name };
       }
       if (!found.has(find.element) || find.value && !found.get(find.element).value) found.set(find.element, find);
     }

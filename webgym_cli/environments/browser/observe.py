@@ -17,7 +17,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.trajectory import Element, PageState
 
 # Each asks the objects of those before it.
-_LISTING = ("roles", "names", "values", "sections", "kinds", "frames", "geometry", "observe")
+_READING = ("roles", "texts", "names", "values", "sections")
+_LISTING = (*_READING, "hovers", "kinds", "frames", "geometry", "repeats", "observe")
 _ACTING = ("waits", "scrolls", "act")
 _LOOK = f"""(options) => ({{
   url: {PAGE_JS}.scrolls.here(),

@@ -10,6 +10,7 @@ webgym.sections = (() => {
   const ORDER = ["year", "month", "day", "hour", "minute", "second"];
 
   const isSection = (element) => Boolean(element) && matches(element, SECTION);
+  // In a component they are in its root.
   const within = (element) => [element, ...(rootOf(element) || element).querySelectorAll(SECTION)].filter(isSection);
   // The group of a range contains two fields.
   const groupOf = (section) => {

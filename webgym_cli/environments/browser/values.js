@@ -113,8 +113,15 @@ webgym.values = (() => {
       popup && `${matches(popup, ":popover-open")}`;
     if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
     const toggled = (TOGGLES.find((attribute) => attributeOf(element, attribute) === "true") || "").slice(5);
-    const [, chosen = ""] = /^(generic|listitem)$/.test(roleOf(element)) && element.getAttribute("class")?.match(/(?<![a-z])(?<!\bnot[-_])(checked|selected|active)(?=\s|$)/) || []; // by its class alone
-    return toggled || oneLine(attributeOf(element, "aria-valuetext") || attributeOf(element, "aria-valuenow")) || (chosen === "active" ? wordsIn(element).trim() && "selected" : chosen);
+    return toggled || oneLine(attributeOf(element, "aria-valuetext") || attributeOf(element, "aria-valuenow")) || markedAs(element);
+  };
+
+  // What the class alone of something without a role says; a part without words that is active may only be pressed now.
+  const MARKED = /(?<![a-z])(?<!\b(?:de|dis|in|no|non|not|un)[-_])(checked|selected|active)(?=\s|$)/;
+  const markedAs = (element) => {
+    const [, mark = ""] = /^(generic|listitem)$/.test(roleOf(element)) && element.getAttribute("class")?.match(MARKED) || [];
+    if (mark !== "active") return mark;
+    return wordsIn(element).trim() ? "selected" : "";
   };
 
   // What tells each of some equal elements from the others: its cell, else the nearest text that is not theirs too.
