@@ -216,8 +216,9 @@ webgym.names = (() => {
       if (row && isList && own === oneLine(textOf(element))) return row; // a component may call a list as what is chosen in it
       return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
-    // of several buttons after one label each has its own class
-    const ownRowLabel = () => rowLabelOf(element) && [rowLabelOf(element), role === "button" && classOf(element, true)].filter(Boolean).join(": ");
+    // of several buttons after one label or in one field each has its own class
+    const withClass = (name) => [name, classOf(element, true)].filter(Boolean).join(": ");
+    const ownRowLabel = () => rowLabelOf(element) && (role === "button" ? withClass(rowLabelOf(element)) : rowLabelOf(element));
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map(labelIn).join(" "),
@@ -237,7 +238,7 @@ webgym.names = (() => {
       () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => (/^(generic|image)$/.test(role) || editable(element)) && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && ([nameAround(element), classOf(element, true)].filter(Boolean).join(": ") || menuName(element) || classOf(parentOf(element) || element)),
+      () => /^(button|generic)$/.test(role) && (withClass(nameAround(element)) || menuName(element) || classOf(parentOf(element) || element)),
       () => styleOf(element).cursor.endsWith("-resize") ? "resize" : role === "generic" && !element.childElementCount && element.id.match(WORDS)?.[0],
     ]) {
       const name = oneLine(source());

@@ -85,7 +85,8 @@ webgym.repeats = (() => {
     // a row whose cells are listed
     if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
     const sign = oneLine(inner.element.innerText), isSign = sign.length < 2 && inner.element.parentElement === outer.element && listens(inner.element);
-    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isSign) && (outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize")) && !same(outer.box, inner.box);
+    const isLow = outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize");
+    const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isSign) && isLow && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
     const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
     if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;

@@ -91,11 +91,13 @@ webgym.roles = (() => {
     return isBefore && !isTop && Boolean(row.querySelector(":scope>td"));
   };
 
+  // A field that opens a list, or is in the button or box that does.
+  const OPENS_LIST = "[aria-haspopup=listbox],:is([aria-haspopup=listbox],[role=combobox]) *";
   const roleOf = (element) => {
     const told = (attributeOf(element, "role") || "").trim().toLowerCase().split(/\s+/)[0];
     if (told && told !== "presentation" && told !== "none" && !(TEXTS.test(told) && matches(element, NATIVE))) return told;
     const tag = element.localName;
-    if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, "[aria-haspopup=listbox],:is([aria-haspopup=listbox],[role=combobox]) *")) return "combobox";
+    if (tag === "input" && /^(text|search)$/.test(element.type) && matches(element, OPENS_LIST)) return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
     if (tag === "th" && element.parentElement && isRowHeader(element)) return "rowheader";
     if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
@@ -113,7 +115,7 @@ webgym.roles = (() => {
   const labelsField = (element) => {
     if (!element.localName.includes("-") || element.hasAttribute("tabindex")) return false;
     const target = element.getRootNode().getElementById?.(element.getAttribute("for"));
-    return Boolean(target) && (isField(target) || element.localName.endsWith("-label"));
+    return Boolean(target) && (isField(target) || element.localName.endsWith("-label")); // of a component that is none to the browser
   };
 
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +

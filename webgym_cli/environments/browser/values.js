@@ -88,7 +88,11 @@ webgym.values = (() => {
     const own = ownValueOf(element), role = roleOf(element);
     const isEmpty = !own || own === "collapsed" || own === "expanded";
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
-    if ((role === "combobox" || role === "listbox" && (own || isField)) && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
+    const opens = role === "combobox" || role === "listbox" && (own || isField); // a drop-down list, or the input of one
+    if (opens && isEmpty && element.localName !== "select") {
+      const shown = shownIn(chosen);
+      return shown === nameOf(element) ? own : shown || own;
+    }
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
     if (isEmpty && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
       const words = oneLine(wordsIn(element)); // what is seen, where the name is another
