@@ -136,14 +136,25 @@ async def test_a_cancelled_start_leaves_nothing(pretend):
 _CORE = "(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights"
 _API = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above."
 _ERROR = "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig"
+_GCC = "subprocess.CalledProcessError: Command '['/usr/bin/gcc']' returned non-zero exit status 1."
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ([_CORE, _API], "OSError: bad weights"),
+        (["ValueError: a", _CORE, "RuntimeError: Failed. See root cause above."], "OSError: bad weights"),
+        ([_CORE, "RuntimeError: Engine core initialization failed"], "OSError: bad weights"),
+        ([_CORE, "vllm.v1.engine.exceptions.EngineDeadError: it stopped"], "OSError: bad weights"),
+        ([_CORE, "ChildProcessError: [Errno 10] No child processes"], "OSError: bad weights"),
+        (["ImportError: no flash_attn, going on", f"(EngineCore pid=2) {_GCC}", _API], _GCC),
+        ([f"torch._inductor.exc.InductorError: {_GCC}", _API], "torch._inductor.exc.InductorError: "),
+        (["[rank0]: RuntimeError: CUDA error", "(EngineCore pid=1) shutting down"], "RuntimeError: CUDA error"),
         ([_ERROR, "  Value error, x"], f"{_ERROR}: Value error, x"),
-        (["usage: a", "api_server.py: error: unrecognized arguments: --foo"], "api_server.py: error: unrecognized"),
+        (
+            ["usage: a", "api_server.py: error: unrecognized arguments: --foo", "b"],
+            "api_server.py: error: unrecognized",
+        ),
         (["only this"], "only this"),
         ([], "it wrote nothing"),
     ],

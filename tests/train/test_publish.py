@@ -77,7 +77,29 @@ subprocess.CalledProcessError: Command '['torchrun']' returned non-zero exit sta
         (TORCHRUN, "ValueError: Image features and image tokens do not match"),
         ("starting\ntorch.OutOfMemoryError: CUDA out of memory.\n", "torch.OutOfMemoryError: CUDA out of memory."),
         ("KeyboardInterrupt\n", "KeyboardInterrupt"),
-        ("line one\nline two\n\n", "line two"),
+        ("line one\n  line two \n\n", "line two"),
+        (
+            "ValueError: a\nChildProcessError: [Errno 10] No child processes\nb\n",
+            "ChildProcessError: [Errno 10] No child processes",
+        ),
+        (
+            f"ValueError: Failed. See root cause above\n{TORCHRUN.split('E1121')[1]}",
+            "ValueError: Failed. See root cause above",
+        ),
+        (
+            "KeyError: 'a'\ntorch.distributed.elastic.multiprocessing.api.SignalException: got signal: 15\n",
+            "KeyError: 'a'",
+        ),
+        (
+            "torch._inductor.exc.InductorError: CalledProcessError: gcc\nb\n",
+            "torch._inductor.exc.InductorError: CalledProcessError: gcc",
+        ),
+        (
+            "pydantic_core.ValidationError: 2 validation errors for Options\nlr\n",
+            "pydantic_core.ValidationError: 2 validation errors for Options: lr",
+        ),
+        ("ValueError: the validation error is NaN\nb\n", "ValueError: the validation error is NaN"),
+        ("webgym: 1 validation error for Options: lr\nb\n", "1 validation error for Options: lr"),
         (f"webgym: b: line 3: no tokens\n{TORCHRUN.split('E1121')[1]}", "b: line 3: no tokens"),
         ("", ""),
     ],

@@ -26,11 +26,10 @@ _LOOK = 1.0
 MAX_LOG = 1 << 28
 # The last line of a Python traceback.
 _EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception)(?::|$)")
-# Exceptions with which a process reports another one's failure; they don't contain the cause.
-_ECHOES = re.compile(
-    r"ChildFailedError|CalledProcessError|SignalException|ChildProcessError|EngineDeadError|See root cause above|"
-    r"Engine core initialization failed"
-)
+# What torchrun puts before a line of a process.
+_RANK = re.compile(r"^\[rank\d+\]:\s*")
+# pydantic puts the cause on the line after this one.
+_VALIDATION = re.compile(r"\d+ validation errors? for [^:]+$")
 
 
 class Job:
@@ -168,13 +167,15 @@ def read_failure(log: Path, count: int, limit: int = 65536) -> list[str]:
     return lines
 
 
-def find_cause(lines: Sequence[str], own: re.Pattern[str] | None = None) -> str:
+def find_cause(lines: Sequence[str], echoes: re.Pattern[str] | None = None, own: re.Pattern[str] | None = None) -> str:
     """Return the last line with an exception that is not an echo, else the last line, else an empty text.
 
-    `own`: the start of a line with which the program itself reports its error.
+    `echoes`: matches a line with which the program reports another process's failure; it doesn't contain the cause.
+    `own`: matches a line with which the program itself reports its error.
     """
+    lines = [_RANK.sub("", line.strip()) for line in lines]
     for number, line in reversed(tuple(enumerate(lines))):
-        if (own and own.match(line)) or (_EXCEPTION.match(line) and not _ECHOES.search(line)):
-            # pydantic puts the cause on the line after
-            return ": ".join([line, *lines[number + 1 : number + 2]]) if "validation error" in line else line
+        is_cause = _EXCEPTION.match(line) and not (echoes and echoes.match(line))
+        if is_cause or (own and own.match(line)):
+            return ": ".join([line, *lines[number + 1 : number + 2]]) if _VALIDATION.search(line) else line
     return lines[-1] if lines else ""

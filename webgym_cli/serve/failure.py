@@ -13,6 +13,8 @@ LINES = 400
 LAST_LINE_LENGTH = 100
 # Process name and vLLM's timestamp at the start of a line.
 PREFIX = re.compile(r"^(?:\([\w ]+ pid=\d+\)\s*)?(?:(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ \[[^\]]*\]\s?)?")
+# Exceptions with which a vLLM process reports another one's failure; they don't contain the cause.
+_ECHOES = re.compile(".*(See root cause above|Engine core initialization failed|EngineDeadError|ChildProcessError)")
 # An argparse error.
 USAGE = re.compile(r"^\S+: error: ")
 # Exit statuses from here on are 128 + the signal's number.
@@ -32,7 +34,7 @@ def last_line(log: Path) -> str:
 def reason(log: Path) -> str:
     """Return the last line with an argparse error or an exception that is not an echo, else the last line."""
     lines = [plain(line) for line in process.read_failure(log, LINES)]
-    return process.find_cause(lines, USAGE) or "it wrote nothing"
+    return process.find_cause(lines, _ECHOES, USAGE) or "it wrote nothing"
 
 
 def server_died_error(code: int | None, log: Path, when: str) -> JobError:
