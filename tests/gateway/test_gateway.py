@@ -533,6 +533,27 @@ async def test_a_call_that_a_killed_gateway_did_not_deliver_is_trained_only_if_a
     assert len(upstream.bodies) == 2
 
 
+@pytest.mark.parametrize("notes", [{}, {"notes_deliveries": True}], ids=["this version", "an earlier version"])
+async def test_a_session_goes_on_after_a_restart_and_its_lost_answer_stays_lost(tmp_path, model, notes):
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            session = await world.open()
+            await world.chat(session["key"], ask("First."))
+            await world.chat(session["key"], ask("Second."))
+            opened = world.recorder.find_session(session["key"])
+            opened.note_loss(opened.calls[1])
+        lines = [json.loads(line) for line in opened.path.read_text().splitlines()]
+        assert [line["event"] for line in lines] == ["open", *["call", "delivered"] * 2, "abandoned"]
+        lines = [line | notes if line["event"] in {"open", "call"} else line for line in lines]
+        opened.path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            await world.chat(session["key"], ask("Third."))
+            counts = await end(world, session, reward=1)
+            assert (counts["calls"], counts["abandoned"]) == (2, 1)
+            assert len(stored(world.run)[0].steps) == 2
+            assert [path.name for path in world.run.sessions.iterdir()] == [f"{session['id']}.jsonl"]
+
+
 async def test_an_answer_whose_delivery_a_full_disk_does_not_keep_is_not_sent(tmp_path, model):
     append = sessions.append_lines
 

@@ -52,6 +52,8 @@ class SessionLine(Record):
     episode: Episode | None = None
     key: str | None = None
     """SHA-256 of the session's key; the key itself is never stored."""
+    notes_deliveries: bool = True
+    """In files of earlier versions; each answer that is sent has its `delivered`."""
     call: GatewayCall | None = None
     number: int | None = None
     """Number of the call whose answer is delivered; `abandoned`: the agent left before all of it was sent."""
