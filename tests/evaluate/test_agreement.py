@@ -12,13 +12,15 @@ from tests.records.builders import new_run, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.evaluate.agreement import Label, measure_agreement, read_labels
+from webgym_cli.evaluate.results import EpisodeEnd, read_results
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.statistics import cohen_kappa, wilson
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.util.files import write_lines
 
 WHEN = "2026-01-02T03:04:05.000+00:00"
 
@@ -50,6 +52,22 @@ def test_a_check_that_scored_later_is_the_environment_s_verdict():
     later = Judgement(source="check", reward=0.0, success=False, **facts)
     agreement = measure_agreement([label((episode, []), True)], [(episode, [*judgements, later])], None)
     assert [(row["source"], row["tp"], row["fn"]) for row in agreement["rows"]] == [("judge", 1, 0), ("check", 0, 1)]
+
+
+def test_a_judge_that_fails_replaces_no_verdict(tmp_path):
+    task = Task(id="t", environment="web", instruction="Find a lamp.", start_url="https://a.test/")
+    (episode, judgements), (_, failed) = (judged(0, verdict, split=Split.TEST, task=task) for verdict in (True, None))
+    judgements += failed
+    agreement = measure_agreement([label((episode, []), True)], [(episode, judgements)], None)
+    assert [rows(agreement)[name] for name in ("tp", "no_verdict")] == [1, 0]
+    run = new_run(tmp_path)
+    tested = Episode(id=episode.episode, split=Split.TEST, iteration=0, task=task, seed=1, max_steps=9)
+    write_lines(run.plan(Split.TEST, 0), [tested.model_dump(mode="json")])
+    append(run, episode)
+    for one in judgements:
+        append_judgement(run, Split.TEST, 0, one)
+    (result,) = read_results(run, "d", {}, {}, "")
+    assert (result.end, result.failure) == (EpisodeEnd.SUCCESS, "")
 
 
 def test_a_known_confusion_matrix_comes_out_exactly():

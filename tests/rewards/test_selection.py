@@ -94,6 +94,8 @@ def test_a_part_can_be_asked_for(run, query, names):
 
 
 def test_what_was_said_before_is_known_and_what_is_owed_loaded_as_it_was_stored(run):
+    broken = judgement(trajectory="other", settings_digest=OTHER, failure=FailureKind.JUDGE_FAILED)
+    append_judgement(run, Split.TRAIN, 0, broken)  # it replaces no verdict
     plan = planned(run, selection=ScoringSelection.ALL)
     facts = {one.id: (one.previous, one.environment) for one in plan.pending}
     assert {name: facts[name] for name in ("new", "other", "failed", "scored")} == {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import UsageError
-from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement, with_verdict
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement, newest_verdict, with_verdict
 from webgym_cli.records.statistics import cohen_kappa, known_interval, ratio
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import iter_labels
@@ -178,7 +178,7 @@ def _group_labels(labels: Iterable[Label]) -> dict[tuple[str, str], list[Label]]
 
 
 def _add_verdicts(episode: LabelledEpisode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> None:
-    if judge := newest_judgement(judgements, "judge"):
+    if judge := newest_verdict(judgements, "judge"):
         episode.verdicts["judge"] = judge.success
         voted = [
             verdict.votes for verdict in (judge.claims, *judge.facts, judge.reference) if verdict and verdict.votes

@@ -9,7 +9,7 @@ from itertools import chain
 
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.failure import FailureKind, is_rolled_out
-from webgym_cli.records.judgement import Judgement, can_check, newest_judgement, with_verdict
+from webgym_cli.records.judgement import Judgement, can_check, newest_verdict, with_verdict
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.records.usage import TokenUsage
@@ -147,7 +147,7 @@ def _sum_spending(trajectory: Trajectory, judgements: Sequence[Judgement]) -> Ep
 def _read_result(
     episode: Episode, trajectory: Trajectory, judgements: Sequence[Judgement], *, is_checked: bool
 ) -> EpisodeResult:
-    newest, by_check = (newest_judgement(judgements, source) for source in ("judge", "check"))
+    newest, by_check = (newest_verdict(judgements, source) for source in ("judge", "check"))
     outcome = with_verdict(with_verdict(trajectory, by_check), newest).outcome
     end = _find_end(outcome.failure, outcome.success)
     if not (is_checked or by_check) and can_check(trajectory):

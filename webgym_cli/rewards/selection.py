@@ -9,7 +9,14 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from webgym_cli.errors import MissingStageError
-from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement, with_verdict
+from webgym_cli.records.judgement import (
+    Judgement,
+    JudgementSource,
+    environment_verdict,
+    newest_judgement,
+    newest_verdict,
+    with_verdict,
+)
 from webgym_cli.records.statistics import ratio, round_wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -243,7 +250,7 @@ def plan_scoring(run: RunDir, scorer: Scorer, query: ScoringQuery) -> ScoringPla
         trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))  # it counts as the environment's
         reason = scorer.find_skip_reason(trajectory, last, selection)
         if reason is None:
-            pending.append(_build_pending(trajectory, last, scorer))
+            pending.append(_build_pending(trajectory, newest_verdict(judgements, scorer.source), scorer))
         else:
             skipped[reason] += 1
     _require_any(run, query, ids)
