@@ -87,6 +87,20 @@ def test_a_bad_record_is_reported_by_the_field_that_the_user_names(tmp_path):
 
 
 def test_the_format_with_the_most_fields_is_suggested():
-    assert suggest_format(PUBLISHED["deepshop"]).split()[5] == "deepshop"
-    assert suggest_format({**VOYAGER, "attribute": "red"}).split()[5] == "webvoyager"
-    assert suggest_format({"ques": "Find a lamp."}) == ""
+    assert suggest_format(frozenset({**VOYAGER, "attribute": "red"})) == suggest_format(frozenset(VOYAGER))
+    assert suggest_format(frozenset({"ques"})) == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "reason", "advised"),
+    [
+        ({"problem": "p", "canary": "c", "answer": "a"}, "canary: the task is not encrypted", "browsecomp keeps tasks"),
+        ({"id": "a", "task_summary": "b", "start_url": "https://a.test/"}, "instruction: ", "webtailbench"),
+        ({**VOYAGER, "environment": "web"}, "start_url: ", "webvoyager"),
+        (VOYAGER, "a record of a benchmark", "webvoyager"),  # not: MiniWoB has no page of its id
+    ],
+)
+def test_a_published_record_is_refused_with_the_reason_and_its_format(record, reason, advised):
+    with pytest.raises(BadTaskError, match=reason) as caught:
+        read_task(record)
+    assert f"--format {advised} " in caught.value.advice

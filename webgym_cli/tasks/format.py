@@ -64,16 +64,18 @@ def load_object(value: Any) -> dict[str, Any]:
 
 def read_task(value: dict[str, Any]) -> Task:
     """Return the task of a JSON object, with unknown fields in `extra`. Raises `BadTaskError`."""
+    _refuse_canary(value)
     try:
         return _read_task(value)
-    except BadTaskError:
-        if value.keys().isdisjoint(_INSTRUCTIONS) and (advice := suggest_format(value)):
-            raise BadTaskError("a record of a benchmark as it is published", advice) from None
+    except BadTaskError as error:
+        if value.keys().isdisjoint(_INSTRUCTIONS) and (advice := suggest_format(frozenset(value))):
+            # an environment that takes tasks without an instruction advises for its own
+            reason = "a record of a benchmark as it is published" if error.advice else str(error)
+            raise BadTaskError(reason, advice) from None
         raise
 
 
 def _read_task(value: dict[str, Any]) -> Task:
-    _refuse_canary(value)
     for source in _readers(value.get("environment")):
         if source.read_record is not None and (task := source.read_record(value)) is not None:
             return task

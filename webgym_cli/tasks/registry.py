@@ -143,10 +143,11 @@ TASK_FORMATS: Registry[TaskFormat] = Registry(
 )
 
 
-def suggest_format(record: Mapping[str, Any]) -> str:
-    """Return the command for a record of a published format, the one with the most fields; empty for other records."""
+@lru_cache(maxsize=8)  # the records of a file have the same fields
+def suggest_format(record: frozenset[str]) -> str:
+    """Return the command for the published format with the most of a record's fields; empty for other records."""
     formats = ((known.item.fields, known.name) for known in TASK_FORMATS.known() if known.item)
-    fitting = {len(fields): name for fields, name in formats if fields and fields <= record.keys()}
+    fitting = {len(fields): name for fields, name in formats if fields and fields <= record}
     return f"webgym tasks convert FILE --format {fitting[max(fitting)]} -o tasks.jsonl" if fitting else ""
 
 

@@ -52,7 +52,8 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
     for field in of.fields.values():
         if record.get(field) in (None, ""):
             raise BadTaskError(
-                f"{field}: is missing, this is no record of {name}", when(field not in record, suggest_format(record))
+                f"{field}: is missing, this is no record of {name}",
+                when(field not in record, suggest_format(frozenset(record))),
             )
     level = str(record.get("level", record.get("difficulty"))).casefold()
     own = {of.answer, *of.fields.values(), *Task.model_fields}
