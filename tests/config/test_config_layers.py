@@ -177,6 +177,8 @@ def test_a_variable_that_is_not_json_is_an_error_of_ours(variable, monkeypatch):
         ("seed: 1\n\trollout: 2\n", ":2: ", "YAML"),
         ("a: 1\nb: c: d\n", ":2: ", "YAML"),
         ("seed: true\n", ": seed: ", "number"),
+        ("browser:\n  executable:\n", ": browser.executable: ", "valid string"),
+        ("browser: {executable: 5}\n", ": browser.executable: ", "valid string"),
         ("rl: {actor: {grad_clip: false}}\n", ": rl.actor.grad_clip: ", "greater than 0"),
         ("rl: {replay: {window: [true, 2]}}\n", ": rl.replay.window.0: ", "number"),
         ("sites:\n  no: {}\n  'no': {}\n", ":3: ", "no is given twice"),
@@ -489,6 +491,7 @@ def test_what_followed_from_the_model_before_follows_from_the_next(written):
         ("rl.replay.experience", ["model", "gone"], "model"),
         ("browser.executable", "./file", "file"),
         ("browser.executable", "file", None),  # a program in PATH
+        ("browser.executable", "", None),
     ],
 )
 def test_what_another_process_reads_has_no_path_from_this_folder(tmp_path, monkeypatch, key, value, here):

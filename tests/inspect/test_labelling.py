@@ -119,6 +119,10 @@ async def test_labels_of_other_episodes_are_not_counted(run):
         ("Zoe\u0308", "Zo\u00eb"),
         ("a?b#c\\50%2f", "a?b#c\\50%2f"),
         ("<b>&", "<b>&"),
+        ("\ufb01n", "\ufb01n"),
+        ("\u0639\u0644\u06cc\u200c\u0631\u0636\u0627", "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627"),  # with a joiner
+        *((f"a{one}b", None) for one in ("\0", "\x1b", "\u200b", "\u202e")),
+        ("a\u200d", None),
         ("x" * 40, "x" * 40),
         ("x" * 41, None),
         ("a/b", None),
@@ -146,6 +150,7 @@ async def test_a_name_is_any_words_that_an_address_can_hold(run, given, name):
         ("..%2f/test-0000-00000", None, 404),
         ("a%2fb/", None, 404),
         (f"{'x' * 41}/", None, 404),
+        ("a%00b/test-0000-00000", None, 404),
     ],
 )
 async def test_only_the_address_itself_is_served(run, path, host, status):

@@ -186,7 +186,7 @@ def absolute_value(key: str, value: Any) -> Any:
     is_path = isinstance(value, str) and (key in _PATHS or key.endswith(".storage_state"))
     if is_path and value.startswith("~/"):  # shells leave the one after `=` as it is
         value = str(Path(value).expanduser())
-    if key == _EXECUTABLE and os.sep not in value:  # a program in PATH
+    if is_path and key == _EXECUTABLE and os.sep not in value:  # a program in PATH
         return value
     is_there = os.path.isdir if key in _MODELS else os.path.exists  # a name is no path
     return str(Path(value).absolute()) if is_path and value and is_there(value) else value

@@ -24,6 +24,13 @@ from webgym_cli.util.local_server import SecretServer, respond
 
 # What a person's name may be: it is a part of the pages' addresses.
 _NAME = re.compile(r"[^\s./][^/]{0,39}")
+# Characters without a glyph that words of some scripts need, as in Persian or Sinhala.
+_JOINERS = re.compile("(?<=.)[\u200c\u200d](?=.)")
+
+
+def _is_name(who: str) -> bool:
+    """Whether a person may have this name: two that look the same are the same, so it has nothing invisible."""
+    return _NAME.fullmatch(who) is not None and _JOINERS.sub("", who).isprintable()
 
 
 def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> list[LineRef]:
@@ -86,8 +93,8 @@ class LabelServer(SecretServer):
     async def _show_start(self, request: web.Request) -> web.Response:
         # the same name whatever the keyboard, and as one line
         if who := " ".join(unicodedata.normalize("NFC", request.query.get("who", "")).split()):
-            if not _NAME.fullmatch(who):
-                raise web.HTTPBadRequest(text="a name has at most 40 characters, no /, and begins with no dot")
+            if not _is_name(who):
+                raise web.HTTPBadRequest(text="a name has at most 40 visible characters, no /, and begins with no dot")
             raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/")
         return self._render_start(who="")
 
@@ -129,7 +136,7 @@ class LabelServer(SecretServer):
         raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
 
     def _find(self, request: web.Request) -> LineRef:
-        if not _NAME.fullmatch(request.match_info["who"]):
+        if not _is_name(request.match_info["who"]):
             raise web.HTTPNotFound
         name = request.match_info["id"]
         episode = next((one for one in self._labelling.episodes if one.id == name), None)
