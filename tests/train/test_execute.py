@@ -115,6 +115,7 @@ async def test_trains_and_publishes(ready, run):
         ("TENSORBOARD_LOGGING_DIR", "", f"LOGS/tensorboard/{NAME}"),
         ("TENSORBOARD_LOGGING_DIR", "/own", f"/own/{NAME}"),
         ("TENSORBOARD_LOGGING_DIR", "own", f"HERE/own/{NAME}"),  # not in the trainer's folder
+        ("TENSORBOARD_LOGGING_DIR", "s3://own/", f"s3://own/{NAME}"),
         ("SWANLAB_LOG_DIR", None, "LOGS/swanlab"),
         ("SWANLAB_LOG_DIR", "own", "HERE/own"),
         ("MLFLOW_TRACKING_URI", None, "sqlite:///LOGS/mlflow.db"),

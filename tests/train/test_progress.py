@@ -82,7 +82,14 @@ def stall(tmp_path):
             detector.log.write_text(output)
         return detector.observe()
 
+    at.detector = detector
     return at
+
+
+def test_the_files_are_measured_at_intervals(stall):
+    assert stall.detector.is_due
+    stall(0)
+    assert not stall.detector.is_due
 
 
 def test_a_trainer_without_progress_is_named_and_then_ended(stall):

@@ -21,7 +21,7 @@ from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import map_known, when
 from webgym_cli.venvs.locate import resolve_device, trainer_environ
-from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, wandb_run_variables, with_key
+from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
 
 def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
@@ -180,9 +180,9 @@ def trainer_env(settings: Settings, device: str, model: str, folder: Path) -> di
 
 
 def plan_reporting(
-    settings: Settings, config: dict[str, Any], run_id: str, environ: Mapping[str, str], python: Path
+    settings: Settings, config: dict[str, Any], wandb_env: Mapping[str, str], environ: Mapping[str, str], python: Path
 ) -> tuple[dict[str, str], dict[str, Any], str]:
-    """Return variables, overrides and a remark about where the training is reported to. `run_id`: Weights & Biases'."""
+    """Return variables, overrides and a remark about where the training is reported to."""
     wanted = as_list(config.get("report_to") or [])
     others = [name for name in wanted if name != "wandb"]
     if "wandb" not in wanted:
@@ -193,7 +193,7 @@ def plan_reporting(
         remark = "wandb is not installed in the train environment: nothing is reported to it"
     if remark:
         return {}, {"report_to": others or "none"}, remark
-    env = wandb_run_variables(settings, run_id) | wandb_environment(mode, environ)
+    env = {**wandb_env, **wandb_environment(mode, environ)}
     env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
     return env, {}, when(mode != "online", f"{reason}: Weights & Biases is kept offline, in the logs")
 

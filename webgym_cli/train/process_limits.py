@@ -20,7 +20,7 @@ LOOK_SECONDS = 10.0
 # A pause is reported after this many seconds, and this many times the longest pause so far; the trainer is ended after
 # twice that at the earliest. The longest pause is used because saving or evaluating a large model takes minutes.
 REPORTED_PAUSE, STALL_FACTOR = 120.0, 5.0
-_AGAIN = "the same command goes on from its last checkpoint"
+_MORE = "-s train.{}=… gives it more; a training goes on from its last checkpoint"
 
 
 @dataclass(slots=True)
@@ -44,14 +44,15 @@ class StallDetector:
     _reported: bool = False
     _next_look: float = 0.0
 
-    def observe(self) -> str | None:
-        """Return a message once a pause is unusually long, else an empty one. Raises `JobError` at the limit.
+    @property
+    def is_due(self) -> bool:
+        """Whether the files were last measured `LOOK_SECONDS` ago."""
+        return self.clock() >= self._next_look
 
-        The files are measured once in `LOOK_SECONDS`; None: this time they were not.
-        """
-        if (now := self.clock()) < self._next_look:
-            return None
-        self._next_look, sizes = now + LOOK_SECONDS, tuple(self._measure())
+    def observe(self) -> str:
+        """Return a message once a pause is unusually long, else an empty one. Raises `JobError` at the limit."""
+        now, sizes = self.clock(), tuple(self._measure())
+        self._next_look = now + LOOK_SECONDS
         if self._since is None or sizes != self._sizes:
             if self._since is not None:
                 self._longest = max(self._longest, now - self._since)
@@ -60,7 +61,7 @@ class StallDetector:
         if pause > max(self.limit, 2 * usual):
             raise JobError(
                 f"{self.name} has made no progress for {pause / 60:.0f} minutes and was stopped; log: {self.log}",
-                hint=f"{_AGAIN}; -s train.stall_minutes=… gives it more",
+                hint=_MORE.format("stall_minutes"),
             )
         if self._reported or pause <= max(min(REPORTED_PAUSE, self.limit / 2), usual):
             return ""
@@ -77,13 +78,17 @@ class StallDetector:
                 continue
 
 
+async def _ignore(message: str) -> None:
+    """Do nothing with a message of the detector."""
+
+
 async def wait_within(
     limits: TrainSettings,
     job: Job,
     name: str,
     folder: Path,
     on_poll: Callable[[], None] = lambda: None,
-    on_look: Callable[[str], Awaitable[None]] | None = None,
+    on_look: Callable[[str], Awaitable[None]] = _ignore,
 ) -> int:
     """Wait for a process that works in a folder, and return its exit status; its whole tree has ended then.
 
@@ -98,11 +103,11 @@ async def wait_within(
                 raise JobError(
                     f"{name} passed its time limit of {limits.time_limit_minutes:g} minutes and was stopped; log: "
                     f"{job.log}",
-                    hint=f"{_AGAIN}; -s train.time_limit_minutes=… gives it more",
+                    hint=_MORE.format("time_limit_minutes"),
                 )
             on_poll()
-            if (note := stall.observe()) is not None and on_look is not None:
-                await on_look(note)
+            if stall.is_due:
+                await on_look(stall.observe())
             await asyncio.sleep(POLL_SECONDS)
     finally:
         await asyncio.shield(job.stop())

@@ -70,9 +70,10 @@ class TrainingActor(NodeActor):
         """Return whether the trainer is done. Raises `JobError` if it failed, or hangs after the other nodes' ended."""
         if self._job is None:
             return False
-        if (code := self._job.poll()) is None:
+        code = self._job.poll()
+        if code is None and self._stall.is_due:
             self._stall.observe()
-        elif code:
+        if code:
             raise trainer_error(code, self._job.log)
         return code == 0
 

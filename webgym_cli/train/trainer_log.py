@@ -97,8 +97,8 @@ class TrainerLogTail:
 KILLED = re.compile(r"Root Cause.*traceback : Signal \d+ \((SIG(?:KILL|SEGV|BUS|ILL|FPE))\)", re.DOTALL)
 # A full disk, also as `torch.save` reports it, with positions in the file alone.
 DISK_FULL = re.compile(r"No space left on device|inline_container\.cc.*unexpected pos")
-# What torchrun puts before a line of a process.
-RANK = re.compile(r"^\[rank\d+\]:\s*")
+# A launcher's exceptions about a failed child, which don't contain the cause.
+_ECHOES = re.compile(r"([A-Za-z_][\w.]*\.)?(ChildFailedError|CalledProcessError|SignalException)(:|$)")
 # Prefix of our own trainer's line with the cause.
 OWN = "webgym: "
 LINES = 400
@@ -115,12 +115,14 @@ def with_report_folders(env: dict[str, str], logs: Path, training: str) -> dict[
 
     Each training has its own for TensorBoard, which draws all events of a folder as one curve.
     """
-    events = Path(env.get("TENSORBOARD_LOGGING_DIR") or logs / "tensorboard").absolute()
+    events = env.get("TENSORBOARD_LOGGING_DIR") or str(logs / "tensorboard")
+    if "://" not in events:  # TensorBoard also writes to a bucket
+        events = str(Path(events).absolute())
     runs = Path(env.get("SWANLAB_LOG_DIR") or logs / "swanlab").absolute()
     # MLflow's own default is a file in the working directory; it refuses new folders of files
     tracked = env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{logs.absolute() / 'mlflow.db'}"
     return env | {
-        "TENSORBOARD_LOGGING_DIR": str(events / training),
+        "TENSORBOARD_LOGGING_DIR": f"{events.rstrip('/')}/{training}",
         "SWANLAB_LOG_DIR": str(runs),
         "MLFLOW_TRACKING_URI": tracked,
         "WANDB_DIR": str(logs),
@@ -129,8 +131,7 @@ def with_report_folders(env: dict[str, str], logs: Path, training: str) -> dict[
 
 def reason(log: Path) -> str:
     """Return our own trainer's error line, else the last exception's line, else the last line, else ""."""
-    lines = [RANK.sub("", line.strip()) for line in read_failure(log, LINES)]
-    return find_cause(lines, re.compile(OWN)).removeprefix(OWN)
+    return find_cause(read_failure(log, LINES), _ECHOES, re.compile(OWN)).removeprefix(OWN)
 
 
 def trainer_error(code: int, log: Path) -> JobError:

@@ -14,7 +14,7 @@ from webgym_cli.errors import MissingStageError, SettingsError, UsageError, Venv
 from webgym_cli.jobs import devices
 from webgym_cli.loop.training import plan_training
 from webgym_cli.prepare.sft.training_files import refresh_train_config
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, run_id
 from webgym_cli.train import plan as train_plan
 from webgym_cli.train import working_dir
 from webgym_cli.train.llamafactory import optimizer_carryover
@@ -415,16 +415,26 @@ def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
     assert ("WANDB_MODE" in disabled.launch.env, disabled.overrides["report_to"]) == (False, "none")
 
 
-def test_the_wandb_run_is_that_of_today_s_settings_whatever_a_file_exports(ready, run, role, monkeypatch, tmp_path):
+def test_the_wandb_run_is_that_of_today_s_settings_with_the_file_s_tags_and_notes(
+    ready, run, role, monkeypatch, tmp_path
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     wandb(role)
     first = ready(report_to="wandb").launch.env
-    (run.dataset / "wandb_env.sh").write_text("export LD_PRELOAD=/evil\nexport WANDB_PROJECT=mine\n")
+    assert first["WANDB_RUN_ID"] == run_id(run, settings_for())
+    lines = (
+        "LD_PRELOAD=/evil",
+        f"WANDB_PROJECT=mine\ntouch {tmp_path}/executed",
+        "WANDB_NOTES=$(id)",
+        "WANDB_TAGS=a,b",
+    )
+    (run.dataset / "wandb_env.sh").write_text("".join(f"export {line}\n" for line in lines))
     log = LogSettings(project_name="second", entity_name="team", run_name="other")
     settings = settings_for(role=role, report_to="wandb").model_copy(update={"log_config": log})
     env = plan_training(run, settings, {}).launch.env
     names = {"WANDB_PROJECT": "second", "WANDB_ENTITY": "team", "WANDB_RUN_NAME": "other"}
-    assert env == first | names
+    assert env == first | names | {"WANDB_NOTES": "$(id)", "WANDB_TAGS": "a,b"}
+    assert not (tmp_path / "executed").exists()
 
 
 def test_wandb_that_is_not_installed_is_left_out(ready):

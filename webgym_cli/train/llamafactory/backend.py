@@ -47,6 +47,7 @@ from webgym_cli.train.working_dir import (
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import lazy
 from webgym_cli.venvs.locate import role_python
+from webgym_cli.venvs.wandb_mode import wandb_run_variables
 
 CLI = "llamafactory-cli"
 # What torchrun runs in each process. `llamafactory-cli` would import torch and transformers once more to call torchrun.
@@ -118,8 +119,8 @@ def _plan_launch(
         argv = torchrun_command(python, LAUNCHER, LAUNCH_FILE, placement)
         if placement.device == "cuda":
             env |= CUDA_ENV
-    named = run_id(inputs.run, settings)
-    reporting, overrides, remark = plan_reporting(settings, config, named, inputs.environ, python)
+    wandb_env = wandb_run_variables(settings, run_id(inputs.run, settings)) | dataset.read_wandb_env(inputs.run)
+    reporting, overrides, remark = plan_reporting(settings, config, wandb_env, inputs.environ, python)
     overrides = {"output_dir": str(folder)} | overrides
     launch = TrainerLaunch(python, argv, config, LAUNCH_FILE, placement, env | reporting, overrides, deepspeed)
     return launch, when(remark, (remark,))

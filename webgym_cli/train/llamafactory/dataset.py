@@ -1,17 +1,20 @@
-"""Reads what `prepare` wrote for LLaMA-Factory: `train_config.yaml`."""
+"""Reads the files that `prepare` wrote for LLaMA-Factory: `train_config.yaml` and `wandb_env.sh`."""
 
 from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import MissingStageError, UsageError
-from webgym_cli.records.dataset import TRAIN_CONFIG
+from webgym_cli.records.dataset import TRAIN_CONFIG, WANDB_ENV
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.working_dir import digest_options
 
+# Variables that are taken from `wandb_env.sh`; the settings have what else names the W&B run.
+WANDB_VARIABLES = frozenset(("WANDB_RESUME", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_NOTES"))
 # Keys that don't change the result: an interrupted training can be resumed after they changed.
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 
@@ -42,6 +45,20 @@ def read_train_config(run: RunDir, planned: dict[str, Any] | None = None) -> dic
     if Path(model).is_absolute() and not Path(model).is_dir():
         raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)
     return config
+
+
+def read_wandb_env(run: RunDir) -> dict[str, str]:
+    """Return the variables that `wandb_env.sh` exports, without running it; none where the file is missing."""
+    file = run.dataset / WANDB_ENV
+    if not file.is_file():
+        return {}
+    try:
+        words = shlex.split(file.read_text(encoding="utf-8"), comments=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: can't be read: {error}", hint=f"webgym prepare {run.root}") from None
+    pairs = (word.partition("=") for word in words if "=" in word)
+    # by name: others would make the trainer load code (`LD_PRELOAD`, `PYTHONPATH`, `WANDB__EXECUTABLE`)
+    return {name: value for name, _, value in pairs if name in WANDB_VARIABLES}
 
 
 def digest_config(run: RunDir, config: dict[str, Any]) -> tuple[str, str]:

@@ -35,15 +35,19 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     options = {name: options[name] for name in ("learning_rate", *ADAM)}
     options |= steps_for(plan.options, plan.total_steps)
     target = Path(plan.options["resume_from_checkpoint"])
-    argv = [str(launch.python), str(BUILDER), str(parent), str(target), json.dumps(options)]
+    work = target.with_name(f"{target.name}.new")
+    for folder in (target, work):
+        shutil.rmtree(folder, ignore_errors=True)
+    work.mkdir()
+    argv = [str(launch.python), str(BUILDER), str(parent), str(work), json.dumps(options)]
     env = trainer_environ(launch.python) | launch.env
-    shutil.rmtree(target, ignore_errors=True)
     name = "preparing the optimizer states"
-    code = await run_within(settings.train, argv, name, env=env, log=log, folder=plan.folder)
+    code = await run_within(settings.train, argv, name, env=env, log=log, folder=work)
     reason = _explain_build(code, parent, log)
     message = fresh_note(reason) if reason else f"the optimizer goes on from {parent.name}"
     sink({"event": "train_note", "message": message})
     if not reason:
+        work.rename(target)  # it has this name only when it is complete
         return plan
     return replace(plan, start=TrainingStart(plan.start.training.model_copy(update={"carried": False}), note=message))
 

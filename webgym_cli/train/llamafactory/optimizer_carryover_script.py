@@ -1,6 +1,6 @@
 """Builds the starting state of a training with carried optimizer states. Runs in the train venv, not in webgym's.
 
-    python optimizer_carryover_script.py <parent checkpoint> <new folder> <options as JSON>
+    python optimizer_carryover_script.py <parent checkpoint> <empty folder> <options as JSON>
 
 Imports the standard library and torch only (DeepSpeed's classes just where its files name them), and never reads a
 pickle freely: `weights_only=True` with a closed list of classes. Options: `learning_rate`, `weight_decay`,
@@ -47,11 +47,8 @@ class CantCarryError(Exception):
     """The parent's states can't be carried; the message is the reason."""
 
 
-def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
-    """Write the folder; it appears under its name only when it is complete."""
-    work = target.with_name(f"{target.name}.new")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+def main(parent: Path, work: Path, options: dict[str, Any]) -> None:
+    """Write the starting state into the folder."""
     for path in sorted(parent.rglob("*")):
         place = work / path.relative_to(parent)
         if path.is_dir():
@@ -64,7 +61,6 @@ def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
     before = load(parent / "scheduler.pt")  # of any scheduler type
     one_rate(before.get("base_lrs", []), parent)
     torch.save(fresh_schedule(before, float(options["learning_rate"])), work / "scheduler.pt")
-    work.rename(target)
 
 
 def write_trainer_state(parent: Path, work: Path, options: dict[str, Any]) -> None:
