@@ -34,16 +34,21 @@ _COMPARED = re.compile(
     r"^(\D+\d[\d,.]*(?: [a-z]+){0,3} (?:more|[a-z]+er)(?: [a-z]+){0,3}) than (?-i:[A-Z])[a-z]+[^\w?]*$",
     re.IGNORECASE,
 )
-# What makes an amount a step of the calculation, one that is only supposed, one of before, or a smaller part.
-_UNSETTLED = re.compile(
+# A step of the calculation, which names a number that is its input: `Add 7 on both sides`.
+_STEP = (
     r"(?:^|[,:] |\b(?:first|then|next|now|we|you)\W+)"
     r"(?:add|subtract|multiply|divide|take|start|substitute|plug|raise|set|put|move)\b"
-    r"|^(?:if|unless|suppose|assum(?:e|ing)|given)\b(?!.*,)"
-    r"|\b(?:might|(?-i:may)|could|wants? to|thought|thinks?|knows?|sa(?:y|ys|id)|imagine|maybe"
-    r"|perhaps|possibly)\b[^,\d]*\d"
-    r"|\b(?:had|was|were|cost)\b[^,]* before\b|\bat the (?:start|beginning)\b|\b(?:less|fewer)\b|\bfrom \W?\d",
-    re.IGNORECASE,
 )
+# A condition without its consequence, and words before the amount by which it is thought, denied or told by another.
+_SUPPOSED = (
+    r"^(?:if|unless|suppose|assum(?:e|ing)|given)\b(?!.*,)"
+    r"|\b(?:might|(?-i:may)|could|(?:would|should) have|(?:wants?|hopes?) to|thought|thinks?|doubts?|claims?|knows?"
+    r"|sa(?:y|ys|id)|imagine|maybe|perhaps|possibly|nobody|no one|few)\b[^,\d]*\d"
+)
+# What there was earlier is not what is left: `He had 10 before the 4 left`.
+_EARLIER = r"\b(?:had|was|were|cost)\b[^,]* before\b|\bat the (?:start|beginning)\b|\bfrom \W?\d"
+# `$14 less after the purchase` may ask for what is lost or for what remains.
+_UNSETTLED = re.compile(rf"{_STEP}|{_SUPPOSED}|{_EARLIER}|\b(?:less|fewer)\b", re.IGNORECASE)
 # The result of a calculation.
 _STATED = re.compile(r"=\s*[^\w\s=]?[\d.,]+[^\d=]*$")
 
