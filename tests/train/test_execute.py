@@ -226,7 +226,7 @@ async def test_cancelling_ends_the_whole_tree(ready, run):
 
 async def test_the_parents_moments_are_carried(ready, run, role):
     published(run, 1)
-    (role / "bin/python").write_text('#!/bin/sh\nmkdir "$3"\n')
+    (role / "bin/python").write_text('#!/bin/sh\ntouch "$3/optimizer.pt"\n')
     result = await ready()
     assert (result.version, result.parent) == (2, "model_20260101_000000")
     assert named(ready.events, "train_start")[0]["mode"] == "carried"
