@@ -95,7 +95,7 @@ def test_a_training_on_another_kind_of_data_than_the_one_before_is_not_taken_for
     assert ("nothing is left of it" in shown, "would resume `webgym train`" in shown) == (is_done, not is_done)
 
 
-@pytest.mark.parametrize("ids", ["t\n", "\ufefft", ' ["t"]', '{"description": null, "task_ids": ["t"]}'])
+@pytest.mark.parametrize("ids", ["\n t \n\n", "\ufefft", ' ["t"]', '{"description": null, "task_ids": ["t"]}'])
 def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path, ids):
     (tmp_path / "tasks.jsonl").write_text(TASK)
     (tmp_path / "ids.txt").write_text(ids, encoding="utf-8")

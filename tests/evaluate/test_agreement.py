@@ -22,6 +22,7 @@ from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
 
+AGENT_REWARD = {"trajectory_success": "Successful", "annotator_name": "y"}
 WHEN = "2026-01-02T03:04:05.000+00:00"
 
 
@@ -204,6 +205,15 @@ def test_a_precision_that_is_just_reached_suffices():
             "trajectories.jsonl",
             [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
             [Label("t", False, "majority")],
+        ),
+        (
+            "several.jsonl",  # the first field counts
+            [
+                {"trajectory": "a", "task": "b", "task_id": "c", "label": "yes"},
+                {"task": "b", "task_id": "c", "label": "yes"},
+                {"task_id": "c", "human_judgement_outcome": 0, "annotator": "x", **AGENT_REWARD},
+            ],
+            [Label("a", True), Label("b", True), Label("c", True, "y")],
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Labelling by hand, as a person does it: in a browser, by keys, without seeing what others said."""
 
 from html import unescape
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -51,7 +52,7 @@ async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
         view.on("request", lambda request: requests.append(request.url))
         view.on("console", lambda message: errors.append(message.text))
         await view.goto(server.url)
-        await view.fill("input", "anna")
+        await view.fill("input", "Anna अनिता")
         await view.click("button")
         assert await view.locator("h1").inner_text() == "Buy a red kettle."
         text = await view.content()
@@ -66,12 +67,12 @@ async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
         await view.keyboard.press("n")  # she changes her mind
         await view.wait_for_url(f"**/{IDS[1]}")
         await view.click("button[value=unsure]")
-        await view.wait_for_url("**/anna/")
+        await view.wait_for_url(f"**/{quote('Anna अनिता')}/")
         assert "All 2 episodes" in await view.locator("main").inner_text()
         await view.close()
     assert errors == []
     assert [url for url in requests if not url.startswith(("http://127.0.0.1:", "data:"))] == []
-    assert stored_labels(run) == {("anna", IDS[0]): "no", ("anna", IDS[1]): "unsure"}
+    assert stored_labels(run) == {("Anna अनिता", IDS[0]): "no", ("Anna अनिता", IDS[1]): "unsure"}
     assert len(list(iter_labels(run))) == 3  # both of her labels stay
 
 

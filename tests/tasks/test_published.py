@@ -42,6 +42,8 @@ def test_a_published_record_in_place_of_a_task_is_named_by_its_format(tmp_path, 
         {},
         {"id": "a", "task": "Find a lamp.", "url": "https://a.test/"},
         {"id": "a", "task": "Find a lamp.", "answer": "5"},
+        {"id": "a", "task": "Find a lamp.", "gold_url": "https://a.test/"},
+        {"task_id": 1, "intent": "Find a lamp."},
         {"id": "a", "goal": "Find a lamp."},
         {"id": "a", "web": "https://a.test/"},
         {"task_id": "a", "website": "https://a.test/"},
@@ -78,6 +80,7 @@ def test_a_bad_record_is_reported_by_the_field_as_the_benchmark_names_it(tmp_pat
     (bad,) = TASK_FORMATS.find("webvoyager").convert(tmp_path / "raw.jsonl", load(), ()).bad
     assert bad.line == 2
     assert bad.reason.startswith(reason)
+    assert ("--format" in bad.reason) == (change is OM2W)  # a field that is there but empty is of this format
 
 
 def test_a_bad_record_is_reported_by_the_field_that_the_user_names(tmp_path):

@@ -22,6 +22,7 @@ from webgym_cli.loop import training
 from webgym_cli.loop.context import StageContext
 from webgym_cli.store.run import new_attempt, run_id
 from webgym_cli.store.screenshots import png_size
+from webgym_cli.tracking import execute
 from webgym_cli.tracking.execute import FOLDER, LOG, Tracker, has_pending, plan_tracking
 
 PATIENCE = 60.0
@@ -219,6 +220,13 @@ def test_a_full_disk_only_stops_the_tracking_and_is_named(run):
         run_async(tracker.close(in_time=True))
     (event,) = events
     assert (event["event"], "No space left on device" in event["message"]) == ("tracking_failed", True)
+
+
+def test_an_uploader_that_writes_nothing_is_named_by_its_exit_status(run, monkeypatch):
+    happened(run, 0)
+    monkeypatch.setattr(execute, "sys", SimpleNamespace(executable="/bin/false"))
+    (event,) = track(run, settings())
+    assert "exit status 1" in event["message"]
 
 
 def test_a_log_that_can_not_be_written_only_stops_the_tracking(run):

@@ -2,7 +2,8 @@
 
 Every step needs a word from every node, and every node leaves its share of the checkpoint in its own output folder.
 `BEHAVE` says what goes wrong, and where: `<node>:<what>`, with `what` one of `raise` (an error of its own at step 2),
-`hang` (from step 2 on), `wait` (at step 2, until `RUN/go` is there), `stay` (after the last step).
+`hang` (from step 2 on), `talk` (at step 2, for 5 s), `wait` (at step 2, until `RUN/go` is there), `stay` (after the
+last step).
 """
 
 import json
@@ -75,6 +76,9 @@ def main():
         if step == 2 and node == str(meeting.rank):
             if behave == "raise":
                 raise ValueError("bad luck")
+            for number in range(50 if behave == "talk" else 0):
+                sys.stderr.write(f"{number}\n")
+                time.sleep(0.1)
             while behave == "hang" or (behave == "wait" and not (out.parent.parent / "go").exists()):
                 time.sleep(0.05)
         meeting.step()

@@ -145,13 +145,25 @@ async def test_a_node_trains_on_the_gpus_that_ray_has_reserved_there(scene, monk
     assert started == {"0": here, "1": "6,7"}
 
 
-async def test_a_node_s_trainer_that_hangs_once_the_others_have_ended_is_ended(scene, monkeypatch):
+@pytest.fixture
+def limited(scene, monkeypatch):
+    """The scene with a limit of 3 s without progress."""
     monkeypatch.setattr(process_limits, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(process_limits, "STALL_FACTOR", 0)
-    monkeypatch.setenv("BEHAVE", "1:stay")
     scene.ready(stall_minutes=3 / 60)
+    return scene
+
+
+async def test_a_node_s_trainer_waits_while_the_first_node_s_writes(limited, monkeypatch):
+    monkeypatch.setenv("BEHAVE", "0:talk")
+    await limited.train()
+    assert checkpoints.version(limited.run) == 1
+
+
+async def test_a_node_s_trainer_that_hangs_once_the_others_have_ended_is_ended(limited, monkeypatch):
+    monkeypatch.setenv("BEHAVE", "1:stay")
     with pytest.raises(JobError, match=r"^node 1 .*: the trainer has made no progress"):
-        await scene.train()
+        await limited.train()
 
 
 async def test_a_node_without_the_trainer_is_refused(scene, monkeypatch):

@@ -142,7 +142,9 @@ JUDGED = [
     (Outcome(reward=0.0, stop=Stop.ANSWERED, scores=(Score(source="environment", value=0.0),)), WEB),
     (Outcome(stop=Stop.TERMINATED), WEB),
 ]
+DOWN = "down"
 VERDICTS = [(), (True,), (False,), (None,), (True, False), (False, True), (True, None), (None, False), (None, None)]
+VERDICTS += [(None, DOWN), (DOWN, None), (True, DOWN)]
 
 
 def test_the_newest_judgement_counts_just_as_for_the_records(run):
@@ -150,7 +152,9 @@ def test_the_newest_judgement_counts_just_as_for_the_records(run):
         episode = trajectory(number, outcome=outcome, task=task)
         append(run, episode)
         for at, verdict in reversed(list(enumerate(verdicts))):  # the file's order is not the order of judging
-            append_judgement(run, Split.TRAIN, 0, judgement(episode, verdict, at))
+            down = verdict == DOWN
+            given = judgement(episode, None if down else verdict, at, unavailable=down)
+            append_judgement(run, Split.TRAIN, 0, given)
     append(run, trajectory(1, iteration=1, outcome=OPEN, task=WEB))
     assert outcomes(run) == scanned(run)
     with open_index(run) as index:
