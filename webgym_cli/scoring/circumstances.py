@@ -31,7 +31,7 @@ _CIRCUMSTANCE = re.compile(
 )
 # A difference, which is the only number: `Harry slept 3 more hours than James`.
 _COMPARED = re.compile(
-    r"^(\D+\d[\d,.]*(?: [a-z]+){0,3} (?:more|[a-z]+er)(?: [a-z]+){0,3}) than (?-i:[A-Z])[a-z]+[^\w?]*$",
+    r"^(\D+\d[\d,.]*(?: [a-z]+){0,3} (?:more|[a-z]+er)(?: [a-z]+){0,3}) than (?-i:(?!Pi\b)[A-Z])[a-z]+[^\w?]*$",
     re.IGNORECASE,
 )
 # A step of the calculation, which names a number that is its input: `Add 7 on both sides`.
