@@ -97,6 +97,15 @@ def test_the_keys_of_each_type_are_those_of_the_page():
         assert set(kind.__annotations__) - EVERYWHERE <= set().union(*pages), kind.__name__
 
 
+def test_the_summaries_have_every_key_of_the_page():
+    keys = defaultdict(set)
+    for _, name, given in sent():
+        keys[name] |= given
+    keys["generate"].add("out")  # the stage adds where it wrote
+    page, names = documented(), ("judge", "score", "generate", "phase")
+    assert {name: page[name] - keys[name] for name in names} == dict.fromkeys(names, set())
+
+
 def test_every_event_of_the_page_is_sent():
     names = {name for _, name, _ in sent()}
     assert set(documented()) == names

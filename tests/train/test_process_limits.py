@@ -26,7 +26,9 @@ def plan_for(python, folder):
     launch = SimpleNamespace(python=python, env={}, deepspeed=offload)
     options = {"resume_from_checkpoint": f"{folder}/a.start", "learning_rate": 1}
     start = SimpleNamespace(source=folder / "parent")
-    return SimpleNamespace(launch=launch, options=options, start=start, total_steps=1, folder=folder)
+    partial_folder = folder / "a.partial"
+    partial_folder.mkdir()
+    return SimpleNamespace(launch=launch, options=options, start=start, total_steps=1, folder=partial_folder)
 
 
 LIMITED = (
