@@ -103,7 +103,7 @@ def test_the_summaries_have_every_key_of_the_page():
         keys[name] |= given
     keys["generate"].add("out")  # the stage adds where it wrote
     page, names = documented(), ("judge", "score", "generate", "phase")
-    assert {name: page[name] - keys[name] for name in names} == dict.fromkeys(names, set())
+    assert {name: missing for name in names if (missing := page[name] - keys[name])} == {}
 
 
 def test_every_event_of_the_page_is_sent():
