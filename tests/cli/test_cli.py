@@ -83,7 +83,7 @@ def test_nothing_a_published_training_and_what_began_in_a_job_are_resumed_withou
 
 
 @pytest.mark.parametrize(("iteration", "is_done"), [(0, True), (1, False)])
-def test_a_training_on_another_kind_of_data_than_the_one_before_is_not_taken_for_it(webgym, run, iteration, is_done):
+def test_an_interrupted_training_is_known_by_its_kind_of_data(webgym, run, iteration, is_done):
     name = published(run, 1).name
     write_batch(run, Path("tiny"), name)
     counts = {"data_digest": "d", "train_samples": 1, "val_samples": 0, "created_at": "2026-01-01T00:00:00Z"}

@@ -94,7 +94,8 @@ def named(events, name):
     return [event for event in events if event["event"] == name]
 
 
-async def test_trains_and_publishes(ready, run):
+async def test_trains_and_publishes(ready, run, monkeypatch):
+    monkeypatch.setattr(process_limits, "POLL_SECONDS", 1)  # the last steps are read after the trainer's end
     result = await ready()
     assert checkpoints.current(run) == result
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
@@ -106,6 +107,16 @@ async def test_trains_and_publishes(ready, run):
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()
     assert (run.logs / "latest/train.log").is_file()
     assert (run.logs / "latest/tensorboard" / NAME).is_dir()  # in the trainer's folder it would be lost
+
+
+async def test_the_lock_of_a_killed_build_is_removed_with_a_note(ready, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "builds"))
+    lock = tmp_path / "builds/cpu_adam/lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    await ready()
+    assert [str(lock) in event["message"] for event in named(ready.events, "train_note")] == [False, True]
+    assert not lock.exists()
 
 
 @pytest.mark.parametrize(

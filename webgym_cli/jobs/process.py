@@ -96,7 +96,8 @@ class Job:
                 os.close(self._lifeline)
                 self._lifeline = None
             return guard.shell_status(code)  # negative: the guard was killed, or had no handlers yet
-        if (now := time.monotonic()) >= self._next_look:  # at its log and the guard's descendants
+        # The log and the guard's descendants change slowly.
+        if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + _LOOK
             if file_size(self.log) > MAX_LOG:
                 _shorten(self.log, MAX_LOG // 256)
