@@ -603,6 +603,11 @@ CASES = {
         "<script>done.addEventListener('dragover', () => {})</script>",
         "textbox 'Find'; generic 'tag remove'; textbox 'Tags'; generic 'done'",
     ),
+    "the fields of a range in a frame that is clicked, too": (
+        f"<style>input {{ width:70px;height:20px }}</style><div onclick=1 style='{BOX}'>"
+        "<input onclick=1 placeholder=From>-<input onclick=1 placeholder=To></div>",
+        "textbox 'From'; textbox 'To'",
+    ),
     "a list for drops of a library, and what has no name but its id": (
         f"<div cdkdroplist style='height:60px'><p>Item</p></div><div id=app onclick=1 style='{ICON}'><b></b></div>",
         "generic ''; generic 'Item'",

@@ -84,7 +84,8 @@ webgym.repeats = (() => {
     if (outer.isZone || inner.isZone) return outer.isZone && isAlike && (inner.sure < 3 || matches(inner.element, "button,[type=file]")) ? "outer" : null;
     // a row whose cells are listed
     if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
-    const sign = oneLine(inner.element.innerText), isSign = sign.length < 2 && inner.element.parentElement === outer.element && listens(inner.element);
+    const sign = oneLine(inner.element.innerText), isLittle = area(inner) * 4 < area(outer); // unlike the fields of a range
+    const isSign = sign.length < 2 && isLittle && inner.element.parentElement === outer.element && listens(inner.element);
     const isLow = outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize");
     const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isSign) && isLow && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
