@@ -126,7 +126,7 @@ def test_failures_are_counted_by_kind(tmp_path):
     assert failures["stops"] == {"terminated": {"count": 1, "successes": 1}}
 
 
-def test_verdicts_are_held_against_the_environment_and_a_later_failure_of_the_judge_is_none(tmp_path):
+def test_verdicts_are_held_against_the_environment_and_a_later_failure_of_the_judge_changes_none(tmp_path):
     """Of three judged episodes the environment has an opinion of the second."""
     episodes = [trajectory(n, outcome=SCORED if n == 1 else ANSWERED, task=WEB) for n in range(3)]
     run = fill_run(tmp_path / "run", *episodes)
@@ -138,4 +138,4 @@ def test_verdicts_are_held_against_the_environment_and_a_later_failure_of_the_ju
     later = {"failure": FailureKind.JUDGE_FAILED, "judged_at": "2026-01-03T00:00:00.000+00:00"}
     append_judgement(run, Split.TRAIN, 0, judgement(trajectory="train-0000-00002", **later))
     (row,) = facts(run)["verdicts"]
-    assert row["judged"] == 2
+    assert row["judged"] == 3

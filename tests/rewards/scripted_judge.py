@@ -72,7 +72,8 @@ class ScriptedJudgeServer(scripted_server.ScriptedJudgeServer):
         scripts = self._scripts.get(question.job) or self._scripts.get("")
         if not scripts:
             return usual
-        step = question.data.get("page", {}).get("step")
+        page = question.data.get("page")
+        step = page.get("step") if isinstance(page, dict) else None
         scripted = next(reply for reply in scripts if reply.step in (None, step))
         scripts.remove(scripted)
         if scripted.silent:

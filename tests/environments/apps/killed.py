@@ -84,7 +84,9 @@ def _decide(messages: list[dict]) -> str:
 
 
 def _answer(request: object, body: bytes) -> tuple[int, dict]:
-    """Answer as the scripted policy."""
+    """Answer as the scripted policy, which has no list of models."""
+    if not body:
+        return 404, {}
     return 200, completion(_decide(json.loads(body)["messages"]))
 
 
