@@ -4,7 +4,8 @@ webgym.names = (() => {
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
   const BESIDE = 6, TALLEST = 60; // levels and pixels around what has no name
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
-  const TICKED = /^(checkbox|radio|switch)$/, WRAPPED = /^(combobox|spinbutton)$/; // may be around the field that takes their text
+  const TICKED = /^(checkbox|radio|switch)$/;
+  const WRAPPED = /^(combobox|spinbutton)$/; // may be around the field that takes their text
   const WORDS = /^[a-z]{3,}([-_]?[a-z])*$/i, TOUCHES = 2; // an id without numbers; pixels between parts of one button
   const { adopt, atOnce, attributeOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf, roleOf,
     rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;

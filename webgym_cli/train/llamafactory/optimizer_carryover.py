@@ -19,6 +19,7 @@ from webgym_cli.jobs.process import last_line
 from webgym_cli.records.events import EventSink
 from webgym_cli.train.backend import TrainingStart, TrainPlan, fresh_note
 from webgym_cli.train.process_limits import run_within
+from webgym_cli.util.files import disk_errors
 from webgym_cli.venvs.locate import trainer_environ
 
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
@@ -38,7 +39,8 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     work = target.with_name(f"{target.name}.new")
     for folder in (target, work):
         shutil.rmtree(folder, ignore_errors=True)
-    work.mkdir()
+    with disk_errors(target.parent):
+        work.mkdir()
     argv = [str(launch.python), str(BUILDER), str(parent), str(work), json.dumps(options)]
     env = trainer_environ(launch.python) | launch.env
     name = "preparing the optimizer states"
