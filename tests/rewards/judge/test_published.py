@@ -9,6 +9,7 @@ from tests.rewards.cases import ANSWER, answered, seen
 from tests.rewards.scripted_judge import ScriptedReply
 from tests.tables import each
 from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
+from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rewards.judge import replies
@@ -130,17 +131,22 @@ async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions
         ScriptedReply(f"Reasoning: r{score}.\nScore: {score}", step=step) for step, score in enumerate((5, 2, 3, 1), 1)
     )
     server.script(*scores, job="webjudge_score")
-    judgement = await judge(answered(steps=STEPS), protocol="webjudge")
+    said = seen(3, 3, action=Action(name=ActionName.ANSWER, text=ANSWER))
+    judgement = await judge(answered(steps=(*STEPS[:3], said)), protocol="webjudge")
     jobs = [question.job for question in server.requests]
     assert jobs == ["webjudge_key_points", *["webjudge_score"] * 4, "webjudge"]
     assert all(len(question.images) == 1 for question in server.requests[1:5])
     last = server.requests[-1]
     assert (judgement.key_points, len(last.images)) == ((0, 2), 2)
     assert last.data["key_points"] == "1. The painter.\n2. The year."
-    assert len(last.data["actions"]) == 4
+    assert last.data["actions"] == ["click (10, 20)"] * 3, "the last one is the answer"
     assert [note[:13] for note in last.data["notes"]] == ["Reasoning: r5", "Reasoning: r3"]
     assert "answer" not in last.data
     assert judgement.calls == 6
+    server.script("1. The painter.", job="webjudge_key_points")
+    server.script(*["Score: 5"] * 4, job="webjudge_score")
+    await judge(answered(steps=STEPS, outcome=LIMIT), protocol="webjudge")
+    assert server.requests[-1].data["actions"] == ["click (10, 20)"] * 4, "without an answer all are actions"
 
 
 @pytest.mark.parametrize("job", ["webjudge_key_points", "webjudge_score"])

@@ -123,7 +123,9 @@ async def judge_webjudge(session: JudgeSession) -> bool:
     scores = await gather_or_cancel(*map(session.ask, questions))
     kept = [(index, score.reason) for index, score in zip(shots, scores, strict=True) if score.yes]
     kept = kept[:_MOST][-session.max_images :]
-    actions, notes = [describe_step_action(step) for step in trajectory.steps], [reason for _, reason in kept]
+    # The last action of an agent that answered is the answer, which the published program leaves out likewise.
+    acts = trajectory.steps[: -1 if trajectory.outcome.stop is Stop.ANSWERED else None]
+    actions, notes = [describe_step_action(step) for step in acts], [reason for _, reason in kept]
     shown = [index for index, _ in kept]
     return await _decide(session, "webjudge", replies.read_status, shown, **points, actions=actions, notes=notes)
 
