@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
+from webgym_cli.scoring.clock import compare_times
 from webgym_cli.scoring.latex import is_equal_latex
 from webgym_cli.scoring.number_words import read_first_words
 from webgym_cli.scoring.units import NO_UNIT, Unit, split_unit, units_agree
@@ -74,12 +75,16 @@ _FRACTION = re.compile(
     r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
 )
 _SIGN = re.compile(r"^[-+]\s*")
-_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d)(?::([0-5]\d))?|(?<!1[3-9]|2.)(?=\s*[ap]))\s*(?:([ap])\.?\s*m\.?)?", re.I)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
 # The letters of a model that repeats itself, which would be compared one by one.
 _REPEATED = re.compile(r"(?:\W*[A-J][.):]){20}", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
-_NO_CHOICE = re.compile(r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b")
+# What is no text of a choice: it denies it, `B. No, C.` takes it back, and `A) 1 B) 2` or `A. 1 B. 2 C. 3` lists all.
+_NO_CHOICE = re.compile(
+    r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b"
+    r"|\s[b-j]\)|\sb[.:]\s(?s:.{1,200})\sc[.:]\s"
+    r"|^(?:no|wait|actually|sorry|oops|rather|correction|i mean)\b\W+(?:it(?:['’]s| is) )?[a-j]$"
+)
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _RATIO = re.compile(r"\d+\s*:\s*(?!1$)\d+")
@@ -142,9 +147,8 @@ def answers_equal(given: str, wanted: str) -> bool:
         return False
     if ours.text == theirs.text or _compare_choices(given, wanted):
         return True
-    times = _TIME.fullmatch(ours.text), _TIME.fullmatch(theirs.text)
-    if all(times) or any(time and time[2] for time in times):
-        return _is_same_time(*times)
+    if (same := compare_times(ours.text, theirs.text)) is not None:
+        return same
     if not units_agree(ours.unit, theirs.unit):
         return False
     # Only where one of them is a percentage: 0.5 and 50 are not equal.
@@ -251,24 +255,6 @@ def _split_choice(text: str) -> tuple[str, str]:
     text = _WRAPPED.sub(r"\1 ", text).replace("\\ ", " ").strip()
     letter = _CHOICE.match(text)
     return ((letter[1] or letter[2]).upper(), text[letter.end() :].strip(" .")) if letter else ("", text)
-
-
-def _is_same_time(one: re.Match[str] | None, other: re.Match[str] | None) -> bool:
-    """Whether two times are the same; one of them may lack zero seconds, or `a.m.` where its hour may need it."""
-    if one is None or other is None:
-        return False
-    halves = {one[4], other[4]}
-    if None in halves and len(halves) > 1 and all(1 <= int(match[1]) <= 12 for match in (one, other)):
-        return _read_clock(one) % 43200 == _read_clock(other) % 43200
-    return _read_clock(one) == _read_clock(other)
-
-
-def _read_clock(time: re.Match[str]) -> int:
-    """Return a time as seconds since midnight."""
-    hour, minute, second = (int(part or 0) for part in time.group(1, 2, 3))
-    if time[4]:
-        hour = hour % 12 + 12 * (time[4].lower() == "p")
-    return 3600 * hour + 60 * minute + second
 
 
 def _strip_markup(text: str) -> str:

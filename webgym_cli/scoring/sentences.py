@@ -82,7 +82,8 @@ _ITEM = re.compile(
 _NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=[$€£¥₹]?\d)", re.IGNORECASE)
 # What states the item after it.
 _STATED = re.compile(
-    r"\b(?:is|are|was|were|be|equals?|(?:mak|giv|leav)(?:es?|ing)|gets?|total(?:s|ing)?|so|but)\b"
+    r"\b(?:(?:is|are|was|were)(?! (?:used|needed|enough) to\b)|be|equals?"
+    r"|(?<!needed to )(?<!used to )(?:mak|giv|leav)(?:es?|ing)|gets?|total(?:s|ing)?|so|but)\b"
     r"|\b(?:it|that|there|answer)['’]s\b|(?<![!<>])=",
     re.IGNORECASE,
 )
@@ -114,6 +115,8 @@ _DENIED = re.compile(
     r"|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
     r"|(?:division|divided?|divisible) by"
     r"|(?:multiple|factor|divisor|power) of)\s+$"
+    # the operand of a step
+    r"|(?:^|[,:]|\b(?:first|then|next|now|we|you)\W)\s*(?:add|subtract|(?:multiply|divide)(?: \w+){1,3} by)\s+$"
     r"|\b(?:log|ln|exp|sin|cos|tan|mod|gcd|lcm)(?:\s+of|_\{?\d+\}?)?\s*\(?$",
     re.IGNORECASE,
 )

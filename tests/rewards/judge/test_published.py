@@ -240,6 +240,8 @@ async def test_the_number_of_screenshots_is_the_protocol_s_own(judge, server, pr
         ("It is NOT\u2028SUCCESS", False),
         ("Evaluation result: «SUCCESS»", True),
         ("My verdict on this task:\n\nSUCCESS", True),
+        ("Based on the page, my verdict:\n\nSUCCESS", True),
+        ("Looking at the final page, the task result:\n\nSUCCESS", True),
         ("## Verdict\nSUCCESS", True),
         ("\\boxed{SUCCESS}", True),
         ("The verdict is \\boxed{NOT SUCCESS}", False),
@@ -281,6 +283,7 @@ HARMLESS = (
     *("The list holds the orders that failed.", "The form lists the fields that are missing."),
     *(f"The login was not {word}." for word in ("needed", "required", "requested")),
     *("The status was set to incomplete.", "The agent did not need it.", "The agent never left it."),
+    *("The agent did not find any errors.", "The agent did not open it on the first try.", "It found v1.2."),
 )
 
 
@@ -383,6 +386,19 @@ UNREADABLE = {
             "I don't judge it a SUCCESS",
             "Success is what it is judged",
         ),
+        *(
+            f"{before} SUCCESS"
+            for before in (
+                "The agent did not find the item.",
+                "The agent was unable to locate any product.",
+                "The agent never reached the checkout page.",
+                "El agente no encontró el producto.",
+                "Der Agent hat den Artikel nicht gefunden.",
+                "L'agent n'a pas trouvé l'article.",
+                "智能体没有找到该商品。",
+            )
+        ),
+        *("The final message of the page:\n\nSUCCESS", "The result on the page:\n\nSUCCESS"),
         "The agent did not submit the order. Only when the order is submitted, the task is considered a success.",
         "The cart is empty. The task requires an order before it is judged a SUCCESS.",
         *(f"According to the {word}, this is considered a SUCCESS." for word in ("agent", "page")),
@@ -395,7 +411,7 @@ UNREADABLE = {
         *(
             "The task was not done.\n\nSUCCESS",
             "I cannot see the images. SUCCESS",
-            *("1. SUCCESS", "12. SUCCESS", "a. SUCCESS"),
+            *("1. SUCCESS", "12. SUCCESS", "a. SUCCESS", "v1.2. SUCCESS", "Version 2. SUCCESS"),
         ),
     ],
     replies.read_key_points: ["1. I'm sorry, I can't help with that."],

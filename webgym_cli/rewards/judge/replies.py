@@ -48,11 +48,15 @@ _QUOTED = re.compile(
     r"|\baccording to [^,]*\b(?:page|site|website|agent)\b[^,]*, the \w+ (?:is|was)? *\Z",
     re.IGNORECASE,
 )
-# The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
-_UNNAMED = re.compile(rf"^(?!.*(?:{_JUDGES}|\b(?:final|result|outcome|answer|task)\b)).*:\s*\Z", re.I | re.M)
+# The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict, or names a page.
+_UNNAMED = re.compile(
+    rf"^(?!.*{_JUDGES})(?:(?!.*\b(?:final|result|outcome|answer|task)\b).*|.*\b(?:message|banner|alert"
+    r"|(?:of|on|from|by) (?:the|this) (?:\w+ )?(?:page|site|website|screen|app|form)))\s*:\s*\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
 # What may be the number of a point or step, before a verdict: `1. SUCCESS`, `Step 3. SUCCESS`.
 _NUMBER = re.compile(
-    r"^(?:(?:step|(?:key )?point|part|criterion) )?\(?(?:[a-z]|\d[\d.]*)\)?\Z", re.IGNORECASE | re.MULTILINE
+    r"^(?:(?:step|(?:key )?point|part|criterion|version) )?\(?(?:[a-z]|v?\d[\d.]*)\)?\Z", re.IGNORECASE | re.MULTILINE
 )
 _DENIED = re.compile(
     r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|\b(?:false|wrong|untrue) that\b|[不没未非]",
@@ -71,7 +75,13 @@ _DENIAL_BEFORE = re.compile(
     r"|missing|unfinished)|(?: not| never|n't)(?: been)? (?:complete|done|met|shown|(?!needed|required|requested)\w+ed)"
     rf")|\b{_GOAL} failed|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met|(?:complete"
     rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
-    r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed to \w+(?: (?:the|an?|any))? \w+|gave up)"
+    r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed to \w+(?: (?:the|an?|any))? \w+|gave up"
+    r"|(?:did not|didn't|could not|couldn't|never|was (?:not able|unable) to)"
+    r" (?:find|locate|provide|reach|select|submit|book|apply|finish|open|answer)(?:e?d)?"
+    r"(?: (?:the|its|an?|any))?(?: (?!(?:at|on|in|by|errors?|issues?|problems?)\b)[\w'-]+){1,2})"
+    r"|l['’]agent n['’]a pas (?:trouvé|pu)\b[^.!?\n]*|el agente no (?:encontró|pudo)\b[^.!?\n]*"
+    r"|der agent (?:hat|konnte) [^.!?\n]* nicht (?:gefunden|finden)"
+    r"|(?:智能体|代理)(?:没有|没|未)能?(?:找到|完成)[^.!?\n]*"
     r"|the (?:answer|result|response|output|item|product)s? do(?:es)?(?: not|n't) match(?: the \w+)?"
     r"|(?:任务|要求|目标)(?:没有|没|未)(?:完成|满足|达到)|die aufgabe (?:ist|wurde) nicht (?:erfüllt|erledigt|erreicht)"
     r"|la tâche n['’](?:est|a) pas (?:accompli|atteint)\w*|la tarea no se (?:complet|cumpli)\w+"
