@@ -14,7 +14,7 @@ from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, loa
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.config.renamed import REMOVED
-from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
+from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_files, shipped_root
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.find_run import open_run
@@ -109,22 +109,22 @@ def test_each_host_has_every_stage_with_and_without_offload():
 
 
 @pytest.mark.parametrize(
-    ("system", "processor", "python", "suffix"),
+    ("system", "processor", "python", "suffixes"),
     [
-        ("linux", "x86_64", (3, 11), ".lock"),
-        ("linux", "x86_64", (3, 14), ".txt"),
-        ("linux", "aarch64", (3, 11), ".txt"),
-        ("darwin", "x86_64", (3, 11), ".txt"),
-        ("darwin", "arm64", (3, 11), ".txt"),
+        ("linux", "x86_64", (3, 11), [".lock"]),
+        ("linux", "x86_64", (3, 14), [".lock", ".txt"]),
+        ("linux", "aarch64", (3, 11), [".txt"]),
+        ("darwin", "x86_64", (3, 11), [".txt"]),
+        ("darwin", "arm64", (3, 14), [".txt"]),
     ],
 )
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_lock_file_is_taken_on_its_platform_only(monkeypatch, system, processor, python, suffix, device):
+def test_a_lock_file_is_taken_on_its_platform_only(monkeypatch, system, processor, python, suffixes, device):
     monkeypatch.setattr("sys.platform", system)
     monkeypatch.setattr("sys.version_info", (*python, 0, "final", 0))
     monkeypatch.setattr("platform.machine", lambda: processor)
-    file = requirements_file("serve", device)
-    assert file.suffix == suffix and file.is_file()
+    files = requirements_files("serve", device)
+    assert [file.suffix for file in files] == suffixes and all(file.is_file() for file in files)
 
 
 @pytest.mark.parametrize("find", [find_config_file, find_deepspeed_file])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -53,10 +54,20 @@ def test_without_an_index_uv_is_told_so():
 
 def test_without_uv_the_environment_is_made_by_venv_and_pip(monkeypatch):
     monkeypatch.setattr(installer, "_find_uv", lambda: None)
-    assert build_command("venv", "there", [], {}) == [sys.executable, "-m", "venv", "there"]
+    assert build_command("venv", "python3", ["there"], {}) == ["python3", "-m", "venv", "there"]
     command = build_command("install", "there/bin/python", ["-r", "lock"], {})
     assert command[:4] == ["there/bin/python", "-m", "pip", "install"]
     assert command[-2:] == ["-r", "lock"]
+
+
+def test_an_installed_interpreter_is_found_by_its_version(monkeypatch):
+    own = sys.version_info[:2]
+    monkeypatch.setenv("PATH", str(Path(sys.executable).resolve().parent), prepend=os.pathsep)
+    found = installer.find_interpreter([own, (own[0], 99)])
+    printed = subprocess.run([found, "-V"], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith(f"Python {own[0]}.{own[1]}.")
+    assert Path(found).resolve() == Path(sys.executable).resolve()
+    assert installer.find_interpreter([(own[0], 99)]) == ""
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.config.secrets import add_settings_secrets
-from webgym_cli.config.shipped import requirements_file, shipped_root
+from webgym_cli.config.shipped import requirements_files, shipped_root
 from webgym_cli.errors import VenvError
 from webgym_cli.train.plan import child_environment
 from webgym_cli.venvs import cpu_fixes, locate
@@ -77,9 +77,9 @@ def test_changed_requirements_or_fixes_make_a_new_environment(tmp_path, monkeypa
     before = role_environment("train", "cpu").path
     assert role_environment("train", "cpu").path == before
     other = tmp_path / "other.txt"
-    other.write_text(requirements_file("train", "cpu").read_text() + "extra==1\n")
+    other.write_text(requirements_files("train", "cpu")[0].read_text() + "extra==1\n")
     with monkeypatch.context() as patch:
-        patch.setattr(locate, "requirements_file", lambda role, device: other)
+        patch.setattr(locate, "requirements_files", lambda role, device: [other])
         assert role_environment("train", "cpu").path != before
     cuda = role_environment("train", "cuda").path
     monkeypatch.setattr(cpu_fixes, "HOOK", other)

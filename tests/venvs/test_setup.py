@@ -1,15 +1,17 @@
 """The set-up with a scripted runner: what is planned, done, repeated and told."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.venvs.test_doctor import install
 from webgym_cli.config.load import load
-from webgym_cli.config.shipped import requirements_file
+from webgym_cli.config.shipped import requirements_files
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.venvs import setup as room
+from webgym_cli.venvs.locate import role_environment
 from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
 
 
@@ -36,10 +38,28 @@ def test_the_plan_is_plain_data_and_changes_nothing(home):
     (role,) = json.loads(json.dumps([part.to_json() for part in plan("train")]))
     assert (role["role"], role["device"], role["state"]) == ("train", "cpu", "make")
     make, install, check = role["commands"]
-    assert make[-2:] == ["venv", role["path"]]
-    assert install[-2:] == ["-r", str(requirements_file("train", "cpu"))]
+    assert make[-3:] == ["venv", sys.executable, role["path"]]
+    assert install[-2:] == ["-r", str(requirements_files("train", "cpu")[-1])]
     assert "llamafactory" in check[-1]
     assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "base", "suffix"), [("/bin/python3.11", "/bin/python3.11", ".lock"), ("", sys.executable, ".txt")]
+)
+def test_a_python_without_lock_file_takes_another_that_has_one_where_there_is_one(monkeypatch, found, base, suffix):
+    monkeypatch.setattr("sys.version_info", (3, 14, 0, "final", 0))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    asked = []
+    monkeypatch.setattr(room.installer_script, "find_interpreter", lambda versions: asked.append(versions) or found)
+    (role,) = plan("train")
+    assert role.commands[0][-2] == base
+    assert role.environment.requirements.suffix == Path(role.commands[1][-1]).suffix == suffix
+    execute_setup([role], lambda line: None, Runner())
+    # what is set up stays, whatever a later command finds
+    assert plan("train")[0].state == "ready"
+    assert role_environment("train", "cpu") == role.environment
+    assert asked == [((3, 11),)]
 
 
 def test_it_is_made_once_and_a_plan_that_was_overtaken_does_nothing():

@@ -54,11 +54,17 @@ def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_co
     raise SettingsError(f"{setting}: no file {name!r}", hint=f"a path, or a shipped name: {suggest_name(name, known)}")
 
 
-def requirements_file(role: str, device: str) -> Path:
-    """Return what a role environment is made from: the lock file for this Python and platform, else the pins."""
-    is_known = (sys.platform, platform.machine()) == LOCKED_PLATFORM
-    locked = is_known and sys.version_info[:2] in LOCKED_PYTHONS[device]
-    return shipped_root() / "roles" / f"{role}-{device}.{'lock' if locked else 'txt'}"
+def requirements_files(role: str, device: str) -> list[Path]:
+    """Return what a role environment can be made from on this platform, the best first.
+
+    The last one is for the running Python: the lock file if it is resolved for it, else the pins.
+    """
+    suffixes = ["lock", "txt"]
+    if (sys.platform, platform.machine()) != LOCKED_PLATFORM:
+        suffixes = ["txt"]
+    elif sys.version_info[:2] in LOCKED_PYTHONS[device]:
+        suffixes = ["lock"]
+    return [shipped_root() / "roles" / f"{role}-{device}.{suffix}" for suffix in suffixes]
 
 
 def zero_stage(deepspeed: dict[str, Any]) -> int:

@@ -36,6 +36,8 @@ _PIP_TIMEOUT = 30.0
 _PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _TRUE = ("1", "true", "yes", "on")
+# Not the project of the current folder, whose `[tool.uv]` may pin another torch.
+_NO_PROJECT = ("--project", "/")
 _DEFAULTS = {
     # pip takes the best version of all indexes; uv's default, the first index that knows the name, takes other ones
     "UV_INDEX_STRATEGY": "unsafe-best-match",
@@ -45,20 +47,30 @@ _DEFAULTS = {
 }
 
 
-def build_command(action: str, target: str, arguments: Sequence[str], options: Mapping[str, str]) -> list[str]:
+def build_command(action: str, python: str, arguments: Sequence[str], options: Mapping[str, str]) -> list[str]:
     """Return uv's command, or venv's and pip's where there is no uv for this platform.
 
-    `action`: `venv` makes the environment `target`; `install` installs for the interpreter `target`.
+    `action`: `venv` makes an environment with the interpreter `python`; `install` installs for that interpreter.
     """
     if not (program := _find_uv()):
-        pip = [target, "-m", "pip", "install", *_PIP_OPTIONS, *arguments]
-        return [sys.executable, "-m", "venv", target] if action == "venv" else pip
-    # Not the project of the current folder, whose `[tool.uv]` may pin another torch.
-    uv = [program, "--project", "/"]
+        module = ["venv"] if action == "venv" else ["pip", "install", *_PIP_OPTIONS]
+        return [python, "-m", *module, *arguments]
+    uv = [program, *_NO_PROJECT]
     if action == "venv":
-        return [*uv, "venv", "--python", sys.executable, target]
-    command = [*uv, "pip", "install", "--python", target, *arguments]
+        return [*uv, "venv", "--python", python, *arguments]
+    command = [*uv, "pip", "install", "--python", python, *arguments]
     return [*command, "--no-index"] if options.get("no-index", "").lower() in _TRUE else command
+
+
+def find_interpreter(versions: Sequence[tuple[int, int]]) -> str:
+    """Return an installed Python of the newest of these versions that uv finds, outside of environments; else empty."""
+    program = _find_uv()
+    for major, minor in sorted(versions, reverse=True) if program else ():
+        command = [program, *_NO_PROJECT, "python", "find", "--system", f"{major}.{minor}"]
+        done = subprocess.run(command, capture_output=True, text=True, env=build_environ({}, os.environ), check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    return ""
 
 
 def read_pip_options(listing: str) -> dict[str, str]:
@@ -131,10 +143,10 @@ def _list_pip_config() -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def main(action: str, target: str, *arguments: str) -> None:
+def main(action: str, python: str, *arguments: str) -> None:
     """Replace this process by uv, or by venv or pip."""
     options = read_pip_options(_list_pip_config())
-    command = build_command(action, target, arguments, options)
+    command = build_command(action, python, arguments, options)
     os.execve(command[0], command, build_environ(options, os.environ))
 
 

@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 import webgym_cli
 from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import requirements_file
+from webgym_cli.config.shipped import requirements_files
 from webgym_cli.errors import VenvError
 from webgym_cli.util.files import user_folder
 from webgym_cli.util.proxies import exempt_loopback
@@ -43,6 +43,8 @@ class RoleEnvironment:
     role: str
     device: Device
     path: Path
+    requirements: Path
+    """What it is made from: a lock file, or pins."""
 
     @property
     def python(self) -> Path:
@@ -67,11 +69,21 @@ def role_home() -> Path:
     return user_folder("XDG_DATA_HOME", ".local/share") / "webgym"
 
 
+def role_environments(role: str, device: Device) -> list[RoleEnvironment]:
+    """Return the environments with today's fixes, one for each of `requirements_files`."""
+    environments = []
+    for file in requirements_files(role, device):
+        contents = file.read_text(encoding="utf-8") + cpu_fixes.source(device)
+        digest = hashlib.sha256(contents.encode()).hexdigest()[:12]
+        path = role_home() / "envs" / f"{role}-{device}-{digest}"
+        environments.append(RoleEnvironment(role, device, path, file))
+    return environments
+
+
 def role_environment(role: str, device: Device) -> RoleEnvironment:
-    """Return where the environment belongs that has today's requirements and fixes."""
-    contents = requirements_file(role, device).read_text(encoding="utf-8") + cpu_fixes.source(device)
-    digest = hashlib.sha256(contents.encode()).hexdigest()[:12]
-    return RoleEnvironment(role, device, role_home() / "envs" / f"{role}-{device}-{digest}")
+    """Return the best complete one of `role_environments`, else the one for the running Python."""
+    environments = role_environments(role, device)
+    return next((environment for environment in environments if environment.complete), environments[-1])
 
 
 def role_python(settings: Settings, role: str) -> Path:

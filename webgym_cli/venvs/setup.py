@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import requirements_file
+from webgym_cli.config.shipped import LOCKED_PYTHONS
 from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.util.files import file_size, write_json
 from webgym_cli.venvs import cpu_fixes
@@ -30,6 +30,7 @@ from webgym_cli.venvs.locate import (
     find_configured,
     installed_packages,
     role_environment,
+    role_environments,
     role_home,
 )
 
@@ -94,11 +95,14 @@ def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
         return RoleSetup(environment, "configured", (), log)
     if environment.complete:
         return RoleSetup(environment, "ready", (), log)
-    python, path = str(environment.python), str(environment.path)
-    installer = (sys.executable, "-I", installer_script.__file__)
+    base = sys.executable
+    best = role_environments(role, device)[0]
+    if best != environment and (other := installer_script.find_interpreter(LOCKED_PYTHONS[device])):
+        environment, base = best, other
+    python, installer = str(environment.python), (sys.executable, "-I", installer_script.__file__)
     commands = (
-        (*installer, "venv", path),
-        (*installer, "install", python, "-r", str(requirements_file(role, device))),
+        (*installer, "venv", base, str(environment.path)),
+        (*installer, "install", python, "-r", str(environment.requirements)),
         (python, "-c", CHECKS[role]),
     )
     return RoleSetup(environment, "make", commands, log)

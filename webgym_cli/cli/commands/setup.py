@@ -102,9 +102,7 @@ def _note_unlocked(output: Output, plan: Sequence[RoleSetup]) -> None:
     """Name the roles that are made without a lock file: there is none for this Python or platform."""
     import platform
 
-    from webgym_cli.config.shipped import requirements_file
-
-    files = [requirements_file(one.environment.role, one.environment.device) for one in plan if one.state == "make"]
+    files = [one.environment.requirements for one in plan if one.state == "make"]
     if names := ", ".join(file.name for file in files if file.suffix != ".lock"):
         here = f"{platform.system()} {platform.machine()} with Python {platform.python_version()}"
         output.note(f"no lock file for {here}: {names} pins the main packages, the others are the newest, unhashed")
