@@ -64,12 +64,13 @@ def build_command(action: str, python: str, arguments: Sequence[str], options: M
 
 def find_interpreter(versions: Sequence[tuple[int, int]]) -> str:
     """Return an installed Python of the newest of these versions that uv finds, outside of environments; else empty."""
-    program = _find_uv()
-    for major, minor in sorted(versions, reverse=True) if program else ():
+    if not (program := _find_uv()):
+        return ""
+    for major, minor in sorted(versions, reverse=True):
         command = [program, *_NO_PROJECT, "python", "find", "--system", f"{major}.{minor}"]
         done = subprocess.run(command, capture_output=True, text=True, env=build_environ({}, os.environ), check=False)
         if done.returncode == 0:
-            return done.stdout.strip()
+            return str(done.stdout.strip())
     return ""
 
 
