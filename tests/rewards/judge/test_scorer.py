@@ -91,7 +91,10 @@ async def test_other_settings_judge_anew_and_agreement_is_told(run, judge_run, s
     assert summary["agreement_with_previous"] == {"both": 3, "same": 2, "rate": 0.6667}
     assert summary["agreement_with_environment"] == {"both": 1, "same": 1, "rate": 1.0}
     assert [trajectory.outcome.reward for trajectory in scan(run, TRAIN, 0)] == [0.0, 1.0, 0.0, 0.0]
-    assert "2 of 3 as judged before, 1 of 1 as their environment says" in JudgeScorer.format_summary(summary)
+    assert (
+        "2 of 3 agree with the verdict before, 1 of 1 agree with the environment's score"
+        in JudgeScorer.format_summary(summary)
+    )
 
 
 async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, server):

@@ -117,9 +117,9 @@ class JudgeScorer(Scorer):
         environment = summary["agreement_with_environment"]
         rule_based = {server.item.model for server in MODEL_SERVERS.known() if server.item and server.item.by_rules}
         previous = summary["agreement_with_previous"]
-        for agreement, words in ((previous, "as judged before"), (environment, "as their environment says")):
+        for agreement, words in ((previous, "the verdict before"), (environment, "the environment's score")):
             if agreement["both"]:
-                parts.append(f"{agreement['same']} of {agreement['both']} {words}")
+                parts.append(f"{agreement['same']} of {agreement['both']} agree with {words}")
                 if agreement is environment and rule_based & set(summary["models"].values()):
                     parts[-1] += " (a scripted judge follows rules; where an environment scores, its own score counts)"
         return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])

@@ -130,7 +130,7 @@ class OrmScorer(Scorer):
             parts.append(f"{cut} prompts cut")
         agreement = summary["agreement_with_environment"]
         if agreement["both"]:
-            parts.append(f"{agreement['same']} of {agreement['both']} as their environment says")
+            parts.append(f"{agreement['same']} of {agreement['both']} agree with the environment's score")
         return ", ".join([*parts, f"in {summary['seconds']:g} s"])
 
     async def close(self) -> None:
