@@ -131,8 +131,8 @@ async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions
         ScriptedReply(f"Reasoning: r{score}.\nScore: {score}", step=step) for step, score in enumerate((5, 2, 3, 1), 1)
     )
     server.script(*scores, job="webjudge_score")
-    said = seen(3, 3, action=Action(name=ActionName.ANSWER, text=ANSWER))
-    judgement = await judge(answered(steps=(*STEPS[:3], said)), protocol="webjudge")
+    answering = seen(3, 3, action=Action(name=ActionName.ANSWER, text=ANSWER))
+    judgement = await judge(answered(steps=(*STEPS[:3], answering)), protocol="webjudge")
     jobs = [question.job for question in server.requests]
     assert jobs == ["webjudge_key_points", *["webjudge_score"] * 4, "webjudge"]
     assert all(len(question.images) == 1 for question in server.requests[1:5])
