@@ -433,3 +433,83 @@ def test_the_trajectories_of_agentrewardbench_are_compared_with_its_annotations(
     measured = measure_agreement(labels, ((one, []) for one in stored(run)), None)
     (row,) = (row for row in measured["rows"] if row["group"] == "all")
     assert (measured["episodes"], row["source"], row["tp"], row["tn"]) == (2, "check", 1, 1)
+
+
+PAGE = [text("Observation: please analyze the attached screenshot."), image("data:image/png;base64,{b64_img}")]
+FIRST_PAGE = "Now given a task: Find the price.  Please interact with http://shop.test/ and get the answer. \n"
+# What the agent wrote, and its action; the third follows an error, which has no screenshot.
+WEBVOYAGER = [
+    (FIRST_PAGE, "Thought: A list.\n\nAction: Click [33]", "Click [33]"),
+    (PAGE, "I click.", None),
+    ("Format ERROR: both are needed.", "Thought: Again. Action: Wait\nObservation: I guess.", "Wait"),
+    (PAGE, "Thought: Done.\nAction: ANSWER; [It costs [1] 12\nEUR]", "ANSWER; [It costs [1] 12\nEUR]"),
+]
+
+
+def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_answer(run, folder):
+    at = folder / "taskBBC News--3"
+    at.mkdir()
+    messages = [{"role": "system", "content": "Imagine."}]
+    for number, (page, reply, _) in enumerate(WEBVOYAGER, 1):
+        messages += [{"role": "user", "content": page}, {"role": "assistant", "content": reply}]
+        if number != 3:
+            (at / f"screenshot{number}.png").write_bytes(png(number))
+    (at / "screenshot4_no_box.png").write_bytes(png(9))
+    (at / "interact_messages.json").write_text(json.dumps(messages))
+    (folder / "taskB").mkdir()  # without its screenshot
+    (folder / "taskB" / "screenshot2.png").write_bytes(FIRST)
+    (folder / "taskB" / "interact_messages.json").write_text(json.dumps(messages[:3]))
+    (folder / "taskC").mkdir()  # of an older prompt
+    (folder / "taskC" / "screenshot1.png").write_bytes(FIRST)
+    (folder / "taskC" / "interact_messages.json").write_text(json.dumps(messages[3:]))
+    summary, _ = bring(run, folder, "auto")
+    skipped = {"screenshot_missing": 1, "not_understood": 1}
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("webvoyager", 1, skipped)
+    (one,) = scan(run, Split.TEST, 0)
+    assert (one.task.id, one.instruction, one.task.start_url) == ("BBC News--3", "Find the price.", "http://shop.test/")
+    assert one.awaits_judgement and one.outcome.answer == "It costs [1] 12\nEUR"
+    assert [step.response for step in one.steps] == [reply for _, reply, _ in WEBVOYAGER]
+    assert [step.action and step.action.text for step in one.steps] == [action for *_, action in WEBVOYAGER]
+    assert [step.observation.screenshot.sha256 for step in one.steps] == [digest(png(at)) for at in (1, 2, 2, 4)]
+    assert [len(step.sent.images) for step in one.steps] == [1, 2, 2, 3]
+
+
+def online_mind2web(at, shots, **fields):
+    """Write a result as Online-Mind2Web's scorer reads it."""
+    (at / "trajectory").mkdir(parents=True)
+    for name, data in shots.items():
+        (at / "trajectory" / name).write_bytes(data)
+    (at / "result.json").write_text(json.dumps({"task": "Find the price.", "task_id": at.name, **fields}))
+
+
+def test_results_of_online_mind2web_of_both_schemas(run, folder):
+    schema = {"schema_version": "online-mind2web-v2", "reference_length": 4, "agent_final_answer": "12 EUR"}
+    click = {"step": 0, "screenshot": "0000.png", "url": "http://a/", "action": "lamp -> CLICK", "thought": "A lamp."}
+    end = {"step": 1, "screenshot": "0001.png", "url": "http://a/1", "action": "TASK_COMPLETE -> ANSWER: 12 EUR"}
+    two = {"0000.png": FIRST, "0001.png": SECOND}
+    online_mind2web(folder / "a", two, **schema, action_history=[click, end])
+    flat = {"action_history": ["lamp -> CLICK", "field -> TYPE: x"], "thoughts": ["A lamp."]}
+    three = {"10_shot.png": png(3), "2_shot.png": SECOND, "0_shot.png": FIRST, "notes.txt": b""}
+    online_mind2web(folder / "b", three, **flat, final_result_response="12 EUR")
+    online_mind2web(folder / "c", {"0.png": FIRST}, **flat, final_result_response="")
+    online_mind2web(folder / "d", {"0.txt": b""}, **flat)
+    online_mind2web(folder / "e", {"0000.png": FIRST}, **schema, action_history=[click, end])
+    online_mind2web(folder / "f", two, **schema, action_history=[click | {"screenshot": "../../a/0000.png"}])
+    (folder / "result.json").write_text("{}")  # of another program
+    summary, _ = bring(run, folder, "auto")
+    skipped = {"screenshot_missing": 2, "not_understood": 1}
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 3, skipped)
+    first, second, third = scan(run, Split.TEST, 0)
+    assert (first.task.id, first.task.start_url, first.task.extra["reference_length"]) == ("a", "http://a/", 4)
+    assert [one.observation.url for one in first.steps] == ["http://a/", "http://a/1"]
+    acts = ["lamp -> CLICK", "field -> TYPE: x"]
+    known = [
+        (first, "12 EUR", [acts[0], end["action"]], (FIRST, SECOND)),
+        (second, "12 EUR", [*acts, "ANSWER; 12 EUR"], (FIRST, SECOND, png(3))),
+        (third, None, acts, (FIRST, FIRST)),
+    ]
+    for one, answer, actions, shots in known:
+        assert one.awaits_judgement and one.outcome.answer == answer
+        assert one.steps[0].response == "Thought: A lamp.\nAction: lamp -> CLICK"
+        assert [step.action.text for step in one.steps] == actions
+        assert [step.observation.screenshot.sha256 for step in one.steps] == [digest(data) for data in shots]

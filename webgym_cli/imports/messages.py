@@ -37,11 +37,12 @@ from webgym_cli.imports.source import (
     make_step,
     read_episode,
 )
+from webgym_cli.records.action import CustomAction
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Outcome, PromptSpec
+from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
 from webgym_cli.util.files import digest_content
 
 _NAME = "messages.json"
@@ -85,6 +86,8 @@ class ChatRecord:
     """URL and text of the page of each step; empty: nothing is known."""
     score: float | None = None
     """Score of the other system's environment, which leaves the reward to a judge."""
+    actions: Sequence[CustomAction | None] = ()
+    """Action of each reply, or None for a reply without one; empty: they are read from the replies."""
 
 
 # The episodes of a source: their place, and a function that reads one and raises `ValueError`, `LookupError` or
@@ -134,6 +137,11 @@ def build_episode(
     if record.pages:
         pairs = zip(steps, record.pages, strict=True)
         steps = tuple(replace(step, url=url, html=text) for step, (url, text) in pairs)
+    if record.actions:
+        acts = zip(steps, record.actions, strict=True)
+        steps = tuple(
+            replace(step, action=act, parse_error=None if act else ParseErrorKind.NO_TOOL_CALL) for step, act in acts
+        )
     task = _build_task(episode)
     content = [[step.response, [message.model_dump() for message in step.sent.messages]] for step in steps if step.sent]
     identity = [task.key, content, images.digests, episode.reward, episode.failure]
@@ -149,6 +157,16 @@ def build_episode(
         outcome=_build_outcome(episode, record.score),
         started_at=written,
     )
+
+
+def make_text_part(text: str) -> dict[str, Any]:
+    """Return a text as a part of a message."""
+    return {"type": "text", "text": text}
+
+
+def make_image_part(url: str) -> dict[str, Any]:
+    """Return an image as a part of a message."""
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, images: _Images) -> Iterator[ImportedStep]:

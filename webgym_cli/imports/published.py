@@ -18,7 +18,7 @@ from pyarrow import ArrowException
 
 from webgym_cli.imports import files
 from webgym_cli.imports.calls import name_arguments, read_single_call
-from webgym_cli.imports.messages import ChatRecord, make_chat_format
+from webgym_cli.imports.messages import ChatRecord, make_chat_format, make_image_part, make_text_part
 from webgym_cli.imports.source import ImportFormat, NotUnderstood, to_fields, to_number, to_text
 from webgym_cli.records.action import NOT_FEASIBLE
 from webgym_cli.records.base import is_finite
@@ -88,9 +88,9 @@ def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
 def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
     """Return a text as parts, with an image for each placeholder."""
     first, *others = text.split(_PLACEHOLDER)
-    parts = [_text_part(first)]
+    parts = [make_text_part(first)]
     for other in others:
-        parts += [_image_part(next(urls)), _text_part(other)]
+        parts += [make_image_part(next(urls)), make_text_part(other)]
     return parts
 
 
@@ -194,14 +194,6 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     return ChatRecord(value, {name: content for name, content in pictures.items() if content})
 
 
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def _image_part(url: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
 def _build_episode(instruction: str, turns: Iterable[tuple[str, dict[str, Any]]], **facts: Any) -> dict[str, Any]:
     """Return an episode of turns: screenshots, the first one with the instruction, and the calls that answer them.
 
@@ -210,7 +202,7 @@ def _build_episode(instruction: str, turns: Iterable[tuple[str, dict[str, Any]]]
     messages: list[dict[str, Any]] = []
     for picture, reply in turns:
         role, text = ("tool", "") if messages else ("user", instruction)
-        messages += [{"role": role, "content": [_image_part(picture), _text_part(text)]}, reply]
+        messages += [{"role": role, "content": [make_image_part(picture), make_text_part(text)]}, reply]
     names = sorted({_read_call(reply)["name"] for reply in messages[1::2]})
     tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
     return {"messages": messages, "tools": tools, "task": instruction, **facts}

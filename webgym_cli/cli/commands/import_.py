@@ -19,8 +19,8 @@ FormatArg = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT",
-        help="run, messages, openwebrl, fara, molmoweb, cuaverifierbench, agentrewardbench, webgym, webrl, "
-        "webrl-data, visualagentbench, auto; or one of your plugins.",
+        help="run, messages, openwebrl, fara, molmoweb, cuaverifierbench, agentrewardbench, webvoyager, "
+        "online-mind2web, webgym, webrl, webrl-data, visualagentbench, auto; or one of your plugins.",
         autocompletion=complete.registry_names("webgym_cli.imports.registry:IMPORT_FORMATS", "auto"),
     ),
 ]
