@@ -216,7 +216,14 @@ async def test_a_field_that_could_change_the_answer_is_refused_by_name(world):
             error = answer.json()["error"]
             assert (answer.status_code, error["code"], name in error["message"]) == (400, "invalid_value", True)
     assert not world.upstream.bodies
-    bookkeeping = {"user": "u", "store": True, "metadata": {"a": "b"}, "reasoning_effort": "low", "logit_bias": {}}
+    bookkeeping = {
+        "user": "u",
+        "store": True,
+        "prompt_cache_options": {"mode": "explicit"},
+        "metadata": {"a": "b"},
+        "reasoning_effort": "low",
+        "logit_bias": {},
+    }
     assert (await world.chat(key, ask(**bookkeeping, modalities=["text"]))).status_code == 200
 
 

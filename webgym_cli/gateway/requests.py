@@ -29,7 +29,7 @@ _IGNORED = frozenset(
         *("frequency_penalty", "presence_penalty", "repetition_penalty", "logprobs", "top_logprobs"),
         *("reasoning", "reasoning_effort", "verbosity", "prediction", "truncation", "max_tool_calls", "include"),
         *("store", "metadata", "user", "safety_identifier", "service_tier", "prompt_cache_key"),
-        "prompt_cache_retention",
+        *("prompt_cache_retention", "prompt_cache_options"),
     )
 )
 Model = TypeVar("Model", bound=BaseModel)

@@ -19,7 +19,8 @@ IMPORT_FORMATS: Registry[ImportFormat] = Registry(
         **list_constants(
             f"{_PACKAGE}.published", "openwebrl", "fara", "molmoweb", "cuaverifierbench", "agentrewardbench"
         ),
-        **list_constants(f"{_PACKAGE}.results", "webvoyager", "online-mind2web"),
+        **list_constants(f"{_PACKAGE}.results", "webvoyager"),
+        "online-mind2web": f"{_PACKAGE}.results:OM2W",
         **list_constants(f"{_PACKAGE}.webgym", "webgym"),
         **list_constants(f"{_PACKAGE}.visualagentbench", "webrl", "visualagentbench"),
         **list_constants(f"{_PACKAGE}.webrl_data", "webrl-data"),

@@ -33,8 +33,8 @@ _LONGEST = 2000
 
 def _find_folders(name: str, beside: str, path: Path) -> list[Path]:
     """Return the folders of the files with a name at or under a path that have something beside them."""
-    found = [path] if path.is_file() else sorted(path.rglob(name))
-    return [file.parent for file in found if file.name == name and any(file.parent.glob(beside))]
+    listed = [path] if path.is_file() else sorted(path.rglob(name))
+    return [file.parent for file in listed if file.name == name and any(file.parent.glob(beside))]
 
 
 def _convert_webvoyager(source: Path) -> ChatRecord:
@@ -67,8 +67,8 @@ def _convert_webvoyager(source: Path) -> ChatRecord:
 
 def _find_action(reply: str) -> str | None:
     """Return the action of a reply of WebVoyager's; None if it lacks one or its thought, which counts as an error."""
-    _, found, rest = reply.partition("Action:")
-    return _PART.split(rest)[0].strip() if found and "Thought:" in reply else None
+    _, label, rest = reply.partition("Action:")
+    return _PART.split(rest)[0].strip() if label and "Thought:" in reply else None
 
 
 def _unwrap(answer: str) -> str | None:
@@ -148,4 +148,4 @@ def _make_format(name: str, beside: str, convert: Callable[[Path], ChatRecord]) 
 
 
 WEBVOYAGER = _make_format(_MESSAGES, "screenshot*.png", _convert_webvoyager)
-ONLINE_MIND2WEB = _make_format(_RESULT, _SHOTS, _convert_om2w)
+OM2W = _make_format(_RESULT, _SHOTS, _convert_om2w)
