@@ -58,7 +58,7 @@ async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
         text = await view.content()
         assert not [word for word in ("solved", "reward", "Judgement", "secret-judge") if word in text]
         assert await view.evaluate("document.documentElement.scrollWidth") <= 380
-        await view.keyboard.press("y")
+        await view.keyboard.press("Y")
         await view.wait_for_url(f"**/{IDS[1]}")
         assert "secret-judge" not in await view.content()
         await view.keyboard.press("b")

@@ -102,7 +102,7 @@ async def test_a_person_finds_an_episode_and_looks_at_it(served, view, monkeypat
         await view.locator("section.step svg").first.wait_for()  # where it clicked
         assert await view.evaluate("document.documentElement.scrollWidth") <= 380
         await view.keyboard.press("j")
-        await view.keyboard.press("j")
+        await view.keyboard.press("J")
         edge = "(step) => step.getBoundingClientRect().top - document.querySelector('nav.film').offsetHeight"
         assert abs(await view.locator("#step-1").evaluate(edge)) < 20
         assert await view.locator("nav.film a[aria-current]").all_inner_texts() == ["1"]

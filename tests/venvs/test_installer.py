@@ -63,10 +63,10 @@ def test_without_uv_the_environment_is_made_by_venv_and_pip(monkeypatch):
 def test_an_installed_interpreter_is_found_by_its_version(monkeypatch):
     own = sys.version_info[:2]
     monkeypatch.setenv("PATH", str(Path(sys.executable).resolve().parent), prepend=os.pathsep)
-    found = installer.find_interpreter([own, (own[0], 99)])
-    printed = subprocess.run([found, "-V"], capture_output=True, text=True, check=True).stdout
+    python = installer.find_interpreter([own, (own[0], 99)])
+    printed = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout
     assert printed.startswith(f"Python {own[0]}.{own[1]}.")
-    assert Path(found).resolve() == Path(sys.executable).resolve()
+    assert Path(python).resolve() == Path(sys.executable).resolve()
     assert installer.find_interpreter([(own[0], 99)]) == ""
 
 

@@ -45,13 +45,13 @@ def test_the_plan_is_plain_data_and_changes_nothing(home):
 
 
 @pytest.mark.parametrize(
-    ("found", "base", "suffix"), [("/bin/python3.11", "/bin/python3.11", ".lock"), ("", sys.executable, ".txt")]
+    ("python", "base", "suffix"), [("/bin/python3.11", "/bin/python3.11", ".lock"), ("", sys.executable, ".txt")]
 )
-def test_a_python_without_lock_file_takes_another_that_has_one_where_there_is_one(monkeypatch, found, base, suffix):
+def test_a_python_without_lock_file_takes_another_that_has_one_where_there_is_one(monkeypatch, python, base, suffix):
     monkeypatch.setattr("sys.version_info", (3, 14, 0, "final", 0))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    asked = []
-    monkeypatch.setattr(room.installer_script, "find_interpreter", lambda versions: asked.append(versions) or found)
+    searches = []
+    monkeypatch.setattr(room.installer_script, "find_interpreter", lambda versions: searches.append(versions) or python)
     (role,) = plan("train")
     assert role.commands[0][-2] == base
     assert role.environment.requirements.suffix == Path(role.commands[1][-1]).suffix == suffix
@@ -59,7 +59,7 @@ def test_a_python_without_lock_file_takes_another_that_has_one_where_there_is_on
     # what is set up stays, whatever a later command finds
     assert plan("train")[0].state == "ready"
     assert role_environment("train", "cpu") == role.environment
-    assert asked == [((3, 11),)]
+    assert searches == [((3, 11),)]
 
 
 def test_it_is_made_once_and_a_plan_that_was_overtaken_does_nothing():

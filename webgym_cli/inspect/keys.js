@@ -50,10 +50,10 @@ document.addEventListener("scroll", () => isPlaying(window) || markStep(window, 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select")) return;
   if (event.key === " " && event.target.matches("a, button, summary, input")) return; // which it activates
-  const by = { j: 1, k: -1 }[event.key];
+  const by = { j: 1, k: -1 }[event.key.toLowerCase()]; // Caps Lock may be on
   if (by) for (const page of listPages()) moveSteps(page, by);
   // a key that is held down must not label the next episode, too
-  const control = event.repeat ? null : document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  const control = event.repeat ? null : document.querySelector(`[data-key="${CSS.escape(event.key)}" i]`);
   if (!control) return;
   event.preventDefault();
   control.focus();
