@@ -126,6 +126,15 @@ HANDLES = (
     f"absolute;width:200px;opacity:0.3;z-index:1'>{HANDLE.replace('LEFT', '0').replace('Name', 'Low')}"
     f"{HANDLE.replace('LEFT', '100px')}</div>"
 )
+# Drop-down lists of components: keys move to the option, which Enter or a click chooses.
+POINTS = """<b role=combobox aria-label=Name tabindex=0 style="display:block;width:90px">Oslo</b><p hidden>Rome</p>
+<script>
+const list = document.querySelector('b'), rome = document.querySelector('p');
+list.onclick = () => { rome.hidden = false };
+list.onkeydown = ({ key }) => { rome.innerHTML = '<u>Rome</u>';
+if (key === 'Enter' || 'takes' in rome.dataset) list.textContent = 'Rome' }</script>"""
+POPUP = """<button aria-label=Name aria-haspopup=listbox onclick="o.hidden = false; o.focus()">Oslo</button>
+<p hidden role=option aria-selected=false id=o tabindex=0 style="position:fixed;inset:0;margin:0">Rome</p>"""
 FIELDS = {
     "plain": (FIELD + ">", "new", None),
     "formatted": (FIELD + "oninput='this.value = this.value.replace(/^(...)(....)$/, `($1) $2`)'>", "5551234", None),
@@ -148,6 +157,10 @@ FIELDS = {
     "a slider whose press is handled without a focus": (SLIDER.replace("MOST", "9").replace("onkeydown",
         "onmousedown='event.preventDefault()' onkeydown"), "7", None),
     "one of two sliders under a hidden field": (HANDLES, "7", None),
+    "a list that only points at the option": (POINTS, "Rome", "nothing was chosen so far"),
+    "a list that only points at the option, and Enter": (POINTS, "Rome\n", None),
+    "a list that chooses what is typed": (POINTS.replace("hidden>", "hidden data-takes>"), "Rome", None),
+    "a popup that gets the focus": (POPUP, "Rome", "nothing was chosen so far"),
     "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider stops at 4"),
     "a slider whose track is clicked": ("<div style='cursor:pointer;width:200px' onmousedown='event.preventDefault()'>"
         f"<p>t</p>{SLIDER.replace('MOST', '9')}</div>", "7", None),
@@ -207,6 +220,17 @@ async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_p
     await show(session, tmp_path, html)
     error = await act(session, MARKS, ActionName.TYPE, "Name", text=text)
     assert error is None if content is None else content in (error or ""), error
+
+
+CODE = "<input aria-label=Code style='width:30px;height:30px'>"
+PASSES = """<script>document.oninput = ({ target }) => requestAnimationFrame(() => {
+target.value = target.value.slice(-1); target.nextElementSibling.focus() })</script>"""
+
+
+async def test_boxes_that_pass_the_focus_on_in_the_next_frame_get_a_digit_each(session: BrowserSession, tmp_path: Path):
+    await show(session, tmp_path, f"{CODE * 3}<button>Go</button>{PASSES}")
+    assert await act(session, MARKS, ActionName.TYPE, "Code", text="123") is None
+    assert [one.element.value for one in await list_elements(session)] == ["1", "2", "3", ""]
 
 
 RANGE = "<input type=range class=s min=2 max=9 value=2>"

@@ -460,8 +460,32 @@ CASES = {
         "<div role=row><span role=columnheader aria-sort=none>Name</span></div><div role=row><span "
         "role=gridcell tabindex=-1>Ann</span>"
         "</div></div>` } })</script>",
-        "generic 'clear button'; columnheader 'Name'; checkbox 'Agree' (unchecked); "
+        "generic 'Agree: clear button'; columnheader 'Name'; checkbox 'Agree' (unchecked); "
         "gridcell 'row 1, column Name' = 'Ann'",
+    ),
+    "the label in a list's frame, chips with crosses, a chosen text that begins with the label": (
+        "<style>div { width: 160px }</style><div role=combobox aria-label=City aria-expanded=false tabindex=0><p>City"
+        "</p><p>Oslo</p></div><div role=combobox aria-label=Tags aria-expanded=false tabindex=0><b>×Go</b> <b>×C++</b> "
+        "<b>3×4</b></div><div role=combobox aria-label=Size aria-expanded=false tabindex=0>Size 2</div><i id=l>Who</i>"
+        "<button aria-haspopup=listbox aria-labelledby='l v'><b id=v>Ann</b></button>",
+        "combobox 'City' = 'Oslo'; combobox 'Tags' = 'Go C++ 3×4'; combobox 'Size' = 'Size 2'; button 'Who' = 'Ann'",
+    ),
+    "a component that is disabled, buttons that only keep a place, the label of a component's button": (
+        "<style>button { border: 0; background: none; width: 30px; height: 30px; cursor: pointer } #i::before {"
+        "content: '+' }</style><x-d disabled style='padding:9px'>Save</x-d><button disabled></button><button disabled "
+        "title=Undo></button><button disabled id=i></button><x-l><label slot=l id=l>Kind</label><p slot=b role=button "
+        "aria-haspopup=listbox aria-labelledby=l tabindex=0>Red</p></x-l><script>const part = (name, html) => "
+        "customElements.define(name, class extends HTMLElement { static formAssociated = true; constructor() { super();"
+        "this.attachInternals(); this.addEventListener('click', () => {});"
+        "this.attachShadow({ mode: 'open' }).innerHTML = html } });"
+        "part('x-d', `<button disabled style='pointer-events:none'><slot></slot></button>`);"
+        "part('x-l', `<i onclick=1 style='padding:5px'><slot name=l></slot></i><slot name=b></slot>`)</script>",
+        "button 'Save' (disabled); button 'Undo' (disabled); button '+' (disabled); button 'Kind' = 'Red'",
+    ),
+    "the heads of a calendar whose days get the focus": (
+        "<table role=grid onclick=1><tr><th role=columnheader>Mo<th role=columnheader>Tu<tr><td tabindex=0>4<td "
+        "tabindex=-1>5</table>",
+        "gridcell 'row 1, column Mo' = '4'; gridcell 'row 1, column Tu' = '5'",
     ),
     "a field in a shadow tree by the label of its host": (
         "<x-a label=City></x-a><x-a aria-label=Street></x-a><x-a title=Zip></x-a><script>customElements.define('x-a', "

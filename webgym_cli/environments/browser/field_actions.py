@@ -91,7 +91,8 @@ async def _type_keys(
         elif len(text) > _MAX_TYPED_KEYS or ("\n" in text and not action.append):
             await keyboard.insert_text(text)
         else:
-            await keyboard.type(text)
+            # The page may need a frame to pass the focus on.
+            await keyboard.type(text, delay=_MASK_MS if ready.get("slow") else 0)
 
 
 async def press_keys(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:

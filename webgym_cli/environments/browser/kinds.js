@@ -120,10 +120,10 @@ webgym.kinds = (() => {
     return false;
   };
 
-  // The head of a column whose cells show that they are clicked, unlike itself, such as a calendar's.
+  // The head of a column whose cells show that they are clicked or get the focus, unlike itself, such as a calendar's.
   const isDayHead = (head) => {
     const cells = head.closest("table")?.querySelectorAll("td") || [], middle = cells[cells.length >> 1];
-    return [middle, middle?.firstElementChild].some((part) => part && cursorOf(part)) && !cursorOf(head);
+    return [middle, middle?.firstElementChild].some((part) => part && (cursorOf(part) || part.hasAttribute("tabindex"))) && !cursorOf(head) && !head.hasAttribute("tabindex");
   };
 
   // A transparent or dimming overlay without content.
@@ -153,9 +153,9 @@ webgym.kinds = (() => {
 
   // The label of a field, or what only frames it, whose listener moves the focus into the field.
   const isLabel = (element) => {
-    const label = element.id ? element : element.querySelector("[id]");
+    const label = element.id ? element : element.querySelector("[id]") || element.querySelector("slot")?.assignedElements()[0];
     if (!label?.id || label !== element && textOf(label).trim() !== textOf(element).trim()) return false;
-    const named = element.getRootNode().querySelectorAll(`[aria-labelledby~="${CSS.escape(label.id)}"]`);
+    const named = label.getRootNode().querySelectorAll(`[aria-labelledby~="${CSS.escape(label.id)}"]`);
     return Array.prototype.some.call(named, (field) => field !== label && !matches(field, LABELLED));
   };
 
@@ -214,7 +214,12 @@ webgym.kinds = (() => {
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a cell, 0.2 to hover.
   const interest = memo((element) => pressInterest(element) || (isHoverable(element) ? HOVERABLE : 0));
 
+  // What only keeps a place, such as those before a month's first day.
+  const isBlank = (element) => matches(element, "button:disabled:empty:not([aria-label],[title])") && !isDrawn(element) && styleOf(element).backgroundImage === "none" &&
+    ["::before", "::after"].every((part) => getComputedStyle(element, part).content === "none");
+
   const pressInterest = (element) => {
+    if (isBlank(element)) return 0;
     if (element.matches(NATIVE)) return element.localName !== "option" || element.closest("select[multiple],select[size]") ? 3 : 0;
     const role = (attributeOf(element, "role") || "").trim().split(/\s+/)[0];
     if (ROLES.has(role) || editable(element)) return 3;

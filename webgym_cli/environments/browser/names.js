@@ -220,16 +220,21 @@ webgym.names = (() => {
     // of several buttons after one label or in one field each has its own class
     const withClass = (name) => [name, classOf(element, true)].filter(Boolean).join(": ");
     const ownRowLabel = () => rowLabelOf(element) && (role === "button" ? withClass(rowLabelOf(element)) : rowLabelOf(element));
+    const hostField = () => { // of a component's parts the one field that is given to it
+      const fields = host ? inside(host, FIELDS).filter((field) => !isUnused(field)) : [];
+      return fields.length === 1 && nameOf(fields[0]);
+    };
+    const opens = role === "combobox" || matches(element, "[aria-haspopup=listbox]"); // what is chosen is no name
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
-      () => byIds(element, "aria-labelledby").filter((part) => role !== "combobox" || !element.contains(part)).map(labelIn).join(" "),
+      () => byIds(element, "aria-labelledby").filter((part) => !opens || !element.contains(part)).map(labelIn).join(" "),
       told, labels, around, () => cellName(element), () => labelBefore(element),
       () => /[\p{L}\p{N}]/u.test(content(wordsIn)) && content(wordsIn), titleAt, content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
       () => hintOf(element) || WRAPPED.test(role) && inside(element, "input").filter((field) => !isUnused(field)).map(nameOf)[0],
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
-      () => role === "generic" && element.getAttribute("part")?.split(" ").pop().replaceAll("-", " "),
+      () => role === "generic" && element.part.length && [hostField(), element.part[element.part.length - 1].replaceAll("-", " ")].filter(Boolean).join(": "),
       // a custom element hands its label on to the field within
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),

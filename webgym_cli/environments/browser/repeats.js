@@ -74,8 +74,8 @@ webgym.repeats = (() => {
   const needless = (outer, inner, index) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
-    // what lets clicks through, such as a disabled button: in its place is only what shows its tip
-    if (isPassed(inner.element) && listens(outer.element)) return same(outer.box, inner.box) ? "outer" : null;
+    // what lets clicks through, such as a disabled button: in its place, or as a component, is only what shows its tip
+    if (isPassed(inner.element) && listens(outer.element)) return same(outer.box, inner.box) || matches(outer.element, ":disabled") ? "outer" : null;
     // what lies on a surface; of two surfaces in one place the inner one
     if (outer.isSurface) return inner.isSurface && same(outer.box, inner.box) ? "outer" : null;
     if (inner.sure === HOVERABLE && outer.sure > HOVERABLE) return "inner";

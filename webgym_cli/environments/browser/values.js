@@ -13,9 +13,13 @@ webgym.values = (() => {
   // Maximum number of levels searched for a text that tells equal names apart, and its length.
   const AROUND = 8, LONGEST_CONTEXT = 40;
 
-  // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
+  // What a person reads in a field's wrapper: its text without icons, buttons, labels, placeholders and the crosses of chips.
   const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,input,select,textarea,[role=listbox],[role=option]";
-  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isPale(node) || isSpoken(node) }));
+  const shownIn = (face, name = "") => {
+    const isLabel = (node) => name && !node.firstElementChild && oneLine(node.textContent) === name;
+    const text = textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isLabel(node) || isPale(node) || isSpoken(node) });
+    return oneLine(text).replace(/(?<!\S)[×✕✖✗⨯](?=\S)/g, "");
+  };
 
   // A text that is only read aloud: a box of one pixel that cuts it off.
   const isSpoken = (node) => node.offsetWidth <= 1 && node.offsetHeight <= 1 && styleOf(node).overflow !== "visible" && styleOf(node).display !== "contents";
@@ -90,8 +94,7 @@ webgym.values = (() => {
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
     const opens = role === "combobox" || role === "listbox" && (own || isField); // a drop-down list, or the input of one
     if (opens && isEmpty && element.localName !== "select") {
-      const shown = shownIn(chosen);
-      return shown === nameOf(element) ? own : shown || own;
+      return shownIn(chosen, nameOf(element)) || own;
     }
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
     if (isEmpty && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
