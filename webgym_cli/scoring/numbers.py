@@ -82,7 +82,7 @@ _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 # What is no text of a choice: it denies it, `B. No, C.` takes it back, and `A) 1 B) 2` or `A. 1 B. 2 C. 3` lists all.
 _NO_CHOICE = re.compile(
     r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b"
-    r"|\s[b-j]\)|\sb[.:]\s(?s:.{1,200})\sc[.:]\s"
+    r"|\s[b-e]\)\s|\sb[.:]\s(?s:.{1,200})\sc[.:]\s"
     r"|^(?:no|wait|actually|sorry|oops|rather|correction|i mean)\b\W+(?:it(?:['’]s| is) )?[a-j]$"
 )
 # A range, a date, a score or a phone number, which is no calculation.

@@ -66,6 +66,7 @@ _LISTED = re.compile(
 # What says that there is no answer.
 _REFUSED = re.compile(
     r"\b(?:need more|not enough|insufficient) information\b|n['’]t enough information\b"
+    r"|\b(?:do not|don['’]t) know how (?:many|much)\b"
     r"|\b(?:can(?:no|['’])t|unable to|impossible to) (?:be )?(?:answer|solve|determine)d?\b"
     r"(?! (?:(?:this |it )?(?:directly|exactly)|by|using|with|[a-z])\b)(?![^.!?\n]*\byet\b)",
     re.IGNORECASE,
@@ -250,6 +251,8 @@ def _is_unclear(text: str, items: list[tuple[int, int, str]], before: str) -> bo
         or _asks_unknown(text[:start], content + text[end:], before)
         # `x = 3, y = 4`; not `in total, x = 4`
         or (other and re.search(r"[\d=]", text[: first + other.start()]))
+        # `$160 per week, which is 40% of the cost` may state either
+        or (re.search(r"[$€£][^$€£]*, which (?:is|was)\s+$", text[:start]) and re.match(r"\s?%", text[end:]))
         or (not stated and first and (is_list or _JOINED.search(link) or _ASIDE.search(link)))
         # of `x -5`
         or (content[0] in "-−+" and re.search(r"(?:\b[A-Za-z]|[\d)}])\s*$", near))

@@ -44,9 +44,10 @@ _FIELD = re.compile(
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"
     r"|\b(?<!check our )(?<!check the )(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?"
+    r"(?:\s*\((?:[A-Za-z]{2,} ?){1,8}\))?"  # `the answer (arabic numerals) is`
     r"(?:,?\s*(?:therefore|thus|then|hence"
     r"|should|would|will|must|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
-    r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*]*",
+    r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*_]*",
     re.IGNORECASE,
 )
 # A letter that a sentence names as the choice: `So it is (B).`, `Option B is correct.`
