@@ -442,7 +442,7 @@ WEBVOYAGER = [
     (FIRST_PAGE, "Thought: A list.\n\nAction: Click [33]", "Click [33]"),
     (PAGE, "I click.", None),
     ("Format ERROR: both are needed.", "Thought: Again. Action: Wait\nObservation: I guess.", "Wait"),
-    (PAGE, "Thought: Done.\nAction: ANSWER; [It costs [1] 12\nEUR]", "ANSWER; [It costs [1] 12\nEUR]"),
+    (PAGE, "**Thought:**  \nDone.\n\n**Action:**  \nANSWER; [It costs [1] 12\nEUR]", "ANSWER; [It costs [1] 12\nEUR]"),
 ]
 
 
@@ -490,7 +490,7 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     online_mind2web(folder / "a", two, **schema, action_history=[click, end])
     flat = {"action_history": ["lamp -> CLICK", "field -> TYPE: x"], "thoughts": ["A lamp."]}
     three = {"10_shot.png": png(3), "2_shot.png": SECOND, "0_shot.png": FIRST, "notes.txt": b""}
-    online_mind2web(folder / "b", three, **flat, final_result_response="12 EUR")
+    online_mind2web(folder / "b", three, **flat, final_result_response="12 EUR", website="http://a/2")
     online_mind2web(folder / "c", {"0.png": FIRST}, **flat, final_result_response="")
     online_mind2web(folder / "d", {"0.txt": b""}, **flat)
     online_mind2web(folder / "e", {"0000.png": FIRST}, **schema, action_history=[click, end])
@@ -501,6 +501,7 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 3, skipped)
     first, second, third = scan(run, Split.TEST, 0)
     assert (first.task.id, first.task.start_url, first.task.extra["reference_length"]) == ("a", "http://a/", 4)
+    assert (second.task.start_url, third.task.start_url) == ("http://a/2", "")
     assert [one.observation.url for one in first.steps] == ["http://a/", "http://a/1"]
     acts = ["lamp -> CLICK", "field -> TYPE: x"]
     known = [

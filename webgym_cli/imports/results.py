@@ -24,7 +24,8 @@ _MESSAGES, _RESULT, _SHOTS = "interact_messages.json", "result.json", "trajector
 _TASK = re.compile(r"Now given a task:(.+?)Please interact with (\S*) and get the answer", re.DOTALL)
 _PAGE = "Observation:"
 _PART = re.compile(f"Thought:|Action:|{_PAGE}")
-_ANSWER = re.compile(r"Action:\s*ANSWER[; ]+(.+)", re.DOTALL)
+# Some models write the labels in Markdown, which WebVoyager's agent reads all the same.
+_ANSWER = re.compile(r"Action:[\s*]*ANSWER[; ]+(.+)", re.DOTALL)
 # The schema of Online-Mind2Web's results in which each step names its screenshot.
 _NAMED = "online-mind2web-v2"
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -68,7 +69,7 @@ def _convert_webvoyager(source: Path) -> ChatRecord:
 def _find_action(reply: str) -> str | None:
     """Return the action of a reply of WebVoyager's; None if it lacks one or its thought, which counts as an error."""
     _, label, rest = reply.partition("Action:")
-    return _PART.split(rest)[0].strip() if label and "Thought:" in reply else None
+    return _PART.split(rest)[0].strip("* \n") if label and "Thought:" in reply else None
 
 
 def _unwrap(answer: str) -> str | None:
@@ -81,8 +82,8 @@ def _unwrap(answer: str) -> str | None:
 def _convert_om2w(source: Path) -> ChatRecord:
     """Return Online-Mind2Web's episode, of either schema."""
     result = to_fields(files.read_object(source / _RESULT), "the result")
-    given = [result.get(name) for name in ("agent_final_answer", "final_result_response")]
-    answer = next(filter(None, map(str.strip, map(to_text, given))), None)
+    given = [to_text(result.get(name)) for name in ("agent_final_answer", "final_result_response")]
+    answer = next(filter(None, map(str.strip, given)), None)
     steps = [to_fields(step, "a step") for step in _list_steps(source, result, answer)]
     task = to_text(result.get("task"))
     messages: list[dict[str, Any]] = []
@@ -92,12 +93,13 @@ def _convert_om2w(source: Path) -> ChatRecord:
         reply = "\n".join(f"{name}: {text}" for name, text in (("Thought", thought), ("Action", action)) if text)
         messages.append({"role": "user", "content": [*image, make_text_part("" if number else task)]})
         messages.append({"role": "assistant", "content": reply})
-    value = {"messages": messages, "task": task, "start_url": "", "model": "online-mind2web", "answer": answer}
-    value |= {"id": to_text(result.get("task_id")) or source.name}
     pages = [(to_text(step.get("url")), "") for step in steps]
+    given = [*(url for url, _ in pages[:1]), *(to_text(result.get(name)) for name in ("start_url", "website"))]
+    value = {"messages": messages, "task": task, "model": "online-mind2web", "answer": answer}
+    value |= {"id": to_text(result.get("task_id")) or source.name, "start_url": next(filter(None, given), "")}
     facts = {"benchmark": "online-mind2web", "reference_length": result.get("reference_length")}
     actions = [_make_action(to_text(step.get("action"))) for step in steps]
-    return ChatRecord(value | {"metadata": facts, "start_url": pages[0][0] if pages else ""}, {}, pages, None, actions)
+    return ChatRecord(value | {"metadata": facts}, {}, pages, None, actions)
 
 
 def _list_steps(source: Path, result: dict[str, Any], answer: str | None) -> list[Any]:
