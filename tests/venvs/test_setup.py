@@ -127,6 +127,21 @@ def test_a_failed_step_names_the_log_and_the_reason(step):
     assert not role.environment.complete
 
 
+@pytest.mark.parametrize(
+    "says",
+    [
+        "error: No solution found when resolving dependencies\n"
+        "  cause: Because there is no version of torch==2.13.0+cpu and you require torch==2.13.0+cpu, we can conclude",
+        "ERROR: No matching distribution found for torch==2.13.0+cpu",
+    ],
+    ids=["uv", "pip"],
+)
+def test_an_index_without_the_cpu_build_of_torch_is_told_from_other_failures(says):
+    with pytest.raises(JobError) as caught:
+        execute_setup(plan("train"), lambda line: None, Runner(fail_at="install", says=says))
+    assert "PIP_EXTRA_INDEX_URL" in caught.value.hint and "torch==2.13.0+cpu" in str(caught.value)
+
+
 def test_the_reason_is_looked_for_in_the_last_step_and_may_be_the_network(tmp_path):
     log = tmp_path / "log"
     log.write_text("ERROR: pip's resolver complains\n")

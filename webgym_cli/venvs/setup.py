@@ -40,6 +40,9 @@ _OFFLINE = re.compile(
     "|dns error|client error \\(Connect\\)|Temporary failure in name resolution"
 )
 
+# An index without the CPU build of torch, as PyPI is.
+_NO_CPU_BUILD = re.compile(r"\btorch\S*==[\d.]+\+cpu")
+
 # Modules that must be importable in a finished venv.
 CHECKS = {
     "serve": "import vllm; from vllm.entrypoints.openai import api_server",
@@ -140,9 +143,12 @@ def _step(role: RoleSetup, command: Sequence[str], what: str, report: Report, ru
     before = file_size(role.log)
     code = run(command, role.log)
     if code != 0:
+        why, first = reason(role.log, before), f"read {role.log}"
+        if _NO_CPU_BUILD.search(why):
+            first = "export PIP_EXTRA_INDEX_URL with PyTorch's index of CPU wheels"
         raise JobError(
-            f"setting up the {name} environment failed: {reason(role.log, before)}",
-            hint=f"read {role.log}, then: webgym setup --role {name}",
+            f"setting up the {name} environment failed: {why}",
+            hint=f"{first}, then: webgym setup --role {name}",
             returncode=code,
         )
 
@@ -153,7 +159,7 @@ def reason(log: Path, start: int = 0) -> str:
         return "it could not be started"
     text = log.read_bytes()[start:].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
+    errors = [line for line in lines if line.startswith(("ERROR", "error:", "cause:"))]
     lines_left = [line for line in lines if not line.startswith("WARNING")]
     why = (errors or lines_left or ["it said nothing"])[-1][:300]
     return f"no network, or the package index can't be reached: {why}" if _OFFLINE.search(text) else why
