@@ -201,13 +201,17 @@ async def test_the_environments_own_error_after_its_start_is_an_attempt(world):
     assert world.plan(4).given_up == 1
 
 
-async def test_all_given_up_names_the_command_that_tries_them_again(world):
-    with pytest.raises(WebGymError):
-        await world.roll(2, on_reset=failing(FailureKind.PAGE_TIMEOUT))
-    assert (world.plan(2).owed, world.plan(2).given_up) == ((), 2)
+@pytest.mark.parametrize(("split", "option"), [(Split.TRAIN, ""), (Split.TEST, " --split test")])
+async def test_all_given_up_names_the_command_that_tries_them_again(world, split, option):
+    command = f"webgym rollout {world.run.root}{option} --again given-up"
+    with pytest.raises(WebGymError, match="6 x page_timeout") as caught:
+        await world.roll(plan=world.plan(2, split), on_reset=failing(FailureKind.PAGE_TIMEOUT))
+    assert command in caught.value.hint, "the same command again would try none of them"
+    plan = world.plan(2, split)
+    assert (plan.owed, plan.given_up) == ((), 2)
     with pytest.raises(WebGymError, match="all are given up") as caught:
-        await world.roll(2)
-    assert caught.value.hint.endswith("--again given-up")
+        await world.roll(plan=plan)
+    assert caught.value.hint == command
 
 
 async def test_an_episode_that_takes_too_long_has_failed(world):

@@ -1,8 +1,11 @@
 """Tasks from templates: combinations of values, held-out values, and what is refused."""
 
+import re
+
 import pytest
 import yaml
 
+from tests.docs.pages import ROOT
 from webgym_cli.errors import UsageError
 from webgym_cli.tasks.expand import expand_templates, follow_template
 
@@ -29,6 +32,14 @@ def write(folder, **changes):
 
 def expand(folder, **changes):
     return expand_templates(write(folder, **changes))
+
+
+def test_the_example_of_the_page_is_expanded_as_printed(tmp_path):
+    example = re.search(r"```yaml\n(# templates.yaml\n.*?)```", (ROOT / "docs/checks.md").read_text(), re.DOTALL)[1]
+    (tmp_path / "templates.yaml").write_text(example.replace('"python list_tickets.py"', '"echo Fan"'))
+    (tmp_path / "people.csv").write_text("name\nAda\nBob\n")
+    tasks = expand_templates(tmp_path / "templates.yaml")
+    assert (len(tasks.train), len(tasks.test)) == (4 + 2, 1)
 
 
 def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):

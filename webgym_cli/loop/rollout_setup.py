@@ -25,7 +25,7 @@ from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split, Task
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rollout.judging import TrajectoryJudge
-from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
+from webgym_cli.rollout.plan import RolloutPlan, again_command, plan_rollout
 from webgym_cli.rollout.resources import policy_urls
 from webgym_cli.store.checkpoints import select_version, version
 from webgym_cli.store.metrics import Blocklist, require_turns
@@ -180,7 +180,7 @@ def format_rollout_summary(summary: RolloutSummary) -> str:
         (summary["skipped"], "skipped on blocked sites"),
         (summary["cut"], "cut"),
         (summary["owed"], "still owed"),
-        (summary["given_up"], "given up (webgym rollout --again given-up)"),
+        (summary["given_up"], f"given up ({again_command(Split(summary['split']))})"),
     )
     facts += [f"{count} {words}" for count, words in counts if count]
     if failed:

@@ -265,6 +265,11 @@ def _count_attempts(plan: RolloutPlan, trajectories: Iterable[Trajectory]) -> de
     return stored
 
 
+def again_command(split: Split, run: object = "RUN") -> str:
+    """Return the command that tries the episodes of a split again that are given up."""
+    return f"webgym rollout {run}{when(split == Split.TEST, ' --split test')} --again given-up"
+
+
 def _without_stored(
     run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str], *, again: bool
 ) -> RolloutPlan:
@@ -280,8 +285,7 @@ def _without_stored(
     owed = [episode for episode in tried if not blocked or site_of(episode.task.start_url) not in blocked]
     given_up, notes = len(open_) - len(tried), plan.notes
     if given_up:
-        split = when(plan.split is Split.TEST, " --split test")
-        command = f"webgym rollout {run.root}{split} --again given-up"
+        command = again_command(plan.split, run.root)
         notes = (*notes, f"{format_count(given_up, 'episode')} given up; `{command}` tries them again")
     return replace(
         plan,

@@ -14,10 +14,12 @@ from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.statistics import mean, mean_by_name, ratio, round_wilson
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.monitor import Monitor
-from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.rollout.plan import RolloutPlan, again_command
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import group_by, when
+
+SAME = "the same command again"
 
 
 def summarize(
@@ -51,7 +53,9 @@ def summarize(
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
         last = next((trajectory.outcome for trajectory in reversed(all_stored)), Outcome())
         cause = when(last.failure_detail, f"; the last one: {last.failure_detail}")
-        hint = advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
+        command = again_command(plan.split, run.root)
+        no_attempt_left = plan.count_given_up(whole) == len(plan.episodes)
+        hint = advise(last.failure, command if no_attempt_left else SAME) if monitor.failures else command
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
     given_up = plan.count_given_up(whole)
@@ -62,21 +66,21 @@ def summarize(
     return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})
 
 
-def advise(failure: FailureKind | None) -> str:
-    """Return the hint for consecutive failures of one kind."""
+def advise(failure: FailureKind | None, command: str = SAME) -> str:
+    """Return the hint for consecutive failures of one kind: what to mend, and the command that comes then."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return (
             "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), raise "
-            "serve.max_model_len if the prompt is too long, then the same command again; the key of another server is "
+            f"serve.max_model_len if the prompt is too long, then {command}; the key of another server is "
             "in the variable that rollout.endpoint.api_key_env_var names"
         )
     if failure is FailureKind.NETWORK_UNAVAILABLE:
-        return "once the network is back, run the same command again: no episode has used up an attempt"
+        return f"once the network is back, {command}: no episode has used up an attempt"
     if failure is FailureKind.INTERNAL_ERROR:
-        return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
+        return f"a bug of webgym or a plug-in, at the place in brackets; once it is mended, {command}"
     if failure is FailureKind.ENVIRONMENT_ERROR:
-        return "mend what it names, then the same command again (episodes whose check failed: webgym score RUN --check)"
-    return "webgym doctor, then run the same command again: what is stored stays"
+        return f"mend what it names, then {command} (episodes whose check failed: webgym score RUN --check)"
+    return f"webgym doctor, then {command}: what is stored stays"
 
 
 def summarize_rewards(trajectories: list[Trajectory]) -> dict[str, Any]:

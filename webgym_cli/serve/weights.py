@@ -86,7 +86,7 @@ def _is_on_hub(model: str) -> bool | None:
 
 def _no_model(model: str, more: str) -> SettingsError:
     near = _nearest(model)
-    hint = f"-s policy_config.base_model={near}" if near else "webgym init-model tiny DIR makes a small one"
+    hint = f"-s policy_config.base_model={near}" if near else _NAME
     return SettingsError(f"policy_config.base_model: no folder {model}{more}", hint=hint)
 
 

@@ -260,7 +260,7 @@ def _find_model_folder(model: str) -> Path:
         reason = str(error).partition("\n")[0] + describe_proxy(HUB_ADDRESS)
         raise SettingsError(
             f"policy_config.base_model: there is no folder {model}, and it can't be fetched from the hub: {reason}",
-            hint="run the command in the folder where the run was made, or name the model by an absolute path",
+            hint="download the model once, or name its folder by an absolute path: -s policy_config.base_model=/PATH",
         ) from error
 
 
