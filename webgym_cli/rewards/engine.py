@@ -71,7 +71,8 @@ class ScoringEngine:
                 self._store(pending, result.judgement)
             self.counts.add(pending, result)
             self.sink(self._describe(pending, trajectory, result))
-            self._failures.record(result.problem, self.scorer.hint)
+            if not result.is_unseen:
+                self._failures.record(result.problem, self.scorer.hint)
 
     def _store(self, pending: PendingTrajectory, judgement: Judgement | None) -> None:
         if judgement is None:

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.records.builders import png
+from tests.records.builders import png, step
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import DOWN, GARBAGE, NO, YES, answered, judge_settings
 from tests.rewards.scripted_judge import ScriptedReply
@@ -13,6 +13,7 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scorer import JudgeScorer
@@ -122,6 +123,16 @@ async def test_a_few_that_all_fail_are_an_error_too(run, judge_run, server):
     server.script(GARBAGE, GARBAGE, job="blocking")
     with pytest.raises(WebGymError, match=r"^2 .*: blocking: "):
         await judge_run()
+
+
+async def test_episodes_without_a_screenshot_do_not_keep_the_others_from_the_judge(run, judge_run):
+    unseen = (step(0, observation=Observation(url="http://museum.test/")),)
+    fill(run, *(answered(number, steps=unseen) for number in range(9)), answered(9))
+    for _ in range(2):  # the next command begins with them again
+        summary = await judge_run(concurrency=1)
+        assert (summary["judge_failed"], stored_verdicts(run)["train-0000-00009"]) == (9, [True])
+    first = next(iter(scan(run, TRAIN, 0)))
+    assert first.outcome.failure_detail == "there is no screenshot to judge by"
 
 
 async def test_a_judge_that_is_down_takes_no_older_verdict_away(run, judge_run, server):

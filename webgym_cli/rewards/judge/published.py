@@ -21,7 +21,7 @@ from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge import replies
 from webgym_cli.rewards.judge.prompts import caption_images, describe_page, describe_step_action
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
-from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion
+from webgym_cli.rewards.judge.question import FRAME, NO_SCREENSHOT, JudgeQuestion
 from webgym_cli.rewards.judge.session import JudgeSession
 
 # WebJudge keeps the first so many of the screenshots with a score of 3 or more.
@@ -89,7 +89,7 @@ def _list_shots(trajectory: Trajectory) -> list[int]:
     """Return the indices of the steps with screenshots. Raises `ChatError` if there is none."""
     indices = [step.index for step in trajectory.steps if step.observation.screenshot is not None]
     if not indices:
-        raise ChatError("there is no screenshot to judge by")
+        raise ChatError(NO_SCREENSHOT)
     return indices
 
 

@@ -15,6 +15,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge import prompts
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
+from webgym_cli.rewards.judge.question import NO_SCREENSHOT
 from webgym_cli.rewards.judge.session import JudgeSession
 
 # The stored question of criterion B.
@@ -30,7 +31,7 @@ async def judge_by_rubric(session: JudgeSession) -> bool | None:
     if session.trajectory.outcome.stop is not Stop.ANSWERED:
         return False
     if all(step.observation.screenshot is None for step in session.trajectory.steps):
-        raise ChatError("there is no screenshot to judge by")
+        raise ChatError(NO_SCREENSHOT)
     shown = await _select_key_points(session)
     session.fields["key_points"] = tuple(shown)
     return await _check(session, shown)
