@@ -50,7 +50,7 @@ class Person:
         return box["x"] + (x + width / 2) * scale, box["y"] + (y + height / 2) * scale
 
     async def settled(self):
-        await self.until("!waiting && !typed && !clicks && !turned")
+        await self.until("!waiting && !pending")
 
     async def until(self, condition):
         async with asyncio.timeout(60):
@@ -275,9 +275,9 @@ async def test_formats_a_focus_that_moves_on_and_shortcuts_are_recorded_as_keys(
     full = (*FULL, f"context_config.interaction_mode={mode}")
     async with record_by(run, chromium, monkeypatch, order_form, *full) as (person, job):
         await person.begin()
-        await person.click("Text")
-        await person.type("Hi ")
-        await person.press("Control+b")
+        await person.view.mouse.click(*await person.point("Text"))
+        await person.view.keyboard.type("Hi ")  # at once, as all of it, and done in this order
+        await person.view.keyboard.press("Control+b")
         await person.type("you")
         await person.click("Italic")
         await person.type("!")

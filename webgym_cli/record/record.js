@@ -3,7 +3,8 @@
 const KEYS_MS = 700, CLICK_MS = 250, WHEEL_MS = 300, LOOK_MS = 700, DRAG = 8, MOST_CORNERS = 50;
 const at = (id) => document.getElementById(id), page = at("page"), keys = at("keys");
 let queue = Promise.resolve(), waiting = 0, playing = false, shown = "";
-let pressed = null, way = [], clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null, copied = false;
+let pressed = null, way = [], clicks = 0, typed = "", turned = null, copied = false;
+let pending = null, timer = 0; // an action that more of the same may follow
 
 const put = (id, items) => at(id).replaceChildren(...items);
 const make = (tag, text, onclick = null) => Object.assign(document.createElement(tag), { textContent: text, type: "button", onclick });
@@ -34,9 +35,15 @@ const send = (path, body = {}) => {
   }).catch((error) => { [shown, at("message").textContent] = ["", `${error.message}: a command that has ended says in its terminal what was kept.`]; }).finally(() => { waiting -= 1; look(); });
 };
 const flush = () => {
-  clearTimeout(typing);
-  if (typed) send("act", { name: "type", text: typed, here: true, append: true });
-  typed = "";
+  clearTimeout(timer);
+  const action = pending?.finish();
+  pending = null;
+  if (action) send("act", action);
+};
+const wait = (kind, milliseconds, finish, event) => {
+  if (pending?.kind !== kind) flush(); // what came before is done before
+  clearTimeout(timer);
+  [pending, timer] = [{ kind, finish, event }, setTimeout(flush, milliseconds)];
 };
 const act = (action) => { flush(); send("act", action); };
 setInterval(() => { if (!waiting && !document.hidden) send("state"); }, LOOK_MS);
@@ -78,12 +85,12 @@ page.addEventListener("pointerup", (event) => {
     at("hover").checked = false;
     return act({ name: "hover", coordinate });
   }
-  clicks = Math.min(clicks + 1, 3);
-  clearTimeout(clicking);
-  clicking = setTimeout(() => {
-    act({ name: "click", coordinate, button, clicks: clicks > 1 ? clicks : null, modifiers: modifiers.length ? modifiers : null });
-    clicks = 0;
-  }, CLICK_MS);
+  const kind = `click ${button}`, last = pending?.kind === kind ? pending.event : null;
+  const isSame = last && Math.hypot(event.clientX - last.clientX, event.clientY - last.clientY) <= DRAG;
+  if (!isSame) flush();
+  clicks = isSame ? Math.min(clicks + 1, 3) : 1;
+  const action = { name: "click", coordinate, button, clicks: clicks > 1 ? clicks : null, modifiers: modifiers.length ? modifiers : null };
+  wait(kind, CLICK_MS, () => action, event);
 });
 // A file that is dropped is meant by its name: the browser has those of the task. Elsewhere a drop would leave this page.
 document.addEventListener("dragover", (event) => event.preventDefault());
@@ -98,19 +105,21 @@ page.addEventListener("wheel", (event) => {
   turned ||= { coordinate: place(event), x: 0, y: 0 };
   turned.x += event.deltaX / page.clientWidth;
   turned.y += event.deltaY / page.clientHeight;
-  clearTimeout(turning);
-  turning = setTimeout(() => {
+  wait("wheel", WHEEL_MS, () => {
     const { coordinate, x, y } = turned, sideways = Math.abs(x) > Math.abs(y), by = sideways ? x : y;
     const amount = Math.min(10000, Math.round(Math.abs(by) * 1000)), direction = (sideways ? ["left", "right"] : ["up", "down"])[by > 0 ? 1 : 0];
     turned = null;
-    if (amount) act({ name: "scroll", coordinate, amount, direction });
-  }, WHEEL_MS);
+    return amount ? { name: "scroll", coordinate, amount, direction } : null;
+  });
 }, { passive: false });
 
 const type = (text) => {
   typed += text;
-  clearTimeout(typing);
-  typing = setTimeout(flush, KEYS_MS);
+  wait("type", KEYS_MS, () => {
+    const action = { name: "type", text: typed, here: true, append: true };
+    typed = "";
+    return action;
+  });
 };
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input,button") || event.isComposing || /^(Alt|Control|Dead|Meta|Process|Shift|CapsLock)$/.test(event.key)) return;
@@ -133,5 +142,5 @@ document.querySelector("form").onsubmit = (event) => event.preventDefault();
 at("go").onclick = () => act({ name: "navigate", url: at("url").value });
 at("undo").onclick = () => { flush(); send("undo"); };
 at("done").onclick = () => { flush(); send("done", { answer: at("answer").value }); at("answer").value = ""; };
-at("skip").onclick = () => send("skip");
+at("skip").onclick = () => { flush(); send("skip"); };
 send("state");
