@@ -19,6 +19,8 @@ from webgym_cli.records.usage import Requests, TokenUsage
 from webgym_cli.util.optional import known_or
 
 JudgementSource = Literal["judge", "orm", "check"]
+# The failure of a judge that has nothing to look at.
+NO_SCREENSHOT = "there is no screenshot to judge by"
 # Sources whose score decides, whatever a judge says; the first one precedes.
 _DECIDING = ("check", "environment")
 

@@ -11,7 +11,7 @@ from typing import Any
 from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink, make_event
-from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.judgement import NO_SCREENSHOT, Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.selection import (
     PendingTrajectory,
@@ -71,7 +71,7 @@ class ScoringEngine:
                 self._store(pending, result.judgement)
             self.counts.add(pending, result)
             self.sink(self._describe(pending, trajectory, result))
-            if not result.is_unseen:
+            if result.problem != NO_SCREENSHOT:  # which says nothing about the scorer
                 self._failures.record(result.problem, self.scorer.hint)
 
     def _store(self, pending: PendingTrajectory, judgement: Judgement | None) -> None:

@@ -99,8 +99,6 @@ class ScoreResult:
     success: bool | None
     problem: str = ""
     """Reason for a missing verdict; counts towards the limit of consecutive failures."""
-    is_unseen: bool = False
-    """Whether the trajectory has nothing to look at: its problem says nothing about the scorer."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of the trajectory's event."""
     counts: Mapping[str, float] = field(default_factory=dict)

@@ -16,12 +16,12 @@ from typing import Any
 from webgym_cli.agent.client.chat import ChatError, JudgeReply
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import Stop
-from webgym_cli.records.judgement import Verdict
+from webgym_cli.records.judgement import NO_SCREENSHOT, Verdict
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge import replies
 from webgym_cli.rewards.judge.prompts import caption_images, describe_page, describe_step_action
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
-from webgym_cli.rewards.judge.question import FRAME, NO_SCREENSHOT, JudgeQuestion
+from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion
 from webgym_cli.rewards.judge.session import JudgeSession
 
 # WebJudge keeps the first so many of the screenshots with a score of 3 or more.

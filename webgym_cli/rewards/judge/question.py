@@ -25,8 +25,6 @@ class QuestionKind(StrEnum):
     REFERENCE = "reference"
 
 
-# The failure of a trajectory that no judge can look at.
-NO_SCREENSHOT = "there is no screenshot to judge by"
 FORM = (
     'Reply with a single JSON object and nothing around it: {"reason": "...", "verdict": "yes"} or the same with "no". '
     "Write the reason first, in at most three sentences, and let the verdict follow from it."

@@ -11,7 +11,6 @@ from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest, name_models
-from webgym_cli.rewards.judge.question import NO_SCREENSHOT
 from webgym_cli.rewards.selection import (
     PendingTrajectory,
     Scorer,
@@ -79,7 +78,6 @@ class JudgeScorer(Scorer):
             judgement,
             judgement.success,
             problem=judgement.failure_detail if failed else "",
-            is_unseen=judgement.failure_detail == NO_SCREENSHOT,
             facts={
                 "failure": judgement.failure,
                 "failure_detail": judgement.failure_detail or None,

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from webgym_cli.agent.client.chat import ChatError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.judgement import NO_SCREENSHOT
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge import prompts
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
-from webgym_cli.rewards.judge.question import NO_SCREENSHOT
 from webgym_cli.rewards.judge.session import JudgeSession
 
 # The stored question of criterion B.
