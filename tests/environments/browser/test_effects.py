@@ -222,6 +222,17 @@ async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_p
     assert error is None if content is None else content in (error or ""), error
 
 
+async def test_a_button_is_pressed_until_a_page_listens_to_its_release(browsers: BrowserPool, tmp_path: Path):
+    listens = """<button onmousedown="setTimeout(() => { onmouseup = () => { document.title = 'released' } }, 10)">
+    Go</button>"""
+    options = SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), watch_traffic=True)
+    session = await browsers.session(options)
+    await show(session, tmp_path, listens)
+    assert await act(session, MARKS, ActionName.CLICK, "Go") is None
+    assert await session.evaluate("() => document.title") == "released"
+    await session.close()
+
+
 CODE = "<input aria-label=Code style='width:30px;height:30px'>"
 PASSES = """<script>document.oninput = ({ target }) => requestAnimationFrame(() => {
 target.value = target.value.slice(-1); target.nextElementSibling.focus() })</script>"""

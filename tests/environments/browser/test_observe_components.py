@@ -487,6 +487,16 @@ CASES = {
         "tabindex=-1>5</table>",
         "gridcell 'row 1, column Mo' = '4'; gridcell 'row 1, column Tu' = '5'",
     ),
+    "a list in the field that opens it, icons by a setting, an editor below a toolbar's popup and a link in it": (
+        "<style>.o:hover { background: red } .o, p { display: block }</style><div style='cursor:pointer;width:160px'>"
+        "<p>Pick</p><div style='position:absolute;top:50px;width:160px'><b class=o>Red</b><b class=o>Blue</b></div>"
+        f"</div><div style='margin-top:90px'><button uk-icon='icon: heart; ratio: 2' style='{ICON}'></button><button "
+        f"show-icon=true style='{ICON}'></button></div>"
+        "<div role=toolbar><button>Bold</button><p class=label>Colours</p><label>Sizes</label>"
+        "</div><p contenteditable role=textbox aria-label=Text>Hi <a href=#x>there</a></p>",
+        "generic 'Pick'; generic 'Red'; generic 'Blue'; button 'heart'; button ''; button 'Bold'; "
+        "textbox 'Text' = 'Hi there'; link 'there'",
+    ),
     "a field in a shadow tree by the label of its host": (
         "<x-a label=City></x-a><x-a aria-label=Street></x-a><x-a title=Zip></x-a><script>customElements.define('x-a', "
         "class extends HTMLElement { connectedCallback() { this.attachShadow({ mode: 'open' }).innerHTML = `<input>` } "

@@ -184,6 +184,11 @@ webgym.kinds = (() => {
       (styleOf(element).userSelect === "none" && styleOf(parent).userSelect !== "none" || Array.prototype.some.call(parentNode(element).children, isEqual)) && !element.querySelector(NATIVE) && Boolean(oneLine(textOf(element)));
   };
 
+  // One of several parts of a popup in something clickable that each change under the mouse, such as a list in its field.
+  const isPopupItem = (element, parent) => Boolean(hovers(element)) &&
+    [parent, parent && parentOf(parent)].some((box) => box && /^(absolute|fixed)$/.test(styleOf(box).position)) &&
+    Array.prototype.some.call(parentNode(element).children, (other) => other !== element && other.localName === element.localName && hovers(other));
+
   // A bar between panes that is dragged, or the corner of a box; not the edges of windows and column headers.
   const isPressedIn = (element, levels) => Boolean(element) && levels > 0 && (pressed.has(element) || isPressedIn(parentOf(element), levels - 1));
   const isDivider = (element, parent) => {
@@ -235,6 +240,7 @@ webgym.kinds = (() => {
     // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);
     if (cursor && !(parent && cursorOf(parent) === cursor)) return holdsLabel(element) ? 0 : 2;
+    if (cursor && isPopupItem(element, parent)) return 2;
     if (cursor && cursor !== "pointer" && listens(element)) return 2; // a thing on a surface that is moved, too
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (isSheetCell(element)) return 0.5;

@@ -156,7 +156,7 @@ webgym.names = (() => {
     for (const at of levelsOf(element)) {
       // a label may float over its field from behind it; what is not shown, as another tab's panel, is no label
       const before = shown(at, "previousElementSibling"), after = isField && !before && shown(at, "nextElementSibling"), beside = before || after;
-      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && !isIn(one, CONTROLS) && !isChip(one) && !isButton(one) && /\p{L}/u.test(textOf(one))) : [];
+      const named = beside ? [beside, ...inside(beside, labels)].filter((one) => matches(one, after ? "label" : labels) && one.checkVisibility() && !isIn(one, `${CONTROLS},[role=toolbar]`) && !isChip(one) && !isButton(one) && /\p{L}/u.test(textOf(one))) : [];
       const label = named.filter((one) => one.className === named[0].className).length === 1 && named[0]; // several are another field's options
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside) || label && hasNamed(beside)) return null;

@@ -1,6 +1,6 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsIn, wordsOf, oneLine } = webgym.names;
+  const { cellContextOf, editable, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsIn, wordsOf, oneLine } = webgym.names;
   const { attributeOf } = webgym.roles;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
@@ -114,7 +114,7 @@ webgym.values = (() => {
     if (tag === "input" || tag === "textarea") return oneLine(element.value);
     if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
     if (tag === "option") return element.selected ? "selected" : "";
-    if (element.isContentEditable) return oneLine(element.innerText);
+    if (editable(element)) return oneLine(element.innerText);
     const popup = element.popoverTargetAction !== "hide" && element.popoverTargetElement;
     const expanded = attributeOf(element, "aria-expanded") || tag === "summary" && `${element.parentElement?.open}` ||
       popup && `${matches(popup, ":popover-open")}`;
