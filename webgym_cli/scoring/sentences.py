@@ -67,8 +67,8 @@ _LISTED = re.compile(
 _REFUSED = re.compile(
     r"\b(?:need more|not enough|insufficient) information\b|n['’]t enough information\b"
     r"|\b(?:do not|don['’]t) know how (?:many|much)\b"
-    r"|\b(?:can(?:no|['’])t|unable to|impossible to) (?:be )?(?:answer|solve|determine)d?\b"
-    r"(?! (?:(?:this |it )?(?:directly|exactly)|by|using|with|[a-z])\b)(?![^.!?\n]*\byet\b)",
+    r"|\b(?:can(?:no|['’])t|unable to|impossible to) (?:be )?(?:answer|solve|determine|provide the)(?:e?d)?\b"
+    r"(?! (?:(?:this |it )?(?:directly|exactly)|by|using|with(?! the given)|[a-z])\b)(?![^.!?\n]*\byet\b)",
     re.IGNORECASE,
 )
 # A formula or a number.
@@ -106,14 +106,14 @@ _ASIDE = re.compile(
 # What begins a circumstance of its own before a quantity: `In 2 weeks 14 days pass`.
 _PERIOD = re.compile(r"(?:^|[,;:]|\bthat)\W*(?:in|after|before|within|for|of|from)(?: (?:the|every|each))?\s*$", re.I)
 _DENIED = re.compile(
-    r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
+    r"\b(?:not|never|no|none|where|neither|nor|than|least|most|between|half|quarter|past|twice|double|triple|root|sqrt"
     r"|up to|far from|(?:maybe|perhaps|possibly)(?=\s+$)|doubt|unlikely|hardly|impossible|whether"
     r"|(?:false|untrue|wrong) that)\b|n't\b|√"
     r"|不(?!过)|没|非(?!常)|超过|至[少多]|最[少多]|[大小多少低高]于"
     r"|\b(?:nicht|keine?|als|mindestens|höchstens|pas|plus de|moins|más|menos|не)\b"
     r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
-    r"|\b(?:if|over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page|example|exercise"
-    r"|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
+    r"|\b(?:if|(?:might|may) have|over|under|above|below|before|exceeds?|problem|question|step|chapter|section|page"
+    r"|example|exercise|without(?: the)?|(?:except|excluding)(?: for)?(?: the)?|(?<!\bthe )(?:figure|table|equation)"
     r"|(?:division|divided?|divisible) by"
     r"|(?:multiple|factor|divisor|power) of)\s+$"
     # the operand of a step
@@ -178,7 +178,7 @@ def read_phrase(content: str, rest: str) -> list[str]:
     items = _items(head)
     if items and items[0][0] == 0:
         return [head, *_read_first(head, items)]
-    return [head, _ARTICLE.sub("", head), *(_read_last(head) or _read_last(phrase))]
+    return [head, _ARTICLE.sub("", head), *(_read_last(strip_circumstance(head)) or _read_last(phrase))]
 
 
 def read_loose(text: str) -> list[str]:

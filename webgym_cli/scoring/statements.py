@@ -33,6 +33,12 @@ _BARE_END = re.compile(r"(?<![^.!?\n][ \"'`(])</think(?:ing)?>|</think(?:ing)?>(
 _PUNCTUATION = str.maketrans(
     {"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? ", "、": ", ", "－": "-", "﹣": "-"}
 )
+# A program that ends the response: what it would print is not known. A literal that it prints is.
+_PROGRAM = re.compile(
+    r"(?:\A|```\w*\n)(?:(?!```).)*^(?:[ \t]+(?:print\(|return )"
+    r"|print\((?!\s*(?:\"[^\"\n]*\"|'[^'\n]*'|[\d.]+)\s*\)))[^\n]*(?:\n```)?\s*\Z",
+    re.DOTALL | re.MULTILINE,
+)
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
 # In an object that ends the response.
@@ -93,7 +99,7 @@ def find_answers(response: str) -> list[str]:
     Empty if no statement is clear, as in `42 or 43`.
     """
     response = _EMPHASIS.sub(r"\2", _BARE_BOX.sub(r"\1{\2}", strip_thoughts(response)[-_MAX_CHARACTERS:]))
-    response = join_repeated(_HTML.sub("", response).translate(_PUNCTUATION))
+    response = join_repeated(_HTML.sub("", _PROGRAM.sub("", response)).translate(_PUNCTUATION))
     marked = _last_statement(response)
     if marked is None:
         return [response, *_find_choice(response), *read_loose(response)]
