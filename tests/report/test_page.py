@@ -113,7 +113,7 @@ def test_cost_is_told_with_its_price_and_asked_for_without(run):
     assert time_and_cost(90.0).rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
     assert time_and_cost(90.0).note == "Counted for 8 GPUs, all the time, at 90 an hour each."
     assert (time_and_cost(None).rows[-1][-1], "--gpu-hour-price" in time_and_cost(None).note) == ("-", True)
-    assert ("prepare", "3", "not told", "-", "-", "-") in time_and_cost(None).rows
+    assert ("prepare", "3", "unknown", "-", "-", "-") in time_and_cost(None).rows
     assert b"GPU hours</div>" in rendered(run, 90.0)
 
 

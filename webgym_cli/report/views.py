@@ -191,7 +191,7 @@ def _cost_table(facts: ReportFacts) -> Figure:
     lines += [("idle", None, spent["idle"], times["idle_seconds"]), ("all", None, spent["total"], wall)]
     rows = []
     for name, count, share, seconds in lines:
-        cells = ["not told", NONE, NONE, NONE]
+        cells = ["unknown", NONE, NONE, NONE]
         if share is not None and seconds is not None:
             cells = [
                 format_duration(seconds),

@@ -194,8 +194,8 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
         if settings.rollout.executor == "ray" and (alone := exclusive_sites(settings, task)):
             site = sort_sites(alone)[0]
             raise SettingsError(
-                f"task {task.id}: {site} takes one episode at a time (sites.{site}.isolation), which can't be seen "
-                "to from several nodes",
+                f"task {task.id}: {site} takes one episode at a time (sites.{site}.isolation), which several "
+                "nodes can't ensure",
                 hint=f"-s rollout.executor=local, or -s sites.{site}.isolation=parallel where nothing is changed",
             )
     for login in sorted(wanted):
