@@ -10,7 +10,8 @@ from tests.prepare.buffer import fill
 from tests.prepare.exported import exported, recode, webp
 from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from webgym_cli.errors import UsageError
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import Action, ActionName, CustomAction
+from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
 from webgym_cli.store.run import RunDir
@@ -73,6 +74,17 @@ def test_online_mind2web_reads_facts_and_the_answer_apart(run, tmp_path):
     assert result["action_history"][-1]["action"] == f"TASK_COMPLETE -> ANSWER: {' '.join(ANSWER.split())}"
     _, actions, _, shots, answer = read_as_online_mind2web(out / "2" / "BBC_News--3")
     assert (len(actions), len(shots), answer) == (2, 3, None)
+
+
+def test_the_answer_of_another_agent_is_no_fact_whatever_its_action_is_called(tmp_path):
+    steps = (step(0), step(1, action=CustomAction(name="act", arguments={"text": "ANSWER; 5 EUR"})))
+    for number, stop in enumerate((Stop.ANSWERED, Stop.STEP_LIMIT)):
+        outcome = SOLVED.model_copy(update={"stop": stop, "answer": "5 EUR"})
+        fill(RunDir(tmp_path / "run"), trajectory(number, steps=steps, outcome=outcome, task=TASK))
+    exported(RunDir(tmp_path / "run"), tmp_path / "out", format="online-mind2web")
+    folders = sorted((tmp_path / "out").glob("*/BBC_News--3"))
+    counts = [len(read_as_online_mind2web(folder)[1]) for folder in folders]
+    assert counts == [1, 2], "an answer is the last step's; without one all are actions"
 
 
 def read_as_webvoyager(folder):
