@@ -159,6 +159,11 @@ FIELDS = {
     "one of two sliders under a hidden field": (HANDLES, "7", None),
     "a list that only points at the option": (POINTS, "Rome", "nothing was chosen so far"),
     "a list that only points at the option, and Enter": (POINTS, "Rome\n", None),
+    "a list that its options cover": (
+        POINTS.replace("<p hidden>", "<p hidden style='position:fixed;inset:0;margin:0'>"),
+        "Rome",
+        "nothing was chosen so far",
+    ),
     "a list that chooses what is typed": (POINTS.replace("hidden>", "hidden data-takes>"), "Rome", None),
     "a popup that gets the focus": (POPUP, "Rome", "nothing was chosen so far"),
     "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider stops at 4"),

@@ -170,7 +170,8 @@ webgym.act = (() => {
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) {
       idle = matches(found || document.body, "body,canvas") ? null : field; // a canvas may draw what is typed
-      list = found?.closest("[role=combobox],[aria-haspopup=listbox]");
+      // the popup may cover what opened it
+      [list = null] = [found, field].map((at) => at?.closest("[role=combobox],[aria-haspopup=listbox]")).filter(Boolean);
       if (idle) watch(point);
       return { typing: true, empty: true };
     }

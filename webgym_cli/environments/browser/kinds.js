@@ -46,7 +46,7 @@ webgym.kinds = (() => {
   };
 
   // Whether things are dropped on an element, by its listeners or by its own word: it is listed, whatever it contains.
-  const DROPPED = /drop-?(target|zone|list)|droppable/, namesOf = Element.prototype.getAttributeNames;
+  const DROPPED = /drop-?(target|zone|list)(?!-?group)|droppable/, namesOf = Element.prototype.getAttributeNames;
   const isZone = memo((element) => (zones.has(element) || Reflect.apply(namesOf, element, []).some((name) => DROPPED.test(name)) ||
     matches(element, "[class~=droppable],[class*='-droppable']") || emptyColumns(treeOf(element)).has(element)) && !roots.has(element) && !matches(element, "th,body,input,textarea"));
 
