@@ -164,7 +164,7 @@ def sample(
     for empty in sample.empty_bands:
         output.note(f"band {empty} has no task to draw; the other bands share its part")
     if len(sample.indices) < count:
-        output.note(f"{len(sample.indices)} tasks: there are no more that fit")
+        output.note(f"{format_count(len(sample.indices), 'task')}: there are no more that fit")
 
 
 @command(app)
@@ -212,7 +212,9 @@ def convert(
     generated = sum(bool(task.extra.get("generated")) and "verified" not in task.extra for task in converted.tasks)
     unscored = when(generated, f", {generated} of them generated: only a reward model can score those")
     repeated = when(converted.repeated, f"; {converted.repeated} left out: exact repeats of earlier ones")
-    output.note(f"{len(converted.tasks)} tasks{unscored}{repeated}; {describe_edition(converted.tasks)}")
+    output.note(
+        f"{format_count(len(converted.tasks), 'task')}{unscored}{repeated}; {describe_edition(converted.tasks)}"
+    )
     if format_ is None:
         for name in sorted({task.environment for task in converted.tasks if not task.start_url}):
             output.note(f"tasks without a page are of the environment {name}; --site start=URL gives them one")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
+from webgym_cli.util.text import format_count
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -49,7 +50,7 @@ def try_files(settings: Settings, files: Sequence[str], output: Output) -> None:
 
     if failed := run_async(show()):
         raise UsageError(f"{failed} of {len(tasks)} tasks can't be run as they are", hint="mend what the lines name")
-    output.note(f"{len(tasks)} tasks tried: each starts, and no check is a success before any work")
+    output.note(f"{format_count(len(tasks), 'task')} tried: each starts, and no check is a success before any work")
 
 
 def _show(output: Output, task: Task, problem: str) -> None:
