@@ -140,6 +140,7 @@ def test_the_parts_of_a_response():
     assert extract_boxed("\\boxed{\\frac{1}{2}} \\boxed{") == "\\frac{1}{2}"
     assert extract_boxed("\\boxed{" * 1000) is None
     assert math_equal_reward("A) " * 1000, "42")["acc"] == 0.0
+    assert math_equal_reward("The answer (" + "a" * 20_000 + " is 5", "5")["acc"] == 1.0
     assert format_reward("\n" * 10**5 + "\\boxed{7}\n" + "\n" * 10**5 + "x") == 1.0  # in linear time
     assert extract_boxed("nothing") is None
     assert extract_boxed("\\boxed{1} \\boxed{}") == ""

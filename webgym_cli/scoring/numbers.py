@@ -79,11 +79,12 @@ _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-J])\)[.:]?|([A-J])(?:[.
 # The letters of a model that repeats itself, which would be compared one by one.
 _REPEATED = re.compile(r"(?:\W*[A-J][.):]){20}", re.IGNORECASE)
 _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
-# What is no text of a choice: it denies it, `B. No, C.` takes it back, and `A) 1 B) 2` or `A. 1 B. 2 C. 3` lists all.
+# What is no text of a choice: it denies it, `B. No, C.` takes it back, and `A) 1 B) 2 C) 3` lists all.
 _NO_CHOICE = re.compile(
     r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b"
-    r"|\s[b-e]\)\s|\sb[.:]\s(?s:.{1,200})\sc[.:]\s"
-    r"|^(?:no|wait|actually|sorry|oops|rather|correction|i mean)\b\W+(?:it(?:['’]s| is) )?[a-j]$"
+    r"|^\w+\s(?-i:B[.)]\s\w+\sC[.)])\s"
+    r"|^(?:no|wait|actually|sorry|oops|rather|correction|i mean)\b\W+(?:it(?:['’]s| is) )?([a-j])\n(?!\1)",
+    re.IGNORECASE,
 )
 # A range, a date, a score or a phone number, which is no calculation.
 _SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
@@ -247,7 +248,7 @@ def _compare_choices(given: str, wanted: str) -> bool:
         return False
     if rest and other_rest:
         return rest.casefold() == other_rest.casefold()
-    return not _NO_CHOICE.search((rest or other_rest).casefold())
+    return not _NO_CHOICE.search(f"{rest or other_rest}\n{one}")
 
 
 def _split_choice(text: str) -> tuple[str, str]:

@@ -33,11 +33,16 @@ _BARE_END = re.compile(r"(?<![^.!?\n][ \"'`(])</think(?:ing)?>|</think(?:ing)?>(
 _PUNCTUATION = str.maketrans(
     {"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? ", "、": ", ", "－": "-", "﹣": "-"}
 )
-# A program that ends the response: what it would print is not known. A literal that it prints is.
+# A program as the whole response, or fenced at its end, that prints or returns what it calculates: its result is not
+# known. No line of it may state an answer.
+_CODE = (
+    r"(?!.*(?:\\boxed|<answer|####|\banswer is\b))[ \t]*(?:#|(?:def|for|while|if|elif|else)\b.*:[ \t]*$"
+    r"|(?:import|from|return)\b|print\(|\w[\w.,\[\]]* ?[-+*/]?= ?(?!=)).*(?:\n|\Z)"
+)
 _PROGRAM = re.compile(
-    r"(?:\A|```\w*\n)(?:(?!```).)*^(?:[ \t]+(?:print\(|return )"
-    r"|print\((?!\s*(?:\"[^\"\n]*\"|'[^'\n]*'|[\d.]+)\s*\)))[^\n]*(?:\n```)?\s*\Z",
-    re.DOTALL | re.MULTILINE,
+    rf"(?:\A|^```\w+\n)(?:[ \t]*\n|{_CODE})*(?:(?=[ \t]+return\b|print\(\w+ ?[-+*/])"
+    rf"|(?=[ \t]+\S){_CODE}(?:[ \t]*\n)*(?=print\(\w+\))){_CODE}(?:```)?\s*\Z",
+    re.MULTILINE,
 )
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
@@ -50,10 +55,11 @@ _FIELD = re.compile(
 _PHRASE = re.compile(
     r"答案(?:[是为]|应[该当]?[是为])?:?\s*(?=[^\s是为应不])"
     r"|\b(?<!check our )(?<!check the )(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?"
-    r"(?:\s*\((?:[A-Za-z]{2,} ?){1,8}\))?"  # `the answer (arabic numerals) is`
     r"(?:,?\s*(?:therefore|thus|then|hence"
     r"|should|would|will|must|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
-    r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*_]*",
+    r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*]*"
+    # What two published prompts end with.
+    r"|\b(?:therefore|thus|hence|so),? the answer \((?:arabic numerals|yes or no)\) is(?!:?\s*_)[:\s*]*",
     re.IGNORECASE,
 )
 # A letter that a sentence names as the choice: `So it is (B).`, `Option B is correct.`

@@ -38,7 +38,7 @@ _OPERATORS = re.compile(
     r"|(?:third|fourth|fifth|sixth|eighth|tenth|hundredth|thousandth)s?"
     r"|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sqrt|root"
     r"|over(?! (?:the|a|this) (?:day|week|month|year|summer))|(?:sin|cos|tan|log|ln)(?! [a-z]{3})"
-    r"|in (?:an?|one|each|every) (?:hundred|thousand|million|billion)"
+    r"|in an? (?:million|billion)"
     r"|infinity|choose|base|is|are|was|equals?|then|but|no"
     r"|(?:wrong|incorrect|false)(?! [a-z]{3,}s\b)|ago|later|earlier|before|after|bce?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"

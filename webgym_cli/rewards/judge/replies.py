@@ -48,10 +48,9 @@ _QUOTED = re.compile(
     r"|\baccording to [^,]*\b(?:page|site|website|agent)\b[^,]*, the \w+ (?:is|was)? *\Z",
     re.IGNORECASE,
 )
-# The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict, or names a page.
+# The line before a verdict that stands alone, if it ends with a colon and does not announce a verdict.
 _UNNAMED = re.compile(
-    rf"^(?!.*{_JUDGES})(?:(?!.*\b(?:final|result|outcome|answer|task)\b).*|.*\b(?:message|banner|alert"
-    r"|(?:of|on|from|by) (?:the|this) (?:\w+ )?(?:page|site|website|screen|app|form)))\s*:\s*\Z",
+    rf"^(?!.*{_JUDGES})(?:(?!.*\b(?:final|result|outcome|answer|task)\b)|the final (?:message|banner|alert)\b).*:\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 # What may be the number of a point or step, before a verdict: `1. SUCCESS`, `Step 3. SUCCESS`.
@@ -73,22 +72,23 @@ _DENIAL_BEFORE = re.compile(
     rf"(?:(?:{_JUDGES}|\b(?:result|outcome)) (?:is|was) (?:an? )?(?:fail\w*|false|incomplete|no|unsuccessful)"
     r"|(?<!\b(?:that|what) )(?<!\bwhich )\b(?:is|was|has|are|were|have|remains?)(?: still)?(?: (?:incorrect|incomplete"
     r"|wrong|missing|unfinished)|(?: not| never|n't)(?: been)?"
-    r" (?:complete|done|made|met|shown|(?!needed|required|requested)\w+ed(?: by the \w+)?)"
+    r" (?:complete|done|met|shown|(?!needed|required|requested)\w+ed)"
     rf")|\b{_GOAL} (?:has )?failed"
-    r"|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met|(?:complete"
-    rf"|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?) (?:(?:the|its|this)(?: user's)? {_GOAL}|it)"
+    rf"|\b(?:answer|{_GOAL}) (?:is|was|has)(?: not|n't) (?:been )?(?:done|completed|supported) by the \w+"
+    r"|\b(?:did not|didn't|never|failed to|could not|couldn't) (?:do|did|meet|met"
+    rf"|(?:complete|finish|achieve|accomplish|reach|fulfill?)(?:e?d)?)"
+    rf" (?:(?:the|its|this)(?: user's)? {_GOAL}|it|all (?:the )?steps)"
     r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed(?: to \w+(?: (?:the|an?|any))? \w+)?|has failed|gave up"
-    r"|(?:did not|didn't|could not|couldn't|never|was (?:not able|unable) to)"
-    r" (?:find|locate|provide|reach|select|submit|book|apply|finish|open|answer|complete)(?:e?d)?"
-    r"(?: (?:the|its|an?|any|all))?(?: (?!(?:at|on|in|by|errors?|issues?|problems?|unnecessary|extra|additional|other"
-    r"|irrelevant)\b)[\w'-]+){1,2})"
-    r"|not all (?:the |of the )?\w+ (?:are|were|have been) (?!needed|required|requested|used)\w+ed"
-    r"|no (?:screenshot|image)s? (?:shows?|confirms?) [^.!?\n]+"
-    r"|the [\w' ]{1,40} do(?:es)?(?: not|n't) (?:match|address|answer|satisfy|meet)(?: the \w+)?"
+    r")|(?:however, )?the agent (?:did not|didn't|could not|couldn't|(?:has )?(?:not|never)|was (?:not able|unable) to)"
+    r" (?:find|found|locate)d? (?:the|an?|any) (?:item|product|answer)"
+    r"|not all (?:the |of the )?(?:(?:key )?points|requirements|conditions|criteria|constraints)"
+    r" (?:are|were|have been) (?:met|fulfilled|satisfied)|no screenshots? shows? the (?:result|answer)"
+    r"|the (?:answer|result|response|output|item|product)s? do(?:es)?(?: not|n't) (?:match|address)(?: the \w+)?"
     # In other languages.
-    r"|l['’]agent n['’]a pas (?:trouvé|pu)\b[^.!?\n]*|el agente no (?:encontró|pudo)\b[^.!?\n]*"
-    r"|der agent (?:hat|konnte) [^.!?\n]* nicht (?:gefunden|finden)"
-    r"|(?:智能体|代理)(?:没有|没|未)能?(?:找到|完成)[^.!?\n]*|(?:任务|要求|目标)(?:没有|没|未)(?:能|成功){0,2}(?:完成|满足|达到)"
+    r"|l['’]agent n['’]a pas trouvé (?:l['’]article|le produit)|el agente no encontró el (?:producto|artículo)"
+    r"|der agent hat (?:den artikel|das produkt) nicht gefunden"
+    r"|(?:智能体|代理)(?:没有|没|未)能?(?:找到该?(?:商品|产品|答案)|完成任务)"
+    r"|(?:任务|要求|目标)(?:没有|没|未)(?:能|成功){0,2}(?:完成|满足|达到)"
     r"|die (?:aufgabe|anforderungen) (?:ist|sind|wurden?) nicht (?:erfüllt|erledigt|erreicht)"
     r"|la tâche n['’](?:est|a) pas (?:été )?(?:accompli|atteint)\w*|la tarea no (?:se|fue|está) (?:complet|cumpli)\w+"
     r"|(?:задача|задание) не (?:был[ао] )?(?:выполнен|завершен)\w*|a tarefa não foi (?:conclu|complet)\w+"
