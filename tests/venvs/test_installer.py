@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -60,14 +59,25 @@ def test_without_uv_the_environment_is_made_by_venv_and_pip(monkeypatch):
     assert command[-2:] == ["-r", "lock"]
 
 
-def test_an_installed_interpreter_is_found_by_its_version(monkeypatch):
-    own = sys.version_info[:2]
-    monkeypatch.setenv("PATH", str(Path(sys.executable).resolve().parent), prepend=os.pathsep)
-    python = installer.find_interpreter([own, (own[0], 99)])
-    printed = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout
-    assert printed.startswith(f"Python {own[0]}.{own[1]}.")
-    assert Path(python).resolve() == Path(sys.executable).resolve()
-    assert installer.find_interpreter([(own[0], 99)]) == ""
+def test_uv_is_asked_for_the_newest_version_first_and_downloads_none(monkeypatch, tmp_path):
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\ncase "$*" in *3.13) exit 2 ;; esac\necho "$UV_PYTHON_DOWNLOADS $*"\n')
+    uv.chmod(0o755)
+    monkeypatch.setattr(installer, "_find_uv", lambda: str(uv))
+    words = "never --project / python find --system 3.12"
+    assert installer.find_interpreter([(3, 11), (3, 13), (3, 12)]) == words
+    assert installer.find_interpreter([(3, 13)]) == ""
+    assert build_command("venv", "python3", ["there"], {}) == [
+        str(uv),
+        "--project",
+        "/",
+        "venv",
+        "--python",
+        "python3",
+        "there",
+    ]
+    monkeypatch.setattr(installer, "_find_uv", lambda: None)
+    assert installer.find_interpreter([(3, 12)]) == ""
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.shipped import requirements_files
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.venvs import setup as room
-from webgym_cli.venvs.locate import role_environment
+from webgym_cli.venvs.locate import role_environment, role_environments
 from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
 
 
@@ -48,7 +49,8 @@ def test_the_plan_is_plain_data_and_changes_nothing(home):
     ("python", "base", "suffix"), [("/bin/python3.11", "/bin/python3.11", ".lock"), ("", sys.executable, ".txt")]
 )
 def test_a_python_without_lock_file_takes_another_that_has_one_where_there_is_one(monkeypatch, python, base, suffix):
-    monkeypatch.setattr("sys.version_info", (3, 14, 0, "final", 0))
+    # not `sys.version_info` itself, by which other packages choose what they import
+    monkeypatch.setattr("webgym_cli.config.shipped.sys", SimpleNamespace(platform="linux", version_info=(3, 14)))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     searches = []
     monkeypatch.setattr(room.installer_script, "find_interpreter", lambda versions: searches.append(versions) or python)
@@ -60,6 +62,12 @@ def test_a_python_without_lock_file_takes_another_that_has_one_where_there_is_on
     assert plan("train")[0].state == "ready"
     assert role_environment("train", "cpu") == role.environment
     assert searches == [((3, 11),)]
+    for environment in role_environments("train", "cpu"):
+        environment.path.mkdir(parents=True, exist_ok=True)
+        environment.python.parent.mkdir(parents=True, exist_ok=True)
+        environment.python.touch()
+        environment.marker.touch()
+    assert role_environment("train", "cpu").requirements.suffix == ".lock"
 
 
 def test_it_is_made_once_and_a_plan_that_was_overtaken_does_nothing():
