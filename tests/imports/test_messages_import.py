@@ -472,6 +472,34 @@ def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_an
     assert [step.action and step.action.text for step in one.steps] == [action for *_, action in WEBVOYAGER]
     assert [step.observation.screenshot.sha256 for step in one.steps] == [digest(png(at)) for at in (1, 2, 2, 4)]
     assert [len(step.sent.images) for step in one.steps] == [1, 2, 2, 3]
+    assert one.answering == one.steps[-1]
+    (missing,) = summary["examples"]["screenshot_missing"]
+    assert missing == f"{folder / 'taskB'}: {folder / 'taskB' / 'screenshot1.png'}: not there"
+    online_mind2web(folder / "a", {"0.png": FIRST}, action_history=["x"])
+    with pytest.raises(UsageError, match="webvoyager and online-mind2web are both there"):
+        plan_import(run, "auto", folder)
+    assert plan_import(run, "online-mind2web", folder).sources == (folder / "a",)
+
+
+@pytest.mark.parametrize(
+    ("last", "answer"),
+    [
+        ("Thought: x\nAction: **ANSWER; [42]**", "42"),
+        ("Thought: x\nAction: ANSWER; [42]\n\nHope it helps.", "42"),
+        ("Thought: x\nAction: ANSWER; [42]\nObservation: done", "42"),
+        ("Thought: x\nAction: ANSWER; 42\nObservation: done", "42"),
+        ("Thought: x\nAction: ANSWER; [42][43]", "[42][43]"),
+        ("Thought: x\nAction: ANSWER; [42]\n[43]", "[42]\n[43]"),
+        ("Thought: x\nAction: ANSWER; [Plan. Action: none]", "Plan. Action: none"),
+        ("Thought: x\nAction: ANSWER; []", None),
+    ],
+)
+def test_the_answer_of_a_result_of_webvoyager_is_what_its_brackets_hold(run, folder, last, answer):
+    messages = [{"role": "user", "content": FIRST_PAGE}, {"role": "assistant", "content": last}]
+    (folder / "screenshot1.png").write_bytes(FIRST)
+    (folder / "interact_messages.json").write_text(json.dumps(messages))
+    bring(run, folder, "webvoyager")
+    assert [one.outcome.answer for one in scan(run, Split.TEST, 0)] == [answer]
 
 
 def online_mind2web(at, shots, **fields):
@@ -495,11 +523,18 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     online_mind2web(folder / "d", {"0.txt": b""}, **flat)
     online_mind2web(folder / "e", {"0000.png": FIRST}, **schema, action_history=[click, end])
     online_mind2web(folder / "f", two, **schema, action_history=[click | {"screenshot": "../../a/0000.png"}])
+    online_mind2web(folder / "g", {"0.png": FIRST}, **flat, task="")
+    bare = {"screenshot": "0000.png", "action": {"click": 7}}
+    online_mind2web(folder / "h", two, **schema, action_history=[bare, {"action": "back"}, end])
+    online_mind2web(folder / "i", {"0.png": FIRST}, **flat, final_result_response=["12", "EUR"])
     (folder / "result.json").write_text("{}")  # of another program
     summary, _ = bring(run, folder, "auto")
-    skipped = {"screenshot_missing": 2, "not_understood": 1}
-    assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 3, skipped)
-    first, second, third = scan(run, Split.TEST, 0)
+    skipped = {"screenshot_missing": 2, "not_understood": 2}
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 5, skipped)
+    first, second, third, bare, listed = scan(run, Split.TEST, 0)
+    assert [step.response for step in bare.steps[:2]] == ['Action: {"click": 7}', "Action: back"]
+    assert [len(step.sent.images) for step in bare.steps] == [1, 1, 2]
+    assert listed.outcome.answer == '["12", "EUR"]'
     assert (first.task.id, first.task.start_url, first.task.extra["reference_length"]) == ("a", "http://a/", 4)
     assert (second.task.start_url, third.task.start_url) == ("http://a/2", "")
     assert [one.observation.url for one in first.steps] == ["http://a/", "http://a/1"]

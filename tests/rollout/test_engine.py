@@ -183,8 +183,9 @@ async def test_an_episode_that_an_outage_makes_late_has_used_no_attempt(world):
         await asyncio.sleep(60)
 
     world.load("rollout.episode_timeout=0.1")
-    with pytest.raises(WebGymError):
+    with pytest.raises(WebGymError) as caught:
         await world.roll(1, on_step=hang, outage="none of the last 3 hosts could be reached")
+    assert "once the network is back, run the same command again" in caught.value.hint
     assert (len(world.plan(1).owed), world.plan(1).given_up) == (1, 0)
 
 
@@ -206,7 +207,7 @@ async def test_all_given_up_names_the_command_that_tries_them_again(world, split
     command = f"webgym rollout {world.run.root}{option} --again given-up"
     with pytest.raises(WebGymError, match="6 x page_timeout") as caught:
         await world.roll(plan=world.plan(2, split), on_reset=failing(FailureKind.PAGE_TIMEOUT))
-    assert command in caught.value.hint, "the same command again would try none of them"
+    assert f"run {command}" in caught.value.hint, "the same command again would try none of them"
     plan = world.plan(2, split)
     assert (plan.owed, plan.given_up) == ((), 2)
     with pytest.raises(WebGymError, match="all are given up") as caught:

@@ -86,7 +86,7 @@ def test_it_is_made_once_and_a_plan_that_was_overtaken_does_nothing():
 
 def test_environments_of_other_versions_are_named_and_kept(home):
     other, foreign = home / "envs" / "train-cpu-000000000000", home / "envs" / "serve-cpu-000000000000"
-    for folder in (other, foreign):
+    for folder in (other, foreign, *(one.path for one in role_environments("train", "cpu"))):
         folder.mkdir(parents=True)
     for _ in range(2):
         events = []
@@ -135,19 +135,27 @@ def test_a_failed_step_names_the_log_and_the_reason(step):
     assert not role.environment.complete
 
 
+UV = "error: Failed\n  cause: Because torch"
+
+
 @pytest.mark.parametrize(
-    "says",
+    ("says", "is_index"),
     [
-        "error: No solution found when resolving dependencies\n"
-        "  cause: Because there is no version of torch==2.13.0+cpu and you require torch==2.13.0+cpu, we can conclude",
-        "ERROR: No matching distribution found for torch==2.13.0+cpu",
+        (
+            "error: No solution found when resolving dependencies\n"
+            "  cause: Because there is no version of torch==2.13.0+cpu and you require torch==2.13.0+cpu, so",
+            True,
+        ),
+        (f"{UV} was not found in the package registry and you require torch==2.13.0+cpu, we can conclude", True),
+        ("ERROR: No matching distribution found for torch==2.13.0+cpu", True),
+        ("error: Failed\n  cause: Failed to extract torch==2.13.0+cpu\n  cause: No space left on device", False),
+        ("ERROR: Could not install torch==2.13.0+cpu: No space left on device", False),
     ],
-    ids=["uv", "pip"],
 )
-def test_an_index_without_the_cpu_build_of_torch_is_told_from_other_failures(says):
+def test_an_index_without_the_cpu_build_of_torch_is_told_from_other_failures(says, is_index):
     with pytest.raises(JobError) as caught:
         execute_setup(plan("train"), lambda line: None, Runner(fail_at="install", says=says))
-    assert "PIP_EXTRA_INDEX_URL" in caught.value.hint and "torch==2.13.0+cpu" in str(caught.value)
+    assert ("PIP_EXTRA_INDEX_URL" in caught.value.hint) is is_index and "torch==2.13.0+cpu" in str(caught.value)
 
 
 def test_the_reason_is_looked_for_in_the_last_step_and_may_be_the_network(tmp_path):
@@ -159,6 +167,11 @@ def test_the_reason_is_looked_for_in_the_last_step_and_may_be_the_network(tmp_pa
     assert reason(tmp_path / "none") == "it could not be started"
     log.write_text("WARNING: Retrying: NewConnectionError('Network is unreachable')\nERROR: No matching distribution\n")
     assert reason(log).startswith("no network")
+    causes = ("Failed to fetch: http://a/torch/", "error sending request", "Connection refused (os error 111)")
+    log.write_text("error: Request failed\n" + "".join(f"  cause: {cause}\n" for cause in causes))
+    assert reason(log) == f"{causes[0]}: {causes[-1]}"
+    log.write_text("error: No solution found\n  cause: Because a\n")
+    assert reason(log) == "Because a"
 
 
 def test_an_environment_of_ones_own_is_left_alone(tmp_path):

@@ -137,7 +137,8 @@ def find_picture(name: str, roots: Sequence[Path]) -> Path:
         raise NotUnderstood(f"the image path {name!r} leaves its folder")
     tails = [Path(*parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]
     candidates = (root / tail for root, tail in product(roots, tails))
-    return next(filter(is_file, candidates), roots[0] / Path(*parts[-3:]))
+    named = parts[1:] if parts[0] == roots[0].name else parts  # by the episode's own folder
+    return next(filter(is_file, candidates), roots[0].joinpath(*named[-3:]))
 
 
 def is_file(path: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from webgym_cli.agent.actions.action_sets import is_text
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.registry import IMPORT_FORMATS
+from webgym_cli.imports.registry import IMPORT_FORMATS, RESULTS
 from webgym_cli.imports.source import ImportFormat, SkippedEpisode, SkipReason
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec, Trajectory
@@ -158,6 +158,10 @@ def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
         known.sort(key=lambda entry: entry.item is None or path.suffix not in entry.item.suffixes)
     for entry in known:
         if entry.item and (sources := entry.item.find(path)):
+            # Results of several benchmarks may lie side by side.
+            others = [name for name in RESULTS if entry.name in RESULTS and IMPORT_FORMATS.find(name).find(path)]
+            if len(others) > 1:
+                raise UsageError(f"{path}: {' and '.join(others)} are both there", hint=f"name one in place of {AUTO}")
             return entry.name, sources
     expected = "; ".join(f"{entry.name}: {entry.item.expects if entry.item else entry.problem}" for entry in known)
     raise UsageError(f"{path}: nothing that can be imported is there ({expected})")

@@ -6,6 +6,7 @@ from webgym_cli.imports.source import ImportFormat
 from webgym_cli.util.registry import Registry, list_constants
 
 _PACKAGE = "webgym_cli.imports"
+RESULTS = ("webvoyager", "online-mind2web")
 # In the order of detection: the formats before `webgym` are known by content; a WebRL rollout is a VisualAgentBench
 # folder with traces.
 IMPORT_FORMATS: Registry[ImportFormat] = Registry(

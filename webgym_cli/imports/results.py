@@ -5,7 +5,6 @@ The replies stay texts. The action in each is in the words of the other system, 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +16,8 @@ from webgym_cli.imports.messages import ChatRecord, make_chat_format, make_image
 from webgym_cli.imports.source import ImportFormat, NotUnderstood, to_fields, to_text
 from webgym_cli.records.action import CustomAction
 from webgym_cli.records.task import Split
-from webgym_cli.util.json_values import as_list
+from webgym_cli.util.json_values import as_list, as_text
+from webgym_cli.util.text import replace_surrogates
 
 _MESSAGES, _RESULT, _SHOTS = "interact_messages.json", "result.json", "trajectory"
 # The beginning of WebVoyager's first message.
@@ -26,6 +26,8 @@ _PAGE = "Observation:"
 _PART = re.compile(f"Thought:|Action:|{_PAGE}")
 # Some models write the labels in Markdown, which WebVoyager's agent reads all the same.
 _ANSWER = re.compile(r"Action:[\s*]*ANSWER[; ]+(.+)", re.DOTALL)
+# An answer in brackets, which may hold others; what follows is on lines of their own.
+_WRAPPED = re.compile(r"\s*\[((?:[^][]|\[[^][]*\])*)\][ .*]*(?:\n[^[]*)?")
 # The schema of Online-Mind2Web's results in which each step names its screenshot.
 _NAMED = "online-mind2web-v2"
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -73,23 +75,24 @@ def _find_action(reply: str) -> str | None:
 
 
 def _unwrap(answer: str) -> str | None:
-    text = answer.strip()
-    if text.startswith("[") and text.endswith("]"):
-        text = text[1:-1].strip()
-    return text or None
+    wrapped = _WRAPPED.fullmatch(answer)
+    return (wrapped[1] if wrapped else _PART.split(answer)[0]).strip("* \n") or None
 
 
 def _convert_om2w(source: Path) -> ChatRecord:
     """Return Online-Mind2Web's episode, of either schema."""
     result = to_fields(files.read_object(source / _RESULT), "the result")
-    given = [to_text(result.get(name)) for name in ("agent_final_answer", "final_result_response")]
+    given = [_to_words(result.get(name)) for name in ("agent_final_answer", "final_result_response")]
     answer = next(filter(None, map(str.strip, given)), None)
     steps = [to_fields(step, "a step") for step in _list_steps(source, result, answer)]
-    task = to_text(result.get("task"))
+    if not (task := to_text(result.get("task")).strip()):
+        raise NotUnderstood(f"{_RESULT}: no task")
+    if not any(to_text(step.get("screenshot")) for step in steps):
+        raise files.UnreadableImage(f"{_SHOTS}: no screenshots")
     messages: list[dict[str, Any]] = []
     for number, step in enumerate(steps):
-        image = [] if (shot := step["screenshot"]) is None else [_name_image(source, f"{_SHOTS}/{to_text(shot)}")]
-        thought, action = (to_text(step.get(name)) for name in ("thought", "action"))
+        image = [_name_image(source, f"{_SHOTS}/{shot}")] if (shot := to_text(step.get("screenshot"))) else []
+        thought, action = (_to_words(step.get(name)) for name in ("thought", "action"))
         reply = "\n".join(f"{name}: {text}" for name, text in (("Thought", thought), ("Action", action)) if text)
         messages.append({"role": "user", "content": [*image, make_text_part("" if number else task)]})
         messages.append({"role": "assistant", "content": reply})
@@ -98,7 +101,7 @@ def _convert_om2w(source: Path) -> ChatRecord:
     value = {"messages": messages, "task": task, "model": "online-mind2web", "answer": answer}
     value |= {"id": to_text(result.get("task_id")) or source.name, "start_url": next(filter(None, given), "")}
     facts = {"benchmark": "online-mind2web", "reference_length": result.get("reference_length")}
-    actions = [_make_action(to_text(step.get("action"))) for step in steps]
+    actions = [_make_action(_to_words(step.get("action"))) for step in steps]
     return ChatRecord(value | {"metadata": facts}, {}, pages, None, actions)
 
 
@@ -106,12 +109,9 @@ def _list_steps(source: Path, result: dict[str, Any], answer: str | None) -> lis
     """Return the steps of a result. In the first schema a screenshot belongs to an action by its place alone."""
     history = as_list(result.get("action_history"))
     if result.get("schema_version") == _NAMED:
-        return [{"screenshot": "", **to_fields(step, "a step")} for step in history]
+        return history
     shots = sorted((file.name for file in (source / _SHOTS).iterdir() if file.suffix.lower() in _SUFFIXES), key=_order)
-    if not shots:
-        raise files.UnreadableImage(f"{_SHOTS}: no screenshots")
-    acts = [act if isinstance(act, str) else json.dumps(act) for act in history]
-    columns = {"screenshot": shots, "thought": as_list(result.get("thoughts")), "action": acts}
+    columns = {"screenshot": shots, "thought": as_list(result.get("thoughts")), "action": history}
     count = max(len(shots), len(history) + (answer is not None))
     steps = [{name: dict(enumerate(values)).get(number) for name, values in columns.items()} for number in range(count)]
     if answer is not None:  # so that the last action is the answer, as in the second schema
@@ -131,6 +131,10 @@ def _name_image(source: Path, name: str) -> dict[str, Any]:
 
 def _make_action(text: str | None) -> CustomAction | None:
     return CustomAction(name="act", arguments={"text": text[:_LONGEST]}) if text else None
+
+
+def _to_words(value: Any) -> str:
+    return "" if value in (None, [], {}) else replace_surrogates(as_text(value))
 
 
 def _join_texts(content: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from webgym_cli.records.action import Action
+from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.observation import Element as Element
@@ -27,6 +28,7 @@ from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import AnyAction, WebRLOptions
+from webgym_cli.util.json_values import list_leaves
 
 
 class FinalState(Record):
@@ -43,6 +45,10 @@ class FinalState(Record):
 
 # Minimum reward of a success, unless `rollout.success_threshold` is set.
 SUCCESS_REWARD = 1.0
+# Actions that are an answer, or an end in place of one.
+ENDS = (ActionName.ANSWER, ActionName.TERMINATE)
+# Actions keep so many characters of an answer at least.
+_ANSWER_HEAD = 1000
 
 
 class ParseErrorKind(StrEnum):
@@ -244,6 +250,15 @@ class Trajectory(StoredRecord):
         return self.outcome.failure is None and self.outcome.reward is None
 
     @property
+    def answering(self) -> Step | None:
+        """The last step if it is the answer and no action on the page; None too for answers given beside the steps."""
+        if self.outcome.stop is not Stop.ANSWERED or not self.steps:
+            return None
+        action = self.steps[-1].action
+        is_answer = action is None or action.name in ENDS or _carries(action, self.outcome.answer or "")
+        return self.steps[-1] if is_answer else None
+
+    @property
     def tokens(self) -> TokenUsage:
         """Tokens of all answers of the policy."""
         return self.other_tokens + count_tokens(self.steps)
@@ -257,6 +272,16 @@ class Trajectory(StoredRecord):
         """Return the number of the policy's calls of each tool."""
         actions = (step.action for step in self.steps if isinstance(step.action, Action))
         return Counter(call.name for call in chain.from_iterable(action.calls or () for action in actions))
+
+
+def _carries(action: AnyAction, answer: str) -> bool:
+    """Return whether an action of another system, or a call of its tools, which has any name, contains an answer."""
+    calls = (action.calls or ()) if isinstance(action, Action) else ()
+    given = [action.arguments] if isinstance(action, CustomAction) else [call.arguments for call in calls]
+    texts = (" ".join(leaf.split()) for leaf in list_leaves(given) if isinstance(leaf, str))
+    head = " ".join(answer.split())[:_ANSWER_HEAD]
+    pattern = re.compile(rf"(?<!\w){re.escape(head)}(?!\w)")
+    return bool(head) and any(map(pattern.search, texts))
 
 
 def count_tokens(steps: Iterable[Step]) -> TokenUsage:

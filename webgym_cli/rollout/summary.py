@@ -71,16 +71,16 @@ def advise(failure: FailureKind | None, command: str = SAME) -> str:
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return (
             "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), raise "
-            f"serve.max_model_len if the prompt is too long, then {command}; the key of another server is "
+            f"serve.max_model_len if the prompt is too long, then run {command}; the key of another server is "
             "in the variable that rollout.endpoint.api_key_env_var names"
         )
     if failure is FailureKind.NETWORK_UNAVAILABLE:
-        return f"once the network is back, {command}: no episode has used up an attempt"
+        return f"once the network is back, run {command}: no episode has used up an attempt"
     if failure is FailureKind.INTERNAL_ERROR:
-        return f"a bug of webgym or a plug-in, at the place in brackets; once it is mended, {command}"
+        return f"a bug of webgym or a plug-in, at the place in brackets; once it is mended, run {command}"
     if failure is FailureKind.ENVIRONMENT_ERROR:
-        return f"mend what it names, then {command} (episodes whose check failed: webgym score RUN --check)"
-    return f"webgym doctor, then {command}: what is stored stays"
+        return f"mend what it names, then run {command} (episodes whose check failed: webgym score RUN --check)"
+    return f"webgym doctor, then run {command}: what is stored stays"
 
 
 def summarize_rewards(trajectories: list[Trajectory]) -> dict[str, Any]:

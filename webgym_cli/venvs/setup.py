@@ -41,7 +41,9 @@ _OFFLINE = re.compile(
 )
 
 # An index without the CPU build of torch, as PyPI is.
-_NO_CPU_BUILD = re.compile(r"\btorch\S*==[\d.]+\+cpu")
+_NO_CPU_BUILD = re.compile(
+    r"(?:no version of|distribution found for|\btorch\S* was not found in .*) torch\S*==[\d.]+\+cpu"
+)
 
 # Modules that must be importable in a finished venv.
 CHECKS = {
@@ -86,9 +88,11 @@ def execute_setup(plan: Sequence[RoleSetup], report: Report, run: Runner) -> Non
                 report(f"{role.environment.role}: already there ({role.environment.path})")
             else:
                 _make(role, report, run)
-        beside = role.environment.path.parent.glob(f"{role.environment.role}-{role.environment.device}-*")
-        for path in sorted(path for path in beside if path.is_dir() and path != role.environment.path):  # gigabytes
-            report(f"{role.environment.role}: {path} is of another webgym version; delete it if no run uses it")
+        name, device = role.environment.role, role.environment.device
+        current = [environment.path for environment in role_environments(name, device)]
+        beside = role.environment.path.parent.glob(f"{name}-{device}-*")
+        for path in sorted(path for path in beside if path.is_dir() and path not in current):  # gigabytes
+            report(f"{name}: {path} is of another webgym version; delete it if no run uses it")
 
 
 def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
@@ -159,8 +163,12 @@ def reason(log: Path, start: int = 0) -> str:
         return "it could not be started"
     text = log.read_bytes()[start:].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR", "error:", "cause:"))]
+    errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
     lines_left = [line for line in lines if not line.startswith("WARNING")]
+    # uv's, from what it did to what went wrong
+    causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
+    if causes:
+        errors = [": ".join(dict.fromkeys((causes[0], causes[-1])))]
     why = (errors or lines_left or ["it said nothing"])[-1][:300]
     return f"no network, or the package index can't be reached: {why}" if _OFFLINE.search(text) else why
 

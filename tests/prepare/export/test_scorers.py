@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 
 import pytest
 from PIL import Image
@@ -13,6 +14,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
+from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -76,15 +78,44 @@ def test_online_mind2web_reads_facts_and_the_answer_apart(run, tmp_path):
     assert (len(actions), len(shots), answer) == (2, 3, None)
 
 
+def act(text):
+    return CustomAction(name="act", arguments={"text": text})
+
+
+def call(text, **arguments):
+    return Action(name=ActionName.CALL, text=text, calls=(ToolCall(name="tool", arguments=arguments),))
+
+
+@pytest.mark.parametrize(
+    ("action", "is_answer"),
+    [
+        (act("ANSWER; [It costs 5\nEUR]"), True),
+        (act("It costs 5 EUR2"), False),
+        (act("click(2)"), False),
+        (call("I say it.", answer="It costs 5 EUR"), True),
+        (call("It costs 5 EUR, but I look again.", x=2), False),
+        (Action(name=ActionName.TERMINATE), True),
+        (Action(name=ActionName.CLICK, coordinate=(1, 2)), False),
+        (None, True),
+    ],
+)
+def test_a_last_step_is_the_answer_if_it_carries_it(action, is_answer):
+    last = step(1, action=action, parse_error=None if action else ParseErrorKind.NO_TOOL_CALL)
+    answered = SOLVED.model_copy(update={"stop": Stop.ANSWERED, "answer": "It costs 5  EUR"})
+    one = trajectory(0, steps=(step(0), last), outcome=answered)
+    assert one.answering == (last if is_answer else None)
+    assert one.model_copy(update={"outcome": UNSOLVED}).answering is None
+
+
 def test_the_answer_of_another_agent_is_no_fact_whatever_its_action_is_called(tmp_path):
-    steps = (step(0), step(1, action=CustomAction(name="act", arguments={"text": "ANSWER; 5 EUR"})))
-    for number, stop in enumerate((Stop.ANSWERED, Stop.STEP_LIMIT)):
-        outcome = SOLVED.model_copy(update={"stop": stop, "answer": "5 EUR"})
+    steps = (step(0), step(1, action=act("ANSWER; 5 EUR")))
+    for number, (stop, answer) in enumerate(product((Stop.ANSWERED, Stop.STEP_LIMIT), ("5 EUR", "Order 17"))):
+        outcome = SOLVED.model_copy(update={"stop": stop, "answer": answer})
         fill(RunDir(tmp_path / "run"), trajectory(number, steps=steps, outcome=outcome, task=TASK))
     exported(RunDir(tmp_path / "run"), tmp_path / "out", format="online-mind2web")
     folders = sorted((tmp_path / "out").glob("*/BBC_News--3"))
     counts = [len(read_as_online_mind2web(folder)[1]) for folder in folders]
-    assert counts == [1, 2], "an answer is the last step's; without one all are actions"
+    assert counts == [1, 2, 2, 2], "the last step is left out only if it gives the answer"
 
 
 def read_as_webvoyager(folder):

@@ -11,12 +11,14 @@ from tests.tables import each
 from webgym_cli.agent.client.chat import JudgeReply, UnreadableError, read_object
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.sample import Message, SentPrompt
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rewards.judge import replies
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
 
 NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
 STEPS = tuple(seen(index, index, title="A portrait" if index != 1 else "Way") for index in range(4))
+SENT = SentPrompt(messages=(Message(role="user", content="Go."),), images=())
 LIMIT = Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
 
 TAG = "<success>Successful</success>"
@@ -147,6 +149,16 @@ async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions
     server.script(*["Score: 5"] * 4, job="webjudge_score")
     await judge(answered(steps=STEPS, outcome=LIMIT), protocol="webjudge")
     assert server.requests[-1].data["actions"] == ["click (10, 20)"] * 4, "without an answer all are actions"
+    server.script("1. The painter.", job="webjudge_key_points")
+    server.script(*["Score: 5"] * 4, job="webjudge_score")
+    await judge(answered(steps=STEPS), protocol="webjudge")
+    assert server.requests[-1].data["actions"] == ["click (10, 20)"] * 4, "the answer was given beside the steps"
+
+
+@pytest.mark.parametrize(("sent", "shown"), [(SENT, (1, 3)), (None, (0, 1, 2, 3))])
+async def test_the_page_that_steps_of_another_system_have_again_is_shown_once(judge, sent, shown):
+    steps = tuple(seen(index, index // 2, sent=sent) for index in range(4))
+    assert (await judge(answered(steps=steps), protocol="webvoyager")).key_points == shown
 
 
 @pytest.mark.parametrize("job", ["webjudge_key_points", "webjudge_score"])

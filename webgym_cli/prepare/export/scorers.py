@@ -18,9 +18,8 @@ from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.convert import Example
-from webgym_cli.records.action import Action, ActionName
-from webgym_cli.records.failure import Stop
-from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.records.action import Action
+from webgym_cli.records.trajectory import ENDS, Step, Trajectory
 from webgym_cli.store.outputs import EXPORTED_EPISODES
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import write_atomic, write_json
@@ -30,8 +29,6 @@ _LAYOUT: dict[str, Any] = {
     "unit": ExportUnit.TRAJECTORY,
     "objectives": frozenset({ExportObjective.SFT}),
 }
-# Answers and ends without one are no facts about the page.
-_ENDS = (ActionName.ANSWER, ActionName.TERMINATE)
 
 
 @export_format("online-mind2web", **_LAYOUT)
@@ -126,11 +123,10 @@ def _build_result(trajectory: Trajectory, shots: dict[int, str], name: str) -> d
     """Return the result, whose last entry the scorer takes for the answer and leaves out of the actions."""
     answer = (trajectory.outcome.answer or "").strip()
     shown = [step for step in trajectory.steps if step.index in shots]
-    # With another system's actions or tools the answer has any name.
-    ends = trajectory.steps[-1:] if trajectory.outcome.stop is Stop.ANSWERED else ()
+    answering = trajectory.answering
     entries = []
     for step in shown:
-        if step.action is not None and step.action.name not in _ENDS and step not in ends:
+        if step.action is not None and step.action.name not in ENDS and step is not answering:
             action, status = _describe(step), None
             if step.action_error is not None:
                 action, status = f"{action} | FAILED", "FAILED"

@@ -17,7 +17,7 @@ from webgym_cli.agent.client.chat import ChatError, JudgeReply
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import NO_SCREENSHOT, Verdict
-from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
 from webgym_cli.rewards.judge import replies
 from webgym_cli.rewards.judge.prompts import caption_images, describe_page, describe_step_action
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
@@ -86,8 +86,18 @@ def _ask(
 
 
 def _list_shots(trajectory: Trajectory) -> list[int]:
-    """Return the indices of the steps with screenshots. Raises `ChatError` if there is none."""
-    indices = [step.index for step in trajectory.steps if step.observation.screenshot is not None]
+    """Return the indices of the steps with screenshots. Raises `ChatError` if there is none.
+
+    Steps of another system without one of their own have the last one again: it counts once, at the last of them.
+    """
+    indices: list[int] = []
+    pictures: tuple[Screenshot, ...] = ()
+    for step in trajectory.steps:
+        if (shot := step.observation.screenshot) is not None:
+            if step.sent and pictures == (shot,):
+                indices.pop()
+            indices.append(step.index)
+            pictures = tuple(step.observation.pictures)
     if not indices:
         raise ChatError(NO_SCREENSHOT)
     return indices
@@ -123,9 +133,10 @@ async def judge_webjudge(session: JudgeSession) -> bool:
     scores = await gather_or_cancel(*map(session.ask, questions))
     kept = [(index, score.reason) for index, score in zip(shots, scores, strict=True) if score.yes]
     kept = kept[:_MOST][-session.max_images :]
-    # The last action of an agent that answered is the answer, which the published program leaves out likewise.
-    acts = trajectory.steps[: -1 if trajectory.outcome.stop is Stop.ANSWERED else None]
-    actions, notes = [describe_step_action(step) for step in acts], [reason for _, reason in kept]
+    # The published program leaves the answer out likewise.
+    answering = trajectory.answering
+    actions = [describe_step_action(step) for step in trajectory.steps if step is not answering]
+    notes = [reason for _, reason in kept]
     shown = [index for index, _ in kept]
     return await _decide(session, "webjudge", replies.read_status, shown, **points, actions=actions, notes=notes)
 
