@@ -8,6 +8,7 @@ import pytest
 from tests.environments.browser.test_executors import act
 from tests.environments.browser.test_observe import read_controls, show
 from webgym_cli.environments.browser.actions import perform_action
+from webgym_cli.environments.browser.frames import NOWHERE, ActScript
 from webgym_cli.environments.browser.observe import list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -130,10 +131,11 @@ HANDLES = (
 POINTS = """<b role=combobox aria-label=Name tabindex=0 style="display:block;width:90px">Oslo</b><p hidden>Rome</p>
 <script>
 const list = document.querySelector('b'), rome = document.querySelector('p');
-list.onclick = () => { rome.hidden = false };
+list.onclick = () => { rome.hidden = false; list.ariaExpanded = true };
 list.onkeydown = ({ key }) => { rome.innerHTML = '<u>Rome</u>';
-if (key === 'Enter' || 'takes' in rome.dataset) list.textContent = 'Rome' }</script>"""
-POPUP = """<button aria-label=Name aria-haspopup=listbox onclick="o.hidden = false; o.focus()">Oslo</button>
+if (key === 'Enter' || 'takes' in rome.dataset) list.textContent = rome.dataset.takes || 'Rome' }</script>"""
+POPUP = """<button aria-label=Name aria-haspopup=listbox onclick="o.hidden = false; o.focus();
+this.ariaExpanded = true">Oslo</button>
 <p hidden role=option aria-selected=false id=o tabindex=0 style="position:fixed;inset:0;margin:0">Rome</p>"""
 FIELDS = {
     "plain": (FIELD + ">", "new", None),
@@ -166,6 +168,18 @@ FIELDS = {
     ),
     "a list that chooses what is typed": (POINTS.replace("hidden>", "hidden data-takes>"), "Rome", None),
     "a popup that gets the focus": (POPUP, "Rome", "nothing was chosen so far"),
+    "a list that shows its choice by a code": (POINTS.replace("hidden>", "hidden data-takes=+39>"), "Rome", None),
+    "a popup that gets the focus, a choice by a short form": (
+        POPUP.replace("<p ", "<p onkeydown=\"document.querySelector('button').textContent = 'Ro'\" "),
+        "Rome",
+        None,
+    ),
+    "a popup of a list that holds its choice beside it": (
+        "<p>" + POPUP.replace("<p ", "<input type=hidden id=h></p><p onkeydown=\"h.value = 'it'\" "),
+        "Rome",
+        None,
+    ),
+    "a list that closes": (POINTS.replace("<u>Rome</u>'", "'; list.ariaExpanded = false"), "Rome", None),
     "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider stops at 4"),
     "a slider whose track is clicked": ("<div style='cursor:pointer;width:200px' onmousedown='event.preventDefault()'>"
         f"<p>t</p>{SLIDER.replace('MOST', '9')}</div>", "7", None),
@@ -227,17 +241,6 @@ async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_p
     assert error is None if content is None else content in (error or ""), error
 
 
-async def test_a_button_is_pressed_until_a_page_listens_to_its_release(browsers: BrowserPool, tmp_path: Path):
-    listens = """<button onmousedown="setTimeout(() => { onmouseup = () => { document.title = 'released' } }, 10)">
-    Go</button>"""
-    options = SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), watch_traffic=True)
-    session = await browsers.session(options)
-    await show(session, tmp_path, listens)
-    assert await act(session, MARKS, ActionName.CLICK, "Go") is None
-    assert await session.evaluate("() => document.title") == "released"
-    await session.close()
-
-
 CODE = "<input aria-label=Code style='width:30px;height:30px'>"
 PASSES = """<script>document.oninput = ({ target }) => requestAnimationFrame(() => {
 target.value = target.value.slice(-1); target.nextElementSibling.focus() })</script>"""
@@ -247,6 +250,17 @@ async def test_boxes_that_pass_the_focus_on_in_the_next_frame_get_a_digit_each(s
     await show(session, tmp_path, f"{CODE * 3}<button>Go</button>{PASSES}")
     assert await act(session, MARKS, ActionName.TYPE, "Code", text="123") is None
     assert [one.element.value for one in await list_elements(session)] == ["1", "2", "3", ""]
+
+
+async def test_only_the_boxes_of_a_code_are_typed_in_slowly(session: BrowserSession, tmp_path: Path):
+    others = "<textarea style='width:99px;height:90px'></textarea><br><input style='width:40px;height:30px'>"
+    await show(session, tmp_path, f"{CODE * 3}<input maxlength=1><br>{others}")
+    slow = []
+    for number in range(6):
+        await session.evaluate(f"() => document.querySelectorAll('input,textarea')[{number}].focus()")
+        for text in ("123", "1234"):
+            slow.append((await ActScript(session).call_at("prepare", NOWHERE, text, False))["slow"])
+    assert slow == [True, False] * 3 + [True, True] + [False] * 4
 
 
 RANGE = "<input type=range class=s min=2 max=9 value=2>"

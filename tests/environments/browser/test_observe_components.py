@@ -463,12 +463,15 @@ CASES = {
         "generic 'Agree: clear button'; columnheader 'Name'; checkbox 'Agree' (unchecked); "
         "gridcell 'row 1, column Name' = 'Ann'",
     ),
-    "the label in a list's frame, chips with crosses, a chosen text that begins with the label": (
+    "the label in a list's frame, chips with crosses, a factor, a chosen text that begins with the label": (
         "<style>div { width: 160px }</style><div role=combobox aria-label=City aria-expanded=false tabindex=0><p>City"
-        "</p><p>Oslo</p></div><div role=combobox aria-label=Tags aria-expanded=false tabindex=0><b>×Go</b> <b>×C++</b> "
-        "<b>3×4</b></div><div role=combobox aria-label=Size aria-expanded=false tabindex=0>Size 2</div><i id=l>Who</i>"
+        "</p><p>Oslo</p></div><div role=combobox aria-label=Tags aria-expanded=false tabindex=0><b><u>×</u>Go</b> "
+        "<b><u>×</u>C++</b> <b>3×4</b></div><div role=combobox aria-label=Zoom aria-expanded=false tabindex=0>×2</div>"
+        "<div role=combobox aria-label=Sign aria-expanded=false tabindex=0><u>×</u></div>"
+        "<div role=combobox aria-label=Size aria-expanded=false tabindex=0>Size 2</div><i id=l>Who</i>"
         "<button aria-haspopup=listbox aria-labelledby='l v'><b id=v>Ann</b></button>",
-        "combobox 'City' = 'Oslo'; combobox 'Tags' = 'Go C++ 3×4'; combobox 'Size' = 'Size 2'; button 'Who' = 'Ann'",
+        "combobox 'City' = 'Oslo'; combobox 'Tags' = 'Go C++ 3×4'; combobox 'Zoom' = '×2'; "
+        "combobox 'Sign' = '×'; combobox 'Size' = 'Size 2'; button 'Who' = 'Ann'",
     ),
     "a component that is disabled, buttons that only keep a place, the label of a component's button": (
         "<style>button { border: 0; background: none; width: 30px; height: 30px; cursor: pointer } #i::before {"
@@ -491,10 +494,13 @@ CASES = {
         "<style>.o:hover { background: red } .o, p { display: block }</style><div style='cursor:pointer;width:160px'>"
         "<p>Pick</p><div style='position:absolute;top:50px;width:160px'><b class=o>Red</b><b class=o>Blue</b></div>"
         f"</div><div style='margin-top:90px'><button uk-icon='icon: heart; ratio: 2' style='{ICON}'></button><button "
-        f"show-icon=true style='{ICON}'></button></div>"
+        f"show-icon=true style='{ICON}'></button><button icon=true no-icon=no class=icon-trash style='{ICON}'></button>"
+        f"<button has-icon=1 class=icon-save style='{ICON}'></button><button end-icon=right x-icon=/a.svg style='"
+        f"{ICON}'></button><button end-icon=more class=icon-copy style='{ICON}'></button></div>"
         "<div role=toolbar><button>Bold</button><p class=label>Colours</p><label>Sizes</label>"
         "</div><p contenteditable role=textbox aria-label=Text>Hi <a href=#x>there</a></p>",
-        "generic 'Pick'; generic 'Red'; generic 'Blue'; button 'heart'; button ''; button 'Bold'; "
+        "generic 'Pick'; generic 'Red'; generic 'Blue'; button 'heart'; button '' (1 of 2); button 'trash'; "
+        "button 'save'; button '' (2 of 2); button 'copy'; button 'Bold'; "
         "textbox 'Text' = 'Hi there'; link 'there'",
     ),
     "a field in a shadow tree by the label of its host": (

@@ -3,8 +3,8 @@
 webgym.act = (() => {
   const { bare, inside, matches, oneLine: shown, parentOf, treeOf } = webgym.names;
   const { until, waitUntilIdle } = webgym.waits;
-  const { hasChanged, settled, watch, wheelAt } = webgym.scrolls;
-  const { groupOf, holds, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
+  const { hasChanged, heldOpen, openerOf, settled, watch, wheelAt } = webgym.scrolls;
+  const { groupOf, holds, isCodeBox, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
   const { deepest, focused, isOpaque, numberOf } = webgym.frames;
   const { boxOf, within } = webgym.geometry;
   const TAKE_MS = 300, FRAMES = 12, UNSEEN = 4, LEVELS = 4, AROUND = 3, MOST_PRESSES = 200, MOST_OPTIONS = 20, SUGGEST_MS = 1000;
@@ -86,7 +86,7 @@ webgym.act = (() => {
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const MOVED = "[role=slider],[role=checkbox],[role=radio],[role=switch],[type=checkbox],[type=radio]";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line", SUGGESTED = "[role=combobox],[aria-autocomplete]:not([aria-autocomplete=none]),[list]";
-  let prepared = false, idle = null, list = null, target = null, before = "", sections = [], planned = null, apart = Infinity, presses = 0;
+  let prepared = false, idle = null, list = null, opened = null, target = null, before = "", sections = [], planned = null, apart = Infinity, presses = 0;
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
   const held = (field) => {
@@ -136,7 +136,7 @@ webgym.act = (() => {
 
   // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: after Ctrl+A.
   const prepare = (point, text, append = false) => unlessOpaque(deepest(...point), (found) => {
-    [prepared, idle, list, target, planned] = [true, null, null, null, null];
+    [prepared, idle, opened, target, planned] = [true, null, null, null, null];
     const control = found?.closest?.("select,input[type=file]") || found?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
@@ -170,8 +170,8 @@ webgym.act = (() => {
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) {
       idle = matches(found || document.body, "body,canvas") ? null : field; // a canvas may draw what is typed
-      // the popup may cover what opened it
-      [list = null] = [found, field].map((at) => at?.closest("[role=combobox],[aria-haspopup=listbox]")).filter(Boolean);
+      [list = null] = [found, field].map(openerOf).filter(Boolean);
+      opened = list && heldOpen(list);
       if (idle) watch(point);
       return { typing: true, empty: true };
     }
@@ -186,11 +186,9 @@ webgym.act = (() => {
     before = append ? "" : bare(held(field));
     if (editor) return { typing: true, editor: true, empty: append };
     if (append) return { typing: true, empty: true };
-    // a box for one digit, which passes the focus on
-    const { width, height } = field.getBoundingClientRect(), slow = isField && text.length > 1 && width < 1.5 * height;
     if (isField) field.select();
     else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
-    return { typing: true, slow, empty: (isField ? field.value : field.textContent) === "" };
+    return { typing: true, slow: isCodeBox(field, text), empty: (isField ? field.value : field.textContent) === "" };
   });
 
   // The next key that moves the slider with the focus towards a number, as long as it comes nearer.
@@ -244,9 +242,8 @@ webgym.act = (() => {
     await until(() => !check(text).error, TAKE_MS, FRAMES);
     const result = check(text);
     // a drop-down list may only point at the option, which Enter or a click chooses
-    const isPointed = idle && matches(focused() || document.body, "[role=option][aria-selected=false]");
-    const isOpen = isPointed || list?.isConnected && !bare(list.innerText).includes(bare(text));
-    if (isOpen && !enters) return { error: "nothing was chosen so far: open the list and click the option" };
+    const isOpen = !enters && opened && !bare(opened).includes(bare(text)) && !await until(() => heldOpen(list) !== opened, TAKE_MS);
+    if (isOpen) return { error: "nothing was chosen so far: open the list and click the option" };
     return result.error || !idle || idle !== focused() || (await hasChanged()).changed ? result : { error: "nothing changed: what is there takes no text" };
   };
 

@@ -16,8 +16,6 @@ _BETWEEN = 0.05
 # Number of mouse moves to each point of a drag, since pages track the path. A long one has `_PATH_MOVES` in all,
 # but 2 to each point: more may not end before the deadline.
 _DRAG_MOVES, _PATH_MOVES = 8, 64
-# Seconds for which a button is pressed on pages of the web: some draw before they listen to its release.
-_PRESS = 0.06
 # Seconds for which a thing is held before it is moved: boards tell a drag from a scroll by it.
 _HOLD = 0.3
 # Seconds for which it rests at the end: some look where it is at intervals.
@@ -35,14 +33,7 @@ async def click(
             if count > 1:
                 await asyncio.sleep(_BETWEEN)
             facts = {"button": button, "clickCount": count, "modifiers": bits}
-            press, release = ({"type": kind, **facts} for kind in kinds)
-            if not session.options.watch_traffic:
-                await session.send_mouse(*point, press, release)
-                continue
-            await session.send_mouse(*point, press)
-            await asyncio.sleep(_PRESS)
-            # Without another move, which would tell the page that no button is held.
-            await session.send_mouse_event({**release, "x": point[0], "y": point[1]})
+            await session.send_mouse(*point, *({"type": kind, **facts} for kind in kinds))
 
 
 async def wheel(session: BrowserSession, point: Point, across: float, down: float) -> None:

@@ -134,18 +134,18 @@ webgym.roles = (() => {
 
   const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
 
-  // What an attribute for an icon says, also as a setting: "icon: heart; ratio: 2".
-  const iconAttribute = ({ attributes }) => Array.prototype.find.call(attributes, ({ name, value }) =>
-    /(^|-)icon$/.test(name) && value && !/^(true|false)$/.test(value))?.value.replace(/^icon: *|;.*/g, "");
+  // What an attribute for an icon says, also as a setting ("icon: heart; ratio: 2"), but not whether or where there is one.
+  const ICON = /^(?:icon: *)?(?!(?:yes|no|true|false|on|off|none|left|right|start|end|top|bottom)$)([a-z][\w-]*)(?:;.*)?$/i;
+  const iconAttribute = (part) => Array.from(part.attributes, ({ name, value }) => name.endsWith("-icon") && value.match(ICON)?.[1]).find(Boolean);
 
   // The name of an image without text, from its file, symbol, class or ligature; otherwise from its surroundings.
   const iconOf = (element) => {
     const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span,[aria-hidden=true]") || [], 0, 8)];
     for (const part of parts) {
-      const told = iconAttribute(part) || part.getAttribute("href")?.split("#")[1] ||
-        part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
+      const own = ["data-icon", "icon"].map((name) => part.getAttribute(name)).find((value) => value && !/^(yes|no|true|false|\d+)$/.test(value));
+      const told = own || part.getAttribute("href")?.split("#")[1] || part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.match(/^(?!data:)[^?#]*/)?.[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|pi|ri)-(?!(?:only|hover|base|button)\b)([\w-]+)/)?.[1] ||
+        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|pi|ri)-(?!(?:only|hover|base|button)\b)([\w-]+)/)?.[1] || iconAttribute(part) ||
         part.closest("[aria-hidden=true]") && part.textContent.trim().match(/^[a-z]{2,}(_[a-z\d]+)*$/)?.[0];
       if (told) return told.replace(/[-_]+/g, " ");
     }

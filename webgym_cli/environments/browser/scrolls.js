@@ -1,6 +1,6 @@
 // What the wheel moves, and whether it, a drag or keys had an effect.
 webgym.scrolls = (() => {
-  const { atOnce, nameOf, oneLine, parentNode, parentOf, roleOf } = webgym.names;
+  const { atOnce, inside, nameOf, oneLine, parentNode, parentOf, roleOf, treeOf } = webgym.names;
   const { allOf, deepest, isOpaque } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
   const { until } = webgym.waits;
@@ -107,6 +107,12 @@ webgym.scrolls = (() => {
     return { changed: !seen || seen.changed || seen.isLeft() };
   };
 
+  // The drop-down list of an element, or of an option that may cover it; what it shows and holds while it is open, pointed at an option or not.
+  const OPENERS = "[role=combobox],[aria-haspopup=listbox]";
+  const openerOf = (at) => at?.closest(OPENERS) || at?.closest("[role=option]") && treeOf(at).querySelector(`:is(${OPENERS})[aria-expanded=true]`);
+  const heldOpen = (list) => list.ariaExpanded === "true" && [list.innerText, list.outerHTML.replace(/ aria-activedescendant="[^"]*"/, ""),
+    ...inside(list.parentElement || list, "input,select").map(({ value }) => value)].join();
+
   // How far the page and the largest containers in sight can be scrolled, in their heights; how many controls are outside.
   const CONTROLS = "a[href],button,input:not([type=hidden]),select,textarea,[role=button],[role=link]";
   // Only of the document and the address of the last `here`: what an observation shows.
@@ -134,5 +140,5 @@ webgym.scrolls = (() => {
       ...containers.slice(0, MOST_CONTAINERS).map(([, one]) => tell(one, named(one), one.clientHeight))] };
   });
 
-  return Object.freeze({ extent, hasChanged, here, settled, watch, wheelAt });
+  return Object.freeze({ extent, hasChanged, heldOpen, here, openerOf, settled, watch, wheelAt });
 })();

@@ -1,7 +1,7 @@
 // Date and time fields of editable sections (month, day, year), which may be transparent until they have the focus, and
 // text fields that hold a mask such as `dd.MM.yyyy` once they have it, whose keys go to one part after the other.
 webgym.sections = (() => {
-  const { matches, oneLine, parentOf, rootOf } = webgym.names;
+  const { matches, oneLine, parentOf, rootOf, treeOf } = webgym.names;
   const SECTION = "[role=spinbutton][contenteditable]";
   const KINDS = /year|month|day|hour|minute|second/i;
   const LETTERS = { Y: "year", y: "year", M: "month", D: "day", d: "day", H: "hour", h: "hour", m: "minute", s: "second" };
@@ -53,6 +53,14 @@ webgym.sections = (() => {
     return /^\d+$/.test(part) && /^\d+$/.test(has) ? Number(has) === Number(part) : has.toLowerCase().startsWith(part.toLowerCase());
   };
 
+  // Whether a field is a box for one character of a code, which passes the focus on: in a row of as many equal ones.
+  const isCodeBox = (field, text) => {
+    const own = field.getBoundingClientRect(), inputs = Array.from(treeOf(field).querySelectorAll("input"));
+    const isEqual = (one) => ["top", "width", "height"].every((side) => one.getBoundingClientRect()[side] === own[side]) && one.value.length < 2;
+    return field.localName === "input" && text.length > 1 &&
+      (field.maxLength === 1 || own.width < 1.5 * own.height && inputs.filter(isEqual).length >= Math.max(text.length, 3));
+  };
+
   // The sections with what stands between them.
   const textOf = (section) => {
     const range = section.ownerDocument.createRange(), sections = sectionsOf(section);
@@ -67,5 +75,5 @@ webgym.sections = (() => {
     return {};
   };
 
-  return Object.freeze({ isSection, groupOf, sectionsOf, kindOf, partsOf, maskedBy, holds, focus, textOf });
+  return Object.freeze({ isCodeBox, isSection, groupOf, sectionsOf, kindOf, partsOf, maskedBy, holds, focus, textOf });
 })();

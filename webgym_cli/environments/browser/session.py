@@ -181,12 +181,9 @@ class BrowserSession:
     async def send_mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
         """Move the mouse to a point and send these events there, all at once: the browser keeps their order."""
         self.pointer = x, y
+        channel = (await self.connection()).channel
         sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
-        await asyncio.gather(*map(self.send_mouse_event, sent))
-
-    async def send_mouse_event(self, event: dict[str, Any]) -> None:
-        """Send one mouse event with its point."""
-        await (await self.connection()).channel.send("Input.dispatchMouseEvent", event)
+        await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
 
     async def traffic(self) -> PageActivity:
         """Return the current page's network activity; always idle unless `watch_traffic` is set."""

@@ -17,8 +17,9 @@ webgym.values = (() => {
   const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,input,select,textarea,[role=listbox],[role=option]";
   const shownIn = (face, name = "") => {
     const isLabel = (node) => name && !node.firstElementChild && oneLine(node.textContent) === name;
-    const text = textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isLabel(node) || isPale(node) || isSpoken(node) });
-    return oneLine(text).replace(/(?<!\S)[×✕✖✗⨯](?=\S)/g, "");
+    const isCross = (node) => /^\s*[×✕✖✗⨯]\s*$/.test(node.textContent) && /^[^\s\d]/.test(node.nextSibling?.textContent || "");
+    const unread = (node) => matches(node, UNREAD) || isLabel(node) || isCross(node) || isPale(node) || isSpoken(node);
+    return oneLine(textOf(face, { left: MOST_NODES, unread }));
   };
 
   // A text that is only read aloud: a box of one pixel that cuts it off.
