@@ -132,7 +132,7 @@ POINTS = """<b role=combobox aria-label=Name tabindex=0 style="display:block;wid
 <script>
 const list = document.querySelector('b'), rome = document.querySelector('p');
 list.onclick = () => { rome.hidden = false; list.ariaExpanded = true };
-list.onkeydown = ({ key }) => { rome.innerHTML = '<u>Rome</u>';
+list.onkeydown = ({ key }) => { rome.innerHTML = '<u>Rome</u>'; list.dataset.focusVisible = '';
 if (key === 'Enter' || 'takes' in rome.dataset) list.textContent = rome.dataset.takes || 'Rome' }</script>"""
 POPUP = """<button aria-label=Name aria-haspopup=listbox onclick="o.hidden = false; o.focus();
 this.ariaExpanded = true">Oslo</button>

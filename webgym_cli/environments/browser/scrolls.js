@@ -108,9 +108,9 @@ webgym.scrolls = (() => {
   };
 
   // The drop-down list of an element, or of an option that may cover it; what it shows and holds while it is open, pointed at an option or not.
-  const OPENERS = "[role=combobox],[aria-haspopup=listbox]";
+  const OPENERS = "[role=combobox],[aria-haspopup=listbox]", POINTING = / (?:aria-activedescendant|[\w-]*focus[\w-]*)="[^"]*"/g;
   const openerOf = (at) => at?.closest(OPENERS) || at?.closest("[role=option]") && treeOf(at).querySelector(`:is(${OPENERS})[aria-expanded=true]`);
-  const heldOpen = (list) => list.ariaExpanded === "true" && [list.innerText, list.outerHTML.replace(/ aria-activedescendant="[^"]*"/, ""),
+  const heldOpen = (list) => list.ariaExpanded === "true" && [list.innerText, list.outerHTML.replace(POINTING, ""),
     ...inside(list.parentElement || list, "input,select").map(({ value }) => value)].join();
 
   // How far the page and the largest containers in sight can be scrolled, in their heights; how many controls are outside.
