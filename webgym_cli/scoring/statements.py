@@ -33,17 +33,6 @@ _BARE_END = re.compile(r"(?<![^.!?\n][ \"'`(])</think(?:ing)?>|</think(?:ing)?>(
 _PUNCTUATION = str.maketrans(
     {"。": ". ", "，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? ", "、": ", ", "－": "-", "﹣": "-"}
 )
-# A program as the whole response, or fenced at its end, that prints or returns what it calculates: its result is not
-# known. No line of it may state an answer.
-_CODE = (
-    r"(?!.*(?:\\boxed|<answer|####|\banswer is\b))[ \t]*(?:#|(?:def|for|while|if|elif|else)\b.*:[ \t]*$"
-    r"|(?:import|from|return)\b|print\(|\w[\w.,\[\]]* ?[-+*/]?= ?(?!=)).*(?:\n|\Z)"
-)
-_PROGRAM = re.compile(
-    rf"(?:\A|^```\w+\n)(?:[ \t]*\n|{_CODE})*(?:(?=[ \t]+return\b|print\(\w+ ?[-+*/])"
-    rf"|(?=[ \t]+\S){_CODE}(?:[ \t]*\n)*(?=print\(\w+\))){_CODE}(?:```)?\s*\Z",
-    re.MULTILINE,
-)
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
 # In an object that ends the response.
@@ -105,7 +94,7 @@ def find_answers(response: str) -> list[str]:
     Empty if no statement is clear, as in `42 or 43`.
     """
     response = _EMPHASIS.sub(r"\2", _BARE_BOX.sub(r"\1{\2}", strip_thoughts(response)[-_MAX_CHARACTERS:]))
-    response = join_repeated(_HTML.sub("", _PROGRAM.sub("", response)).translate(_PUNCTUATION))
+    response = join_repeated(_HTML.sub("", response).translate(_PUNCTUATION))
     marked = _last_statement(response)
     if marked is None:
         return [response, *_find_choice(response), *read_loose(response)]
