@@ -27,7 +27,7 @@ PAGES = {"/": "Lamp shop", "/desk": "Desk lamp", "/floor": "Floor lamp"}
 YES, NO = "success", "unsolved"
 # File, options of the conversion, protocol, results of the tasks by the scripted judge's rules, and their bands.
 CASES = [
-    ("online-mind2web.json", (), "webjudge", (YES, YES, YES), "medium easy hard"),
+    ("online-mind2web.json", (), "webjudge", (NO, YES, YES), "medium easy hard"),
     ("deepshop.jsonl", (), "webgym", (YES, NO, NO), "easy hard medium"),
     ("webtailbench.tsv", ("start",), "agentrewardbench", (YES, NO), "easy easy"),
     ("odysseys.json", (), "webgym", (YES, NO), "hard easy"),
@@ -40,7 +40,7 @@ CASES = [
 PROTOCOLS = {
     "webvoyager": (YES, YES, NO),
     "webgym": (YES, NO, NO),
-    "webjudge": (YES, YES, YES),
+    "webjudge": (YES, NO, YES),  # it sees no answer, and the second episode has no action
     "agenttrek": (YES, YES, YES),
     "agentrewardbench": (YES, YES, NO),
 }

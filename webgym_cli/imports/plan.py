@@ -159,9 +159,9 @@ def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
     for entry in known:
         if entry.item and (sources := entry.item.find(path)):
             # Results of several benchmarks may lie side by side.
-            others = [name for name in RESULTS if entry.name in RESULTS and IMPORT_FORMATS.find(name).find(path)]
-            if len(others) > 1:
-                raise UsageError(f"{path}: {' and '.join(others)} are both there", hint=f"name one in place of {AUTO}")
+            both = [name for name in RESULTS if entry.name in RESULTS and IMPORT_FORMATS.find(name).find(path)]
+            if len(both) > 1:
+                raise UsageError(f"{path}: {' and '.join(both)} are there", hint=f"webgym import {both[0]} {path} RUN")
             return entry.name, sources
     expected = "; ".join(f"{entry.name}: {entry.item.expects if entry.item else entry.problem}" for entry in known)
     raise UsageError(f"{path}: nothing that can be imported is there ({expected})")
