@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.imports.test_import_execute import bring
-from tests.records.builders import png
+from tests.prepare.buffer import fill
+from tests.prepare.exported import exported
+from tests.records.builders import SOLVED, png, trajectory
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -23,10 +25,11 @@ from webgym_cli.imports.plan import plan_import, require_imported
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import environment_verdict
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 FIRST, SECOND = png(1), png(2)
@@ -436,25 +439,29 @@ def test_the_trajectories_of_agentrewardbench_are_compared_with_its_annotations(
 
 
 PAGE = [text("Observation: please analyze the attached screenshot."), image("data:image/png;base64,{b64_img}")]
-FIRST_PAGE = "Now given a task: Find the price.  Please interact with http://shop.test/ and get the answer. \n"
-# What the agent wrote, and its action; the third follows an error, which has no screenshot.
+FIRST_PAGE = (
+    "Now given a task: Find the price.  Please interact with http://shop.test/ and get the answer. \n"
+    "Its page: Please interact with http://ad.test/ and get the answer."
+)
+# What the agent wrote, and its action; the third and fourth follow an error, which has no screenshot.
 WEBVOYAGER = [
     (FIRST_PAGE, "Thought: A list.\n\nAction: Click [33]", "Click [33]"),
     (PAGE, "I click.", None),
     ("Format ERROR: both are needed.", "Thought: Again. Action: Wait\nObservation: I guess.", "Wait"),
+    ("Format ERROR: both are needed.", "Action: Click [2]", None),
     (PAGE, "**Thought:**  \nDone.\n\n**Action:**  \nANSWER; [It costs [1] 12\nEUR]", "ANSWER; [It costs [1] 12\nEUR]"),
 ]
 
 
 def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_answer(run, folder):
-    at = folder / "taskBBC News--3"
+    at = folder / "taskMultitask--3"
     at.mkdir()
     messages = [{"role": "system", "content": "Imagine."}]
     for number, (page, reply, _) in enumerate(WEBVOYAGER, 1):
         messages += [{"role": "user", "content": page}, {"role": "assistant", "content": reply}]
-        if number != 3:
+        if number not in (3, 4):
             (at / f"screenshot{number}.png").write_bytes(png(number))
-    (at / "screenshot4_no_box.png").write_bytes(png(9))
+    (at / "screenshot5_no_box.png").write_bytes(png(9))
     (at / "interact_messages.json").write_text(json.dumps(messages))
     (folder / "taskB").mkdir()  # without its screenshot
     (folder / "taskB" / "screenshot2.png").write_bytes(FIRST)
@@ -462,16 +469,26 @@ def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_an
     (folder / "taskC").mkdir()  # of an older prompt
     (folder / "taskC" / "screenshot1.png").write_bytes(FIRST)
     (folder / "taskC" / "interact_messages.json").write_text(json.dumps(messages[3:]))
+    (folder / "taskD").mkdir()
+    (folder / "taskD" / "screenshot1.png").write_bytes(FIRST)
+    (folder / "taskD" / "interact_messages.json").write_text("7")
     summary, _ = bring(run, folder, "auto")
-    skipped = {"screenshot_missing": 1, "not_understood": 1}
+    skipped = {"screenshot_missing": 1, "not_understood": 2}
     assert (summary["format"], summary["imported"], summary["skipped"]) == ("webvoyager", 1, skipped)
+    assert "a message is missing" in summary["examples"]["not_understood"][1]
     (one,) = scan(run, Split.TEST, 0)
-    assert (one.task.id, one.instruction, one.task.start_url) == ("BBC News--3", "Find the price.", "http://shop.test/")
+    assert (one.task.id, one.instruction, one.task.start_url) == (
+        "Multitask--3",
+        "Find the price.",
+        "http://shop.test/",
+    )
     assert one.awaits_judgement and one.outcome.answer == "It costs [1] 12\nEUR"
+    assert one.task.extra["benchmark"] == "webvoyager"
     assert [step.response for step in one.steps] == [reply for _, reply, _ in WEBVOYAGER]
     assert [step.action and step.action.text for step in one.steps] == [action for *_, action in WEBVOYAGER]
-    assert [step.observation.screenshot.sha256 for step in one.steps] == [digest(png(at)) for at in (1, 2, 2, 4)]
-    assert [len(step.sent.images) for step in one.steps] == [1, 2, 2, 3]
+    assert [step.parse_error is None for step in one.steps] == [action is not None for *_, action in WEBVOYAGER]
+    assert [step.observation.screenshot.sha256 for step in one.steps] == [digest(png(at)) for at in (1, 2, 2, 2, 5)]
+    assert [len(step.sent.images) for step in one.steps] == [1, 2, 2, 2, 3]
     assert one.answering == one.steps[-1]
     (missing,) = summary["examples"]["screenshot_missing"]
     assert missing == f"{folder / 'taskB'}: {folder / 'taskB' / 'screenshot1.png'}: not there"
@@ -491,6 +508,13 @@ def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_an
         ("Thought: x\nAction: ANSWER; [42][43]", "[42][43]"),
         ("Thought: x\nAction: ANSWER; [42]\n[43]", "[42]\n[43]"),
         ("Thought: x\nAction: ANSWER; [Plan. Action: none]", "Plan. Action: none"),
+        ("Thought: x\nAction: ANSWER; [ 42 ]", "42"),
+        ("Thought: x\nAction: ANSWER;  \nParis", "Paris"),
+        ("Thought: x\nAction: ANSWER Paris", "Paris"),
+        ("Thought: x\nAction: ANSWER; [1] x", "[1] x"),
+        ("Thought: x\nAction: ANSWER; x [1]", "x [1]"),
+        ("Thought: not ANSWER; [41]\nAction: ANSWER; [42]", "42"),
+        ("Thought: ANSWER; [41]?\nAction: Click [1]", None),
         ("Thought: x\nAction: ANSWER; []", None),
     ],
 )
@@ -498,8 +522,32 @@ def test_the_answer_of_a_result_of_webvoyager_is_what_its_brackets_hold(run, fol
     messages = [{"role": "user", "content": FIRST_PAGE}, {"role": "assistant", "content": last}]
     (folder / "screenshot1.png").write_bytes(FIRST)
     (folder / "interact_messages.json").write_text(json.dumps(messages))
-    bring(run, folder, "webvoyager")
+    bring(run, folder / "interact_messages.json", "webvoyager")
     assert [one.outcome.answer for one in scan(run, Split.TEST, 0)] == [answer]
+
+
+@pytest.mark.parametrize("format_", ["webvoyager", "online-mind2web"])
+def test_exported_results_are_imported_with_their_steps_and_answer(run, tmp_path, format_):
+    other, task = RunDir(tmp_path / "other"), Task(id="a", start_url="http://a/")
+    answered = SOLVED.model_copy(update={"stop": Stop.STEP_LIMIT, "answer": "12 EUR"})
+    fill(other, trajectory(0, steps=2, outcome=answered, task=task, instruction="Find the price."))
+    exported(other, tmp_path / "out", format=format_)
+    bring(run, tmp_path / "out", format_)
+    (one,) = scan(run, Split.TEST, 0)
+    assert (one.task.id, one.instruction, one.outcome.answer) == ("a", "Find the price.", "12 EUR")
+    assert len(one.steps) == {"webvoyager": 2, "online-mind2web": 3}[format_]
+
+
+def test_pictures_beside_hold_those_of_several_episodes(run, folder, tmp_path):
+    for name, data in (("taska", FIRST), ("taskb", SECOND)):
+        messages = [{"role": "user", "content": FIRST_PAGE}, {"role": "assistant", "content": "Action: Wait"}]
+        for root in (folder, tmp_path / "images"):
+            (root / name).mkdir(parents=True)
+            (root / name / "screenshot1.png").write_bytes(data if root != folder else png(3))
+        (folder / name / "interact_messages.json").write_text(json.dumps(messages))
+    bring(run, folder, "webvoyager", images=tmp_path / "images")
+    seen = [one.steps[0].observation.screenshot.sha256 for one in scan(run, Split.TEST, 0)]
+    assert seen == [digest(FIRST), digest(SECOND)]
 
 
 def online_mind2web(at, shots, **fields):
@@ -515,7 +563,7 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     click = {"step": 0, "screenshot": "0000.png", "url": "http://a/", "action": "lamp -> CLICK", "thought": "A lamp."}
     end = {"step": 1, "screenshot": "0001.png", "url": "http://a/1", "action": "TASK_COMPLETE -> ANSWER: 12 EUR"}
     two = {"0000.png": FIRST, "0001.png": SECOND}
-    online_mind2web(folder / "a", two, **schema, action_history=[click, end])
+    online_mind2web(folder / "a", two, **schema, action_history=[click, end], final_result_response="13 EUR")
     flat = {"action_history": ["lamp -> CLICK", "field -> TYPE: x"], "thoughts": ["A lamp."]}
     three = {"10_shot.png": png(3), "2_shot.png": SECOND, "0_shot.png": FIRST, "notes.txt": b""}
     online_mind2web(folder / "b", three, **flat, final_result_response="12 EUR", website="http://a/2")
@@ -526,15 +574,25 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     online_mind2web(folder / "g", {"0.png": FIRST}, **flat, task="")
     bare = {"screenshot": "0000.png", "action": {"click": 7}}
     online_mind2web(folder / "h", two, **schema, action_history=[bare, {"action": "back"}, end])
-    online_mind2web(folder / "i", {"0.png": FIRST}, **flat, final_result_response=["12", "EUR"])
+    online_mind2web(folder / "i", {"0.png": FIRST}, **flat, final_result_response=["12", "EUR"], task_id="")
+    late = {"end.PNG": SECOND, "a.png": png(3), "0.png": FIRST, "1.png": png(4), "2.png": png(5)}
+    urls = {"start_url": "http://g/", "website": "http://h/", "task_id": "own"}
+    answers = {"agent_final_answer": "  ", "final_result_response": " 7 "}
+    online_mind2web(folder / "j", late, action_history=[{"click": 1}, "x" * 3000, ""], **urls, **answers)
     (folder / "result.json").write_text("{}")  # of another program
     summary, _ = bring(run, folder, "auto")
     skipped = {"screenshot_missing": 2, "not_understood": 2}
-    assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 5, skipped)
-    first, second, third, bare, listed = scan(run, Split.TEST, 0)
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 6, skipped)
+    first, second, third, bare, listed, late = scan(run, Split.TEST, 0)
+    assert (late.task.id, late.task.start_url, late.outcome.answer) == ("own", "http://g/", "7")
+    acts = ['{"click": 1}', "x" * 2000, None, None, "ANSWER; 7"]
+    assert [step.action and step.action.text for step in late.steps] == acts
+    order = [digest(data) for data in (png(3), SECOND, FIRST, png(4), png(5))]
+    assert [step.observation.screenshot.sha256 for step in late.steps] == order
+    assert late.task.extra["benchmark"] == "online-mind2web"
     assert [step.response for step in bare.steps[:2]] == ['Action: {"click": 7}', "Action: back"]
     assert [len(step.sent.images) for step in bare.steps] == [1, 1, 2]
-    assert listed.outcome.answer == '["12", "EUR"]'
+    assert (listed.task.id, listed.outcome.answer, len(listed.steps)) == ("i", '["12", "EUR"]', 3)
     assert (first.task.id, first.task.start_url, first.task.extra["reference_length"]) == ("a", "http://a/", 4)
     assert (second.task.start_url, third.task.start_url) == ("http://a/2", "")
     assert [one.observation.url for one in first.steps] == ["http://a/", "http://a/1"]
