@@ -168,6 +168,16 @@ FIELDS = {
     ),
     "a list that chooses what is typed": (POINTS.replace("hidden>", "hidden data-takes>"), "Rome", None),
     "a popup that gets the focus": (POPUP, "Rome", "nothing was chosen so far"),
+    "a popup of a list that gets the focus beside it": (
+        POPUP.replace("role=option", "role=listbox").replace("inset:0", "top:60px"),
+        "Rome",
+        "nothing was chosen so far",
+    ),
+    "keys beside an open list": (
+        "<b role=combobox aria-expanded=true>Oslo</b><p tabindex=0 aria-label=Name onkeydown='innerText = 1'>a</p>",
+        "x",
+        None,
+    ),
     "a list that shows its choice by a code": (POINTS.replace("hidden>", "hidden data-takes=+39>"), "Rome", None),
     "a popup that gets the focus, a choice by a short form": (
         POPUP.replace("<p ", "<p onkeydown=\"document.querySelector('button').textContent = 'Ro'\" "),
@@ -242,25 +252,30 @@ async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_p
 
 
 CODE = "<input aria-label=Code style='width:30px;height:30px'>"
-PASSES = """<script>document.oninput = ({ target }) => requestAnimationFrame(() => {
-target.value = target.value.slice(-1); target.nextElementSibling.focus() })</script>"""
+PASSES = """<script>let down, held = [];
+document.onkeydown = ({ timeStamp }) => { down = timeStamp };
+document.onkeyup = ({ target, timeStamp }) => { held.push(timeStamp - down); target.nextElementSibling.focus() }
+</script>"""
 
 
-async def test_boxes_that_pass_the_focus_on_in_the_next_frame_get_a_digit_each(session: BrowserSession, tmp_path: Path):
+async def test_boxes_that_pass_the_focus_on_get_a_digit_each_and_time_for_it(session: BrowserSession, tmp_path: Path):
     await show(session, tmp_path, f"{CODE * 3}<button>Go</button>{PASSES}")
     assert await act(session, MARKS, ActionName.TYPE, "Code", text="123") is None
     assert [one.element.value for one in await list_elements(session)] == ["1", "2", "3", ""]
+    held = await session.page.evaluate("() => held")
+    assert len(held) == 3 and min(held) >= 30, held  # a frame, and more
 
 
 async def test_only_the_boxes_of_a_code_are_typed_in_slowly(session: BrowserSession, tmp_path: Path):
     others = "<textarea style='width:99px;height:90px'></textarea><br><input style='width:40px;height:30px'>"
-    await show(session, tmp_path, f"{CODE * 3}<input maxlength=1><br>{others}")
+    wide = "<input style='width:90px;height:30px'>" * 3
+    await show(session, tmp_path, f"{CODE * 3}<input maxlength=1><br>{others}<br>{wide}")
     slow = []
-    for number in range(6):
+    for number in range(7):
         await session.evaluate(f"() => document.querySelectorAll('input,textarea')[{number}].focus()")
         for text in ("123", "1234"):
             slow.append((await ActScript(session).call_at("prepare", NOWHERE, text, False))["slow"])
-    assert slow == [True, False] * 3 + [True, True] + [False] * 4
+    assert slow == [True, False] * 3 + [True, True] + [False] * 6
 
 
 RANGE = "<input type=range class=s min=2 max=9 value=2>"

@@ -438,8 +438,9 @@ CASES = {
         "generic 'Card'",
     ),
     "no label of a panel that is not shown": (
-        "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>",
-        "textbox ''",
+        "<div><div hidden><label>Name</label></div><div><p><input></p></div></div>"
+        "<div><div><label hidden>Age</label></div><div><p><input></p></div></div>",
+        "textbox '' (1 of 2); textbox '' (2 of 2)",
     ),
     "a component's own words for its field and its heads": (
         "<div><label>Born *</label><p><input aria-label='Select date'></p></div><div><label>City</label><p><input "
@@ -463,43 +464,57 @@ CASES = {
         "generic 'Agree: clear button'; columnheader 'Name'; checkbox 'Agree' (unchecked); "
         "gridcell 'row 1, column Name' = 'Ann'",
     ),
-    "the label in a list's frame, chips with crosses, a factor, a chosen text that begins with the label": (
+    "what the frame of a list shows beside its label and crosses": (
         "<style>div { width: 160px }</style><div role=combobox aria-label=City aria-expanded=false tabindex=0><p>City"
         "</p><p>Oslo</p></div><div role=combobox aria-label=Tags aria-expanded=false tabindex=0><b><u>×</u>Go</b> "
         "<b><u>×</u>C++</b> <b>3×4</b></div><div role=combobox aria-label=Zoom aria-expanded=false tabindex=0>×2</div>"
         "<div role=combobox aria-label=Sign aria-expanded=false tabindex=0><u>×</u></div>"
         "<div role=combobox aria-label=Size aria-expanded=false tabindex=0>Size 2</div><i id=l>Who</i>"
-        "<button aria-haspopup=listbox aria-labelledby='l v'><b id=v>Ann</b></button>",
+        "<button aria-haspopup=listbox aria-labelledby='l v'><b id=v>Ann</b></button>"
+        "<div role=combobox aria-label=Area tabindex=0><b>3</b> <u>×</u> <b>4</b></div>"
+        "<div role=combobox aria-label='Go C' tabindex=0><p><b>Go</b> <b>C</b></p></div>",
         "combobox 'City' = 'Oslo'; combobox 'Tags' = 'Go C++ 3×4'; combobox 'Zoom' = '×2'; "
-        "combobox 'Sign' = '×'; combobox 'Size' = 'Size 2'; button 'Who' = 'Ann'",
+        "combobox 'Sign' = '×'; combobox 'Size' = 'Size 2'; button 'Who' = 'Ann'; "
+        "combobox 'Area' = '3 × 4'; combobox 'Go C' = 'Go C'",
     ),
-    "a component that is disabled, buttons that only keep a place, the label of a component's button": (
+    "disabled components and buttons that only keep a place": (
         "<style>button { border: 0; background: none; width: 30px; height: 30px; cursor: pointer } #i::before {"
-        "content: '+' }</style><x-d disabled style='padding:9px'>Save</x-d><button disabled></button><button disabled "
-        "title=Undo></button><button disabled id=i></button><x-l><label slot=l id=l>Kind</label><p slot=b role=button "
+        "content: '+' } #j::after { content: '-' }</style><x-d disabled style='padding:9px'>Save</x-d>"
+        "<button disabled></button><button disabled title=Undo></button><button disabled id=i></button>"
+        "<button disabled id=j></button><button disabled aria-label=Redo></button>"
+        "<button disabled class=icon-box style='border:1px solid'></button><button "
+        "disabled class=icon-pen style='background-image:linear-gradient(red,red)'></button><button class=icon-cut>"
+        "</button><x-l><label slot=l id=l>Kind</label><p slot=b role=button "
         "aria-haspopup=listbox aria-labelledby=l tabindex=0>Red</p></x-l><script>const part = (name, html) => "
         "customElements.define(name, class extends HTMLElement { static formAssociated = true; constructor() { super();"
         "this.attachInternals(); this.addEventListener('click', () => {});"
         "this.attachShadow({ mode: 'open' }).innerHTML = html } });"
         "part('x-d', `<button disabled style='pointer-events:none'><slot></slot></button>`);"
         "part('x-l', `<i onclick=1 style='padding:5px'><slot name=l></slot></i><slot name=b></slot>`)</script>",
-        "button 'Save' (disabled); button 'Undo' (disabled); button '+' (disabled); button 'Kind' = 'Red'",
+        "button 'Save' (disabled); button 'Undo' (disabled); button '+' (disabled); button '-' (disabled); "
+        "button 'Redo' (disabled); button 'box' (disabled); button 'pen' (disabled); button 'cut'; "
+        "button 'Kind' = 'Red'",
     ),
     "the heads of a calendar whose days get the focus": (
-        "<table role=grid onclick=1><tr><th role=columnheader>Mo<th role=columnheader>Tu<tr><td tabindex=0>4<td "
-        "tabindex=-1>5</table>",
-        "gridcell 'row 1, column Mo' = '4'; gridcell 'row 1, column Tu' = '5'",
+        "<table role=grid onclick=1><tr><th role=columnheader>Mo<th role=columnheader>Tu<th role=columnheader "
+        "tabindex=-1>We<tr><td tabindex=0>4<td tabindex=-1>5<td tabindex=-1>6</table>",
+        "columnheader 'We'; gridcell 'row 1, column Mo' = '4'; gridcell 'row 1, column Tu' = '5'; "
+        "gridcell 'row 1, column We' = '6'",
     ),
-    "a list in the field that opens it, icons by a setting, an editor below a toolbar's popup and a link in it": (
+    "a list in its field, icons by a setting, an editor below a toolbar": (
         "<style>.o:hover { background: red } .o, p { display: block }</style><div style='cursor:pointer;width:160px'>"
-        "<p>Pick</p><div style='position:absolute;top:50px;width:160px'><b class=o>Red</b><b class=o>Blue</b></div>"
-        f"</div><div style='margin-top:90px'><button uk-icon='icon: heart; ratio: 2' style='{ICON}'></button><button "
+        "<p>Pick</p><div style='position:absolute;top:50px;width:160px;display:flex'><b class=o>Red</b><b class=o>Blue"
+        "</b><b>Old</b><section><b class=o>Pink</b><b class=o>Grey</b></section><u>"
+        "<b class=o>New</b><b>Tip</b></u></div></div><div style='position:absolute;left:200px;top:0'><div style='"
+        "cursor:pointer;width:90px'><i><u><b class=o>One</b><b class=o>Two</b></u></i></div></div>"
+        f"<div style='margin-top:90px'><button uk-icon='icon: heart; ratio: 2' style='{ICON}'></button><button "
         f"show-icon=true style='{ICON}'></button><button icon=true no-icon=no class=icon-trash style='{ICON}'></button>"
         f"<button has-icon=1 class=icon-save style='{ICON}'></button><button end-icon=right x-icon=/a.svg style='"
         f"{ICON}'></button><button end-icon=more class=icon-copy style='{ICON}'></button></div>"
         "<div role=toolbar><button>Bold</button><p class=label>Colours</p><label>Sizes</label>"
         "</div><p contenteditable role=textbox aria-label=Text>Hi <a href=#x>there</a></p>",
-        "generic 'Pick'; generic 'Red'; generic 'Blue'; button 'heart'; button '' (1 of 2); button 'trash'; "
+        "generic 'Pick'; generic 'Red'; generic 'Blue'; generic 'Pink'; generic 'Grey'; generic 'One Two'; "
+        "button 'heart'; button '' (1 of 2); button 'trash'; "
         "button 'save'; button '' (2 of 2); button 'copy'; button 'Bold'; "
         "textbox 'Text' = 'Hi there'; link 'there'",
     ),
@@ -593,9 +608,13 @@ CASES = {
     ),
     "a picture in the box that it fills, and one called as the part that it is": (
         "<p style='width:40px;height:40px;cursor:pointer'><svg id=s style='width:36px;height:36px'></svg></p>"
-        "<div id=h></div><script>s.addEventListener('click', () => {}); h.attachShadow({ mode: 'open' }).innerHTML = "
-        f"`<i part='base clear-button' onclick=1 style='{ICON}'></i>`</script>",
-        "paragraph ''; generic 'clear button'",
+        "<div id=h></div><div id=k><input aria-label=From><input aria-label=To></div><div id=m><input aria-label=City>"
+        "<input aria-label=Town hidden></div><script>s.addEventListener('click', () => {});"
+        "h.attachShadow({ mode: 'open' }).innerHTML = "
+        f"`<i part='base clear-button' onclick=1 style='{ICON}'></i>`; for (const one of [k, m]) one.attachShadow({{ "
+        f"mode: 'open' }}).innerHTML = `<slot></slot><i part=clear onclick=1 style='{ICON}'></i>`</script>",
+        "paragraph ''; generic 'clear button'; generic 'clear'; textbox 'From'; textbox 'To'; "
+        "generic 'City: clear'; textbox 'City'",
     ),
     "buttons, rows and cells without a box around them in their shadow roots": (
         "<span></span><span class=star-box></span><span></span><span></span><span></span><script>const parts = ["
@@ -649,7 +668,8 @@ CASES = {
         "textbox 'From'; textbox 'To'",
     ),
     "a list for drops of a library, and what has no name but its id": (
-        f"<div cdkdroplist style='height:60px'><p>Item</p></div><div id=app onclick=1 style='{ICON}'><b></b></div>",
+        f"<div cdkdroplist style='height:60px'><p>Item</p></div><div cdkdroplistgroup>Rest</div>"
+        f"<div id=app onclick=1 style='{ICON}'><b></b></div>",
         "generic ''; generic 'Item'",
     ),
     "classes with a library's letter before them, of a picture and of equal buttons after one label": (
