@@ -440,7 +440,7 @@ def test_the_trajectories_of_agentrewardbench_are_compared_with_its_annotations(
 
 PAGE = [text("Observation: please analyze the attached screenshot."), image("data:image/png;base64,{b64_img}")]
 FIRST_PAGE = (
-    "Now given a task: Find the price.  Please interact with http://shop.test/ and get the answer. \n"
+    "Now given a task: Find\nthe price.  Please interact with http://shop.test/ and get the answer. \n"
     "Its page: Please interact with http://ad.test/ and get the answer."
 )
 # What the agent wrote, and its action; the third and fourth follow an error, which has no screenshot.
@@ -479,7 +479,7 @@ def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_an
     (one,) = scan(run, Split.TEST, 0)
     assert (one.task.id, one.instruction, one.task.start_url) == (
         "Multitask--3",
-        "Find the price.",
+        "Find\nthe price.",
         "http://shop.test/",
     )
     assert one.awaits_judgement and one.outcome.answer == "It costs [1] 12\nEUR"
@@ -508,13 +508,16 @@ def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_an
         ("Thought: x\nAction: ANSWER; [42][43]", "[42][43]"),
         ("Thought: x\nAction: ANSWER; [42]\n[43]", "[42]\n[43]"),
         ("Thought: x\nAction: ANSWER; [Plan. Action: none]", "Plan. Action: none"),
-        ("Thought: x\nAction: ANSWER; [ 42 ]", "42"),
+        ("Thought: x\nAction: ANSWER; 42\nThought: done", "42"),
+        ("Thought: x\nAction: ANSWER; 42\nAction: Wait", "42"),
+        ("Thought: x\nAction: ANSWER;\n[ 42 ].", "42"),
         ("Thought: x\nAction: ANSWER;  \nParis", "Paris"),
         ("Thought: x\nAction: ANSWER Paris", "Paris"),
         ("Thought: x\nAction: ANSWER; [1] x", "[1] x"),
         ("Thought: x\nAction: ANSWER; x [1]", "x [1]"),
         ("Thought: not ANSWER; [41]\nAction: ANSWER; [42]", "42"),
         ("Thought: ANSWER; [41]?\nAction: Click [1]", None),
+        ("Thought: x\nAction: ANSWER; **42**", "42"),
         ("Thought: x\nAction: ANSWER; []", None),
     ],
 )
@@ -596,6 +599,7 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     assert (first.task.id, first.task.start_url, first.task.extra["reference_length"]) == ("a", "http://a/", 4)
     assert (second.task.start_url, third.task.start_url) == ("http://a/2", "")
     assert [one.observation.url for one in first.steps] == ["http://a/", "http://a/1"]
+    assert "".join(message.content for message in first.steps[1].sent.messages).count("Find the price.") == 1
     acts = ["lamp -> CLICK", "field -> TYPE: x"]
     known = [
         (first, "12 EUR", [acts[0], end["action"]], (FIRST, SECOND)),

@@ -252,6 +252,9 @@ async def test_the_number_of_screenshots_is_the_protocol_s_own(judge, server, pr
         ("It is NOT\u2028SUCCESS", False),
         ("Evaluation result: «SUCCESS»", True),
         ("My verdict on this task:\n\nSUCCESS", True),
+        ("My verdict on this page:\n\nSUCCESS", True),
+        ("In the final analysis:\n\nSUCCESS", True),
+        ("For this task:\n\nSUCCESS", True),
         ("Based on the page, my verdict:\n\nSUCCESS", True),
         ("Looking at the final page, the task result:\n\nSUCCESS", True),
         ("My final answer, based on the alert:\nSUCCESS", True),
@@ -414,6 +417,25 @@ UNREADABLE = {
         *(
             f"{before} SUCCESS"
             for before in (
+                *(
+                    f"The agent {verb} find the answer."
+                    for verb in ("didn't", "could not", "couldn't", "was not able to")
+                ),
+                *("The agent has never located an item.", "The agent has failed.", "The agent gave up."),
+                *("The requirements failed.", "The requirement was not done by the agent."),
+                *("The task has not been completed by the agent.", "The agent did not complete all the steps."),
+                *("The agent did not meet the requirements.", "The result doesn't match."),
+                *("Not all conditions were met.", "Not all the constraints are satisfied."),
+                *("No screenshots show the answer.", "L'agent n'a pas trouvé le produit."),
+                *("El agente no encontró el artículo.", "Der Agent hat das Produkt nicht gefunden."),
+                *("代理未能找到产品。", "代理没找到答案。", "代理没有完成任务。", "任务没能完成。", "任务未完成。"),
+                *(
+                    "Die Anforderungen wurden nicht erfüllt.",
+                    "La tarea no se completó.",
+                    "La tarea no está completada.",
+                ),
+                *("Задание не завершено.", "A tarefa não foi completada."),
+                *("タスクは達成されていません。", "작업이 성공되지 않았습니다."),
                 "The agent did not find the item.",
                 "The agent was unable to locate any product.",
                 "However, the agent did not find the item.",
@@ -444,7 +466,7 @@ UNREADABLE = {
                 "Il compito non è stato completato.",
             )
         ),
-        "The final message of the page:\n\nSUCCESS",
+        *(f"The final {word} of the page:\n\nSUCCESS" for word in ("message", "banner", "alert")),
         "The agent did not submit the order. Only when the order is submitted, the task is considered a success.",
         "The cart is empty. The task requires an order before it is judged a SUCCESS.",
         *(f"According to the {word}, this is considered a SUCCESS." for word in ("agent", "page")),
@@ -457,7 +479,7 @@ UNREADABLE = {
         *(
             "The task was not done.\n\nSUCCESS",
             "I cannot see the images. SUCCESS",
-            *("1. SUCCESS", "12. SUCCESS", "a. SUCCESS", "v1.2. SUCCESS", "Version 2. SUCCESS"),
+            *("1. SUCCESS", "12. SUCCESS", "a. SUCCESS", "v1.2. SUCCESS", "Version 2. SUCCESS", "Criterion 2. SUCCESS"),
         ),
     ],
     replies.read_key_points: ["1. I'm sorry, I can't help with that."],
