@@ -175,7 +175,7 @@ FIELDS = {
     ),
     "keys beside an open list": (
         "<b role=combobox aria-expanded=true>Oslo</b><p tabindex=0 aria-label=Name onkeydown='innerText = 1'>a</p>",
-        "x",
+        "q",
         None,
     ),
     "a list that shows its choice by a code": (POINTS.replace("hidden>", "hidden data-takes=+39>"), "Rome", None),
