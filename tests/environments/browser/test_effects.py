@@ -400,19 +400,23 @@ async def test_a_text_is_awaited(session: BrowserSession, tmp_path: Path, case: 
 
 async def test_each_episode_has_a_clipboard(browsers: BrowserPool, session: BrowserSession, tmp_path: Path):
     other = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script()))
-    for one, text in ((session, "mine"), (other, "yours")):
-        await show(one, tmp_path, f"<p>{text}</p><input aria-label=Out><div contenteditable aria-label=Rich>-</div>")
-        one.pages.clipboard.clear()
-        assert "nothing was copied" in (await perform(one, ActionName.KEY, keys=("ctrl+v",)) or "")
-        await perform(one, ActionName.CLICK, coordinate=(40, 80), clicks=3)
-        assert await perform(one, ActionName.KEY, keys=("Control", "c")) is None
-    for one, text in ((session, "mine"), (other, "yours")):
-        assert "no field" in (await perform(one, ActionName.KEY, keys=("Shift", "Insert")) or "")
-        for name in ("Out", "Rich"):
-            assert await act(one, MARKS, ActionName.CLICK, name, clicks=3) is None
-            assert await perform(one, ActionName.KEY, keys=("Control", "v")) is None
-        assert [seen.element.value.strip() for seen in await list_elements(one)] == [text, text]
-    await other.close()
+    try:
+        for one, text in ((session, "mine"), (other, "yours")):
+            await show(
+                one, tmp_path, f"<p>{text}</p><input aria-label=Out><div contenteditable aria-label=Rich>-</div>"
+            )
+            one.pages.clipboard.clear()
+            assert "nothing was copied" in (await perform(one, ActionName.KEY, keys=("ctrl+v",)) or "")
+            await perform(one, ActionName.CLICK, coordinate=(40, 80), clicks=3)
+            assert await perform(one, ActionName.KEY, keys=("Control", "c")) is None
+        for one, text in ((session, "mine"), (other, "yours")):
+            assert "no field" in (await perform(one, ActionName.KEY, keys=("Shift", "Insert")) or "")
+            for name in ("Out", "Rich"):
+                assert await act(one, MARKS, ActionName.CLICK, name, clicks=3) is None
+                assert await perform(one, ActionName.KEY, keys=("Control", "v")) is None
+            assert [seen.element.value.strip() for seen in await list_elements(one)] == [text, text]
+    finally:
+        await other.close()
 
 
 async def test_a_scroll_that_moves_nothing_is_told(session: BrowserSession, tmp_path: Path):
