@@ -493,6 +493,8 @@ def test_results_of_webvoyager_have_the_screenshot_of_each_page_and_the_whole_an
     (missing,) = summary["examples"]["screenshot_missing"]
     assert missing == f"{folder / 'taskB'}: {folder / 'taskB' / 'screenshot1.png'}: not there"
     online_mind2web(folder / "a", {"0.png": FIRST}, action_history=["x"])
+    with pytest.raises(UsageError, match="nothing"):
+        plan_import(run, "webvoyager", at / "screenshot1.png")
     with pytest.raises(UsageError, match="webvoyager and online-mind2web are there"):
         plan_import(run, "auto", folder)
     assert plan_import(run, "online-mind2web", folder).sources == (folder / "a",)
@@ -574,21 +576,21 @@ def test_results_of_online_mind2web_of_both_schemas(run, folder):
     online_mind2web(folder / "d", {"0.txt": b""}, **flat)
     online_mind2web(folder / "e", {"0000.png": FIRST}, **schema, action_history=[click, end])
     online_mind2web(folder / "f", two, **schema, action_history=[click | {"screenshot": "../../a/0000.png"}])
-    online_mind2web(folder / "g", {"0.png": FIRST}, **flat, task="")
+    online_mind2web(folder / "g", {"0.png": FIRST}, **flat, task=" ")
     bare = {"screenshot": "0000.png", "action": {"click": 7}}
     online_mind2web(folder / "h", two, **schema, action_history=[bare, {"action": "back"}, end])
     online_mind2web(folder / "i", {"0.png": FIRST}, **flat, final_result_response=["12", "EUR"], task_id="")
     late = {"end.PNG": SECOND, "a.png": png(3), "0.png": FIRST, "1.png": png(4), "2.png": png(5)}
     urls = {"start_url": "http://g/", "website": "http://h/", "task_id": "own"}
     answers = {"agent_final_answer": "  ", "final_result_response": " 7 "}
-    online_mind2web(folder / "j", late, action_history=[{"click": 1}, "x" * 3000, ""], **urls, **answers)
+    online_mind2web(folder / "j", late, action_history=[{"click": 1}, "\ud83d" + "x" * 3000, []], **urls, **answers)
     (folder / "result.json").write_text("{}")  # of another program
     summary, _ = bring(run, folder, "auto")
     skipped = {"screenshot_missing": 2, "not_understood": 2}
     assert (summary["format"], summary["imported"], summary["skipped"]) == ("online-mind2web", 6, skipped)
     first, second, third, bare, listed, late = scan(run, Split.TEST, 0)
     assert (late.task.id, late.task.start_url, late.outcome.answer) == ("own", "http://g/", "7")
-    acts = ['{"click": 1}', "x" * 2000, None, None, "ANSWER; 7"]
+    acts = ['{"click": 1}', "?" + "x" * 1999, None, None, "ANSWER; 7"]
     assert [step.action and step.action.text for step in late.steps] == acts
     order = [digest(data) for data in (png(3), SECOND, FIRST, png(4), png(5))]
     assert [step.observation.screenshot.sha256 for step in late.steps] == order
