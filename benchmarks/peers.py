@@ -78,7 +78,7 @@ class Peer:
     def _make(self) -> None:
         shutil.rmtree(self.home, ignore_errors=True)
         say(f"installing {self} into {self.home}")
-        self._run((*_INSTALLER, "venv", str(self.home)))
+        self._run((*_INSTALLER, "venv", sys.executable, str(self.home)))
         for request in self.packages:
             self._run((*_INSTALLER, "install", str(self.python), *request))
         self._run((str(self.python), "-c", self.works))
