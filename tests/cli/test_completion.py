@@ -71,7 +71,7 @@ def test_settings_are_offered_and_their_values_and_files(place):
     [
         (["webgym", "compa"], ["compare"]),
         (["webgym", "rollout", "-c", "gsm"], ["gsm8k"]),
-        (["webgym", "import", "web"], ["webgym", "webrl", "webrl-data"]),
+        (["webgym", "import", "web"], ["webgym", "webrl", "webrl-data", "webvoyager"]),
         (["webgym", "export-sharegpt", "gamma", "--format", "h"], ["hf"]),
         (["webgym", "rollout", "gamma", "--split", "te"], ["test"]),
         (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),
