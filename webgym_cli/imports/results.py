@@ -82,27 +82,28 @@ def _unwrap(answer: str) -> str | None:
 def _convert_om2w(source: Path) -> ChatRecord:
     """Return Online-Mind2Web's episode, of either schema."""
     result = to_fields(files.read_object(source / _RESULT), "the result")
-    given = [_to_words(result.get(name)) for name in ("agent_final_answer", "final_result_response")]
-    answer = next(filter(None, map(str.strip, given)), None)
+    answers = [_to_words(result.get(name)) for name in ("agent_final_answer", "final_result_response")]
+    answer = next(filter(None, map(str.strip, answers)), None)
     steps = [to_fields(step, "a step") for step in _list_steps(source, result, answer)]
     if not (task := to_text(result.get("task")).strip()):
         raise NotUnderstood(f"{_RESULT}: no task")
     if not any(to_text(step.get("screenshot")) for step in steps):
         raise files.UnreadableImage(f"{_SHOTS}: no screenshots")
     messages: list[dict[str, Any]] = []
+    actions: list[CustomAction | None] = []
     for number, step in enumerate(steps):
         image = [_name_image(source, f"{_SHOTS}/{shot}")] if (shot := to_text(step.get("screenshot"))) else []
         thought, action = (_to_words(step.get(name)) for name in ("thought", "action"))
         reply = "\n".join(f"{name}: {text}" for name, text in (("Thought", thought), ("Action", action)) if text)
         messages.append({"role": "user", "content": [*image, make_text_part("" if number else task)]})
         messages.append({"role": "assistant", "content": reply})
+        actions.append(_make_action(action))
     pages = [(to_text(step.get("url")), "") for step in steps]
-    given = [*(url for url, _ in pages[:1]), *(to_text(result.get(name)) for name in ("start_url", "website"))]
+    starts = [*(url for url, _ in pages[:1]), *(to_text(result.get(name)) for name in ("start_url", "website"))]
     value = {"messages": messages, "task": task, "model": "online-mind2web", "answer": answer}
-    value |= {"id": to_text(result.get("task_id")) or source.name, "start_url": next(filter(None, given), "")}
+    value |= {"id": to_text(result.get("task_id")) or source.name, "start_url": next(filter(None, starts), "")}
     facts = {"benchmark": "online-mind2web", "reference_length": result.get("reference_length")}
-    actions = [_make_action(_to_words(step.get("action"))) for step in steps]
-    return ChatRecord(value | {"metadata": facts}, {}, pages, None, actions)
+    return ChatRecord(value | {"metadata": facts}, pages=pages, actions=actions)
 
 
 def _list_steps(source: Path, result: dict[str, Any], answer: str | None) -> list[Any]:

@@ -19,7 +19,7 @@ from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import group_by, when
 
-SAME = "the same command again"
+SAME_COMMAND = "the same command again"
 
 
 def summarize(
@@ -55,7 +55,7 @@ def summarize(
         cause = when(last.failure_detail, f"; the last one: {last.failure_detail}")
         command = again_command(plan.split, run.root)
         no_attempt_left = plan.count_given_up(whole) == len(plan.episodes)
-        hint = advise(last.failure, command if no_attempt_left else SAME) if monitor.failures else command
+        hint = advise(last.failure, command if no_attempt_left else SAME_COMMAND) if monitor.failures else command
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
     given_up = plan.count_given_up(whole)
@@ -66,7 +66,7 @@ def summarize(
     return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})
 
 
-def advise(failure: FailureKind | None, command: str = SAME) -> str:
+def advise(failure: FailureKind | None, command: str = SAME_COMMAND) -> str:
     """Return the hint for consecutive failures of one kind: what to mend, and the command that comes then."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return (
