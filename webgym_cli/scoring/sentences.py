@@ -66,7 +66,7 @@ _LISTED = re.compile(
 # What says that there is no answer.
 _REFUSED = re.compile(
     r"\b(?:need more|not enough|insufficient) information\b|n['’]t enough information\b"
-    r"|\b(?:can(?:no|['’])t|unable to|impossible to) (?:be )?(?:answer|solve|determine)d?\b"
+    r"|\b(?:can(?:no|['’])t|unable to|impossible to) (?:be )?(?:answer(?:ed)?|solved?|determined?)\b"
     r"(?! (?:(?:this |it )?(?:directly|exactly)|by|using|with(?! the given)|[a-z])\b)(?![^.!?\n]*\byet\b)",
     re.IGNORECASE,
 )
