@@ -11,7 +11,7 @@ from jinja2 import FileSystemLoader
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites import environment
 from webgym_cli.environments.fixture_sites import web as site_web
-from webgym_cli.environments.fixture_sites.web import SiteResponse, not_found_page
+from webgym_cli.environments.fixture_sites.web import not_found_page
 from webgym_cli.environments.sites import accounts
 
 # Path and behaviour of each page.
@@ -70,15 +70,16 @@ def served_with_sites():
         yield
 
 
-def render_page(template: str, status: int = 200, /, **values: object) -> SiteResponse:
-    return SiteResponse(_TEMPLATES.get_template(template).render(values, status=status), status)
+def render_page(template: str, status: int = 200, /, **values: object) -> web.Response:
+    body = _TEMPLATES.get_template(template).render(values, status=status)
+    return web.Response(text=body, status=status, content_type="text/html")
 
 
 async def serve(host: str, request: web.Request) -> web.StreamResponse:
     """Return the response to a request to the laboratory."""
     path, query = request.path, request.query
     if host != "lab.test" and path != "/framed":
-        return _html(not_found_page())
+        return not_found_page()
     if path == "/file.txt":
         headers = {"Content-Disposition": 'attachment; filename="report.txt"'}
         return web.Response(text="A downloaded file.\n", headers=headers)
@@ -87,14 +88,14 @@ async def serve(host: str, request: web.Request) -> web.StreamResponse:
     if path == "/slow":
         return await _slow(query.get("seconds", "3"))
     if path == "/heavy":
-        return _html(render_page("heavy.html", nodes=int(query.get("nodes", "10000"))))
+        return render_page("heavy.html", nodes=int(query.get("nodes", "10000")))
     if path == "/":
-        return _html(render_page("index.html", pages=PAGES))
+        return render_page("index.html", pages=PAGES)
     if path == "/blank":
-        return _html(SiteResponse())
+        return web.Response(text="", content_type="text/html")
     if path not in PAGES:
-        return _html(not_found_page())
-    return _html(render_page(f"{path[1:]}.html", _STATUSES.get(path, 200), host=host, auto=query.get("auto") == "1"))
+        return not_found_page()
+    return render_page(f"{path[1:]}.html", _STATUSES.get(path, 200), host=host, auto=query.get("auto") == "1")
 
 
 async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
@@ -110,8 +111,4 @@ async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamRespon
 
 async def _slow(seconds: str) -> web.Response:
     await asyncio.sleep(float(seconds))
-    return _html(render_page("slow.html", seconds=seconds))
-
-
-def _html(reply: SiteResponse) -> web.Response:
-    return web.Response(text=reply.body, status=reply.status, content_type="text/html")
+    return render_page("slow.html", seconds=seconds)

@@ -1,9 +1,8 @@
 import pytest
 
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
-from webgym_cli.environments.fixture_sites.expert import make_site_expert
+from webgym_cli.environments.fixture_sites.expert import make_expert_run
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
-from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action
 from webgym_cli.records.trajectory import Element
 
@@ -11,7 +10,7 @@ SHOP = "http://shop.test/"
 
 
 def new_expert(task: str):
-    return make_site_expert(task, SiteEpisode(find_task(task), 0).instruction)
+    return make_expert_run(find_task(task).expert, SiteEpisode(find_task(task), 0).values)
 
 
 def test_every_task_has_its_expert():
@@ -50,10 +49,3 @@ def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
     assert expert.next(*inbox) == Action(name="answer", text="12")
     with pytest.raises(LookupError, match="already given"):
         expert.next(*inbox)
-
-
-def test_an_unknown_task_and_a_foreign_instruction_are_refused():
-    with pytest.raises(UsageError, match="no task 'shop-nothing'"):
-        make_site_expert("shop-nothing", "Do it.")
-    with pytest.raises(LookupError, match="not understood"):
-        make_site_expert("shop-cart", "Do it.")

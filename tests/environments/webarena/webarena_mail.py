@@ -68,10 +68,8 @@ class MailServer:
         state = self.sessions[token]
         form = {name: (value,) for name, value in parse_qsl(await request.text())}
         was_in = state.logged_in
-        reply = PAGES.answer(state, SiteRequest(request.method, request.path, dict(request.query), form))
+        response = PAGES.answer(state, SiteRequest(request.method, request.path, dict(request.query), form))
         self.logins += state.logged_in and not was_in
-        headers = {"Location": reply.location} if reply.location else {}
-        response = web.Response(text=reply.body, status=reply.status, content_type="text/html", headers=headers)
         response.set_cookie(self.cookie, token, httponly=True)
         return response
 

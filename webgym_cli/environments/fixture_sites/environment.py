@@ -15,9 +15,9 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.environments.fixture_sites.episode import SITES, WORLD, SiteEpisode
-from webgym_cli.environments.fixture_sites.expert import make_site_expert
+from webgym_cli.environments.fixture_sites.expert import make_expert_run
 from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task
-from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse, message_page
+from webgym_cli.environments.fixture_sites.web import SiteRequest, message_page
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode
@@ -72,17 +72,17 @@ class SiteServer(LocalServer):
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         host = request.host.partition(":")[0].lower()
         if host not in SITES:
-            return _respond(message_page("No such site", f"This server has no site {host!r}.", 404))
+            return message_page("No such site", f"This server has no site {host!r}.", 404)
         if request.method not in ("GET", "HEAD", "POST"):
-            return _respond(message_page("Not allowed", "Pages take GET and POST requests.", 405))
+            return message_page("Not allowed", "Pages take GET and POST requests.", 405)
         try:
             visit = await _read(request)
         except (ValueError, LookupError):  # an unknown encoding, or invalid bytes
-            return _respond(message_page("Bad request", "This form can't be read.", 400))
+            return message_page("Bad request", "This form can't be read.", 400)
         token = request.cookies.get(EPISODE_COOKIE, "")
         if (episode := self.episodes.get(token)) is None:
-            return _respond(message_page("Forbidden", "This site is only open during an episode.", 403))
-        return _respond(SITES[host].answer(episode.state(host), visit))
+            return message_page("Forbidden", "This site is only open during an episode.", 403)
+        return SITES[host].answer(episode.state(host), visit)
 
 
 async def _read(request: web.Request) -> SiteRequest:
@@ -92,13 +92,6 @@ async def _read(request: web.Request) -> SiteRequest:
         form = {name: tuple(str(value) for value in posted.getall(name)) for name in posted}
     method = "GET" if request.method == "HEAD" else request.method
     return SiteRequest(method=method, path=request.path, query=dict(request.query), form=form)
-
-
-def _respond(reply: SiteResponse) -> web.Response:
-    headers = {"Cache-Control": "no-store"}
-    if reply.location is not None:
-        headers["Location"] = reply.location
-    return web.Response(text=reply.body, status=reply.status, content_type="text/html", headers=headers)
 
 
 class SitesPool(WebPool):
@@ -130,9 +123,9 @@ class SitesEnvironment(WebEnvironment):
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start an episode with fresh state on the server and open its start page."""
         _, view = await super().reset(task, seed)
-        instruction = self._sites.episodes[self._token].instruction
-        self._expert = make_site_expert(task.id, instruction)
-        return instruction, view
+        episode = self._sites.episodes[self._token]
+        self._expert = make_expert_run(episode.task.expert, episode.values)
+        return episode.instruction, view
 
     def resolve_task(self, task: Task) -> Task:
         """Return the task with the facts and the answer of this episode, for a judge."""

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.environments.fixture_sites.expressions import evaluate, fill
-from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.environments.sites.site_expert import ActionPlan, ExpertPage, ExpertRun, SiteExpert
-from webgym_cli.tasks.expand import parse_values
 
 
 def follow_steps(page: ExpertPage, steps: Sequence[Any], values: Mapping[str, Any]) -> ActionPlan:
@@ -30,17 +28,6 @@ def follow_steps(page: ExpertPage, steps: Sequence[Any], values: Mapping[str, An
 def make_expert_run(steps: Sequence[Any], values: Mapping[str, Any]) -> ExpertRun:
     """Return the expert of one episode. `values`: the values in the instruction, by the names in the steps."""
     return ExpertRun(SiteExpert.of(follow_steps, "fixture sites"), {"steps": steps, "values": values})
-
-
-def make_site_expert(task_id: str, instruction: str) -> ExpertRun:
-    """Return an expert for one episode of a task of the sites.
-
-    Raises `UsageError` for an unknown task, `LookupError` for an instruction of another task.
-    """
-    task = find_task(task_id)
-    if (values := parse_values(task.instruction, instruction)) is None:
-        raise LookupError(f"the instruction is not understood: {instruction!r}")
-    return make_expert_run(task.expert, values)
 
 
 def _follow(page: ExpertPage, steps: Sequence[Any], names: dict[str, Any]) -> ActionPlan:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from aiohttp import web
+
 from webgym_cli.environments.fixture_sites import mail
 from webgym_cli.environments.fixture_sites.mail import FOLDERS, MailState, Received, Sent, mailbox
 from webgym_cli.environments.fixture_sites.web import (
     SitePages,
     SiteRequest,
-    SiteResponse,
     list_errors,
     parse_whole,
     redirect,
@@ -34,7 +35,7 @@ def _find_sent(state: MailState, number: str) -> Sent:
 
 
 class _MailPages(SitePages):
-    def answer(self, state: MailState, request: SiteRequest) -> SiteResponse:
+    def answer(self, state: MailState, request: SiteRequest) -> web.Response:
         """Return the response to a request; without a login always the login page."""
         if not state.logged_in and request.path != "/login":
             return redirect("/login")
@@ -54,12 +55,12 @@ PAGES.show("/sent/{sent}", "sent-message")
 
 
 @PAGES.get("/")
-def _home(state: MailState, request: SiteRequest) -> SiteResponse:
+def _home(state: MailState, request: SiteRequest) -> web.Response:
     return redirect("/folder/inbox")
 
 
 @PAGES.post("/login")
-def _login(state: MailState, request: SiteRequest) -> SiteResponse:
+def _login(state: MailState, request: SiteRequest) -> web.Response:
     box = mailbox(state.seed)
     if (request.field("user"), request.field("password")) != (box.user, box.password):
         return PAGES.page("login", state, request, errors=["User name or password is wrong."])
@@ -68,20 +69,20 @@ def _login(state: MailState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.post("/logout")
-def _logout(state: MailState, request: SiteRequest) -> SiteResponse:
+def _logout(state: MailState, request: SiteRequest) -> web.Response:
     state.logged_in = False
     return redirect("/login")
 
 
 @PAGES.get("/folder/{folder}")
-def _folder(state: MailState, request: SiteRequest) -> SiteResponse:
+def _folder(state: MailState, request: SiteRequest) -> web.Response:
     name = request.parts["folder"]
     messages = [message for message in mailbox(state.seed).messages if state.folder(message.id) == name]
     return _listing(state, request, name.title(), messages)
 
 
 @PAGES.get("/search")
-def _search(state: MailState, request: SiteRequest) -> SiteResponse:
+def _search(state: MailState, request: SiteRequest) -> web.Response:
     query = request.query.get("q", "").strip()
     words = query.casefold().split()
     messages = [
@@ -94,7 +95,7 @@ def _search(state: MailState, request: SiteRequest) -> SiteResponse:
 
 def _listing(
     state: MailState, request: SiteRequest, title: str, messages: list[Received], query: str = ""
-) -> SiteResponse:
+) -> web.Response:
     shown, number, pages = take_page(messages, request, _ON_A_PAGE)
     total = len(messages)
     return PAGES.page(
@@ -103,7 +104,7 @@ def _listing(
 
 
 @PAGES.post("/bulk")
-def _bulk(state: MailState, request: SiteRequest) -> SiteResponse:
+def _bulk(state: MailState, request: SiteRequest) -> web.Response:
     """Apply one action to all selected messages."""
     do = request.field("do")
     for message in filter(None, (_find(state, number) for number in request.form.get("id", ()))):
@@ -116,13 +117,13 @@ def _bulk(state: MailState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.get("/message/{message}")
-def _message(state: MailState, request: SiteRequest) -> SiteResponse:
+def _message(state: MailState, request: SiteRequest) -> web.Response:
     state.opened[request.parts["message"].id] = True
     return PAGES.page("message", state, request)
 
 
 @PAGES.post("/message/{message}")
-def _move(state: MailState, request: SiteRequest) -> SiteResponse:
+def _move(state: MailState, request: SiteRequest) -> web.Response:
     state.moved[request.parts["message"].id] = require(_MOVES.get(request.field("do")))
     return redirect("/folder/inbox")
 
@@ -133,12 +134,12 @@ def _find_quoted(state: MailState, given: Callable[[str, str], str]) -> dict[str
 
 
 @PAGES.get("/compose")
-def _compose(state: MailState, request: SiteRequest) -> SiteResponse:
+def _compose(state: MailState, request: SiteRequest) -> web.Response:
     return PAGES.page("compose", state, request, **_find_quoted(state, request.query.get))
 
 
 @PAGES.post("/compose")
-def _send(state: MailState, request: SiteRequest) -> SiteResponse:
+def _send(state: MailState, request: SiteRequest) -> web.Response:
     quoted = _find_quoted(state, request.field)
     to, subject, body = map(request.field, ("to", "subject", "body"))
     errors = list_errors(

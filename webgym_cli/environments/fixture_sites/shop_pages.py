@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from aiohttp import web
+
 from webgym_cli.environments.fixture_sites import shop
 from webgym_cli.environments.fixture_sites.shop import (
     CATEGORIES,
@@ -19,7 +21,6 @@ from webgym_cli.environments.fixture_sites.shop import (
 from webgym_cli.environments.fixture_sites.web import (
     SitePages,
     SiteRequest,
-    SiteResponse,
     list_errors,
     message_page,
     parse_whole,
@@ -60,13 +61,13 @@ PAGES.show("/order/{order}", "order")
 
 
 @PAGES.get("/category/{category}")
-def _category(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _category(state: ShopState, request: SiteRequest) -> web.Response:
     name = request.parts["category"]
     return _listing(state, request, name, catalogue(state.seed).of(name))
 
 
 @PAGES.get("/search")
-def _search(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _search(state: ShopState, request: SiteRequest) -> web.Response:
     query = request.query.get("q", "").strip()
     words = query.casefold().split()
     products = [
@@ -77,7 +78,7 @@ def _search(state: ShopState, request: SiteRequest) -> SiteResponse:
     return _listing(state, request, f"Search: {query}" if query else "All products", products)
 
 
-def _listing(state: ShopState, request: SiteRequest, title: str, products: Sequence[Product]) -> SiteResponse:
+def _listing(state: ShopState, request: SiteRequest, title: str, products: Sequence[Product]) -> web.Response:
     query, sort = request.query.get("q", ""), request.query.get("sort", "")
     ordered = sorted(products, key=_SORTS.get(sort, _SORTS[""])[1])
     shown, number, pages = take_page(ordered, request, _ON_A_PAGE)
@@ -100,7 +101,7 @@ def _listing(state: ShopState, request: SiteRequest, title: str, products: Seque
 
 
 @PAGES.post("/cart/add")
-def _add(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _add(state: ShopState, request: SiteRequest) -> web.Response:
     product = require(catalogue(state.seed).find(request.field("product")))
     count = parse_whole(request.field("count"), 1, _MOST_OF_ONE)
     line = state.line(product.id) or CartLine(product.id, "", 0)
@@ -119,7 +120,7 @@ def _add(state: ShopState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.post("/cart/update")
-def _update(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _update(state: ShopState, request: SiteRequest) -> web.Response:
     line = require(state.line(request.field("product")))
     product = require(catalogue(state.seed).find(line.product))
     most = min(_MOST_OF_ONE, product.stock)
@@ -135,7 +136,7 @@ def _update(state: ShopState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.post("/cart/coupon")
-def _coupon(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _coupon(state: ShopState, request: SiteRequest) -> web.Response:
     code = request.field("code").upper()
     if code != catalogue(state.seed).coupon:
         return PAGES.page("cart", state, request, errors=[f"There is no coupon {code!r}."])
@@ -144,18 +145,18 @@ def _coupon(state: ShopState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.get("/checkout")
-def _checkout(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _checkout(state: ShopState, request: SiteRequest) -> web.Response:
     return _show_checkout(state, request, ())
 
 
-def _show_checkout(state: ShopState, request: SiteRequest, errors: Sequence[str]) -> SiteResponse:
+def _show_checkout(state: ShopState, request: SiteRequest, errors: Sequence[str]) -> web.Response:
     if not state.cart:
         return message_page("Nothing to order", "Your cart is empty.", 409)
     return PAGES.page("checkout", state, request, errors=errors)
 
 
 @PAGES.post("/checkout")
-def _place(state: ShopState, request: SiteRequest) -> SiteResponse:
+def _place(state: ShopState, request: SiteRequest) -> web.Response:
     given = {name: request.field(name) for name in (*_ADDRESS, "delivery")}
     postcode = given["postcode"]
     errors = [f"Please fill in your {name}." for name in _ADDRESS if not given[name]]

@@ -1,4 +1,4 @@
-"""Minimal web framework of the sites: requests, responses, routes and templates, without sockets."""
+"""Minimal web framework of the sites: requests, routes and templates, without sockets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 T = TypeVar("T")
@@ -35,23 +36,8 @@ class SiteRequest:
         return self.form.get(name, (default,))[-1].strip()
 
 
-@dataclass(frozen=True, slots=True)
-class SiteResponse:
-    """Response of a site: a page or a redirect."""
-
-    body: str = ""
-    """HTML."""
-    status: int = 200
-    location: str | None = None
-    """Target of a redirect."""
-
-
 # Takes the changes of an episode on the site, and a request.
-Handler = Callable[[Any, SiteRequest], SiteResponse]
-
-
-class MissingPageError(LookupError):
-    """The object named in a URL does not exist: answered with 404."""
+Handler = Callable[[Any, SiteRequest], web.Response]
 
 
 class SitePages:
@@ -89,13 +75,13 @@ class SitePages:
 
     def page(
         self, template: str, state: Any, request: SiteRequest, /, errors: Sequence[str] = (), **values: Any
-    ) -> SiteResponse:
+    ) -> web.Response:
         """Return a page; with validation errors its status is 422."""
         given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
         values = {**self.names, **given, **request.parts, **values}
         return render_page(f"{self._folder}/{template}.html", 422 if errors else 200, **values)
 
-    def answer(self, state: Any, request: SiteRequest) -> SiteResponse:
+    def answer(self, state: Any, request: SiteRequest) -> web.Response:
         """Return the response of the first matching route, or a page with status 404 or 405."""
         matches = [
             (method, match, handler)
@@ -107,7 +93,7 @@ class SitePages:
                 try:
                     parts = {name: self._find_part(state, name, text) for name, text in match.groupdict().items()}
                     return handler(state, replace(request, parts=parts))
-                except MissingPageError:
+                except web.HTTPNotFound:
                     return not_found_page()
         if matches:
             return message_page("That can't be done here", f"This page does not take {request.method} requests.", 405)
@@ -122,9 +108,9 @@ class SitePages:
 
 
 def require(item: T | None) -> T:
-    """Return the object named in a URL. Raises `MissingPageError` if it does not exist."""
+    """Return the object named in a URL. Raises `HTTPNotFound` if it does not exist."""
     if item is None:
-        raise MissingPageError
+        raise web.HTTPNotFound
     return item
 
 
@@ -133,24 +119,29 @@ def list_errors(*checks: tuple[object, str]) -> list[str]:
     return [message for holds, message in checks if not holds]
 
 
-def not_found_page() -> SiteResponse:
+def not_found_page() -> web.Response:
     """Return the page for status 404."""
     return message_page("Page not found", "There is no such page on this site.", 404)
 
 
-def message_page(title: str, message: str, status: int) -> SiteResponse:
+def message_page(title: str, message: str, status: int) -> web.Response:
     """Return a page with one message."""
     return render_page("notice.html", status, title=title, message=message)
 
 
-def redirect(location: str) -> SiteResponse:
+def redirect(location: str) -> web.Response:
     """Redirect after a form submission."""
-    return SiteResponse(status=303, location=location)
+    return _respond("", 303, Location=location)
 
 
-def render_page(template: str, status: int = 200, /, **values: Any) -> SiteResponse:
+def render_page(template: str, status: int = 200, /, **values: Any) -> web.Response:
     """Return a rendered template. All values are escaped."""
-    return SiteResponse(_load_templates().get_template(template).render(values, status=status), status)
+    return _respond(_load_templates().get_template(template).render(values, status=status), status)
+
+
+def _respond(body: str, status: int, **headers: str) -> web.Response:
+    headers["Cache-Control"] = "no-store"
+    return web.Response(text=body, status=status, content_type="text/html", headers=headers)
 
 
 def parse_whole(text: str, least: int, most: int) -> int | None:

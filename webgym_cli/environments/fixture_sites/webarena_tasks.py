@@ -13,7 +13,7 @@ import yaml
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.fixture_sites.episode import SITES, WORLD
 from webgym_cli.environments.fixture_sites.expert import make_expert_run
-from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
+from webgym_cli.environments.fixture_sites.expressions import draw_names, fill, load_words
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.environments.sites.accounts import is_fixture
@@ -102,22 +102,8 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
         make_expert(task)
 
 
-# Wordings of tasks that ask for a category of the shop's directory, for WebRL's phases on a small machine. In training
-# each is used with one category only, and in the tests with another one, so a policy that goes by the wording fails
-# there. The other combinations are left to a task generator. The quoted words are those that the scripted generator
-# exchanges and the scripted judge checks.
-PHRASES = (
-    'show "{}"',
-    'open the products of "{}"',
-    'we look for "{}"',
-    'go to "{}"',
-    'list all of "{}"',
-    'what is there in "{}"',
-    'I am after "{}"',
-    'take me to "{}"',
-    'see what "{}" has',
-    'browse "{}"',
-)
+# Wordings of tasks that ask for a category of the shop's directory.
+PHRASES: list[str] = load_words("shop")["phrases"]
 # Phrasings of a category's tasks, counted from the number of the category.
 _TEST, _TRAIN = (1, 6), (0, 5)
 
