@@ -35,6 +35,7 @@ NUMBERED = 100
 
 # Weight of the prompts' words.
 REPEATS = 50
+POINTS = "computer_use"
 
 
 @cache
@@ -57,47 +58,21 @@ def list_phrases(version: str = PromptVersion.VANILLA) -> list[str]:
     They occur in every sample and carry no information; as single tokens they leave a small machine more time for the
     rest.
     """
-    phrases = []
+    words, phrases = _load_words(), list[str]()
     for mode in InteractionMode:
         phrases += [
             render_system_prompt(mode),
             f'<tool_call>\n{{"name": "{FUNCTIONS[mode]}", "arguments": {{"action": "',
         ]
-    frame = (
-        '", "element_id": ',
-        '", "coordinate": [',
-        '], "text": "',
-        ', "text": "',
-        "}}\n</tool_call>",
-        '"}}\n</tool_call>',
-    )
-    return [*phrases, *frame, *_calculator(), *_texts_of(version)]
-
-
-def _texts_of(version: str) -> tuple[str, ...]:
-    """Return what a prompt version has beside the texts of `vanilla`."""
+    call = format_tool_call("calculator", {"expression": "|"}).partition("|")[0]
+    tools = f"\n\n{describe_tools((calculator.schema,))}"
+    phrases += [*words["call_parts"], tools, call, ANSWER.partition("{")[0] + "{"]
     actions = find_action_set(PromptSpec(version=version))
     if version == PromptVersion.VANILLA:
-        return ()
+        return phrases
     if actions.template is None:
-        return _pages()
-    return tuple(actions.template.system(mode) for mode in actions.modes)
-
-
-def _calculator() -> tuple[str, ...]:
-    """Return the constant parts of conversations with the calculator."""
-    described = f"\n\n{describe_tools((calculator.schema,))}"
-    call = format_tool_call("calculator", {"expression": "|"})
-    return described, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
-
-
-def _pages() -> tuple[str, ...]:
-    """Return the constant parts of WebRL's pages and actions, and the names of links.
-
-    A name is the same token in a task and on a page, so that the model can learn to match them.
-    """
-    frame = ('<a id="', '" data-bbox="', '"> ', " </a> ", " </a>", 'do(action="Click", element="', '")')
-    return *frame, 'exit(message="")', *_load_words()["links"]
+        return [*phrases, *words["page_parts"], *words["links"]]
+    return [*phrases, *(actions.template.system(mode) for mode in actions.modes)]
 
 
 def _elements() -> list[str]:
@@ -105,40 +80,27 @@ def _elements() -> list[str]:
     return [f'[{n}] {roles[n % len(roles)]} "{names[n % len(names)]}"' for n in range(4 * NUMBERED)]
 
 
-def _call(function: str, arguments: dict[str, object]) -> str:
-    return json.dumps({"name": function, "arguments": arguments})
+def _call(function: str, **arguments: object) -> str:
+    call = json.dumps({"name": function, "arguments": arguments})
+    return f"<tool_call>\n{call}\n</tool_call>"
 
 
 def _calls() -> list[str]:
-    marks = "web_interaction"
-    calls, names = [], _load_words()["names"].split()
+    marks, words = "web_interaction", _load_words()
+    calls, names = [], words["names"].split()
     for number in range(NUMBERED):
-        word = names[number % len(names)]
         calls += [
-            _call(marks, {"action": "click", "element_id": number}),
-            _call(marks, {"action": "type", "element_id": number, "text": word}),
+            _call(marks, action="click", element_id=number),
+            _call(marks, action="type", element_id=number, text=names[number % len(names)]),
         ]
-    rest: tuple[dict[str, object], ...] = (
-        {"action": "hover", "element_id": 1},
-        {"action": "scroll", "direction": "down"},
-        {"action": "scroll", "direction": "up"},
-        {"action": "wait", "time": 1},
-        {"action": "go_back"},
-        {"action": "navigate", "url": "https://example.com/"},
-        {"action": "answer", "text": "yes"},
-    )
-    calls += [_call(function, arguments) for arguments, function in product(rest, (marks, "computer_use"))]
-    return [f"<tool_call>\n{call}\n</tool_call>" for call in calls]
+    return calls + [_call(function, **action) for action, function in product(words["actions"], (marks, POINTS))]
 
 
 def _points() -> list[str]:
-    points = [(37 * step % 1001, 91 * step % 1001) for step in range(200)]
-    calls = [_call("computer_use", {"action": "left_click", "coordinate": list(point)}) for point in points]
-    calls += [
-        _call("computer_use", {"action": "type", "coordinate": [500, 250], "text": word})
-        for word in _load_words()["names"].split()
-    ]
-    return [f"<tool_call>\n{call}\n</tool_call>" for call in calls]
+    points = [[37 * step % 1001, 91 * step % 1001] for step in range(200)]
+    calls = [_call(POINTS, action="left_click", coordinate=point) for point in points]
+    typed = _load_words()["names"].split()
+    return calls + [_call(POINTS, action="type", coordinate=[500, 250], text=word) for word in typed]
 
 
 # File with the arguments of a complete tiny model.
@@ -174,15 +136,14 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
     the way.
     """
     sizes = sizes or TinyModel()
-    words = _words(sizes)
-    wanted = _marker_content(sizes, words)
+    arguments, wanted = _plan(sizes)
     if _there(directory, wanted):
         return directory
     python = role_python(settings, "train")
     directory.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
-        _build(python, {**_sizes(sizes), "directory": str(half), **words})
+        _build(python, {**arguments, "directory": str(half)})
         (half / MARKER).write_text(json.dumps(wanted, indent=1, sort_keys=True), encoding="utf-8")
         half.chmod(0o755)
         (half / "model.safetensors").chmod((half / MARKER).stat().st_mode)  # safetensors writes it for its owner alone
@@ -194,22 +155,15 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
 
 def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
     """Return the output of `--dry-run`. Raises `UsageError` if other files are in the way."""
-    state = "ready" if _there(directory, _marker_content(sizes, _words(sizes))) else "make"
+    state = "ready" if _there(directory, _plan(sizes)[1]) else "make"
     return {"event": "plan", "stage": "init-model", "model": str(directory), "state": state, **asdict(sizes)}
 
 
-def _sizes(sizes: TinyModel) -> dict[str, object]:
-    """Return the model's arguments except its texts."""
-    return {name: value for name, value in asdict(sizes).items() if name != "prompt_version"}
-
-
-def _words(sizes: TinyModel) -> dict[str, list[str]]:
-    return {"texts": build_corpus(), "phrases": list_phrases(sizes.prompt_version)}
-
-
-def _marker_content(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:
-    """Return the expected content of the model's marker."""
-    return {**_sizes(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
+def _plan(sizes: TinyModel) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the arguments of the build, and the content of the model's marker."""
+    own = {name: value for name, value in asdict(sizes).items() if name != "prompt_version"}
+    words = {"texts": build_corpus(), "phrases": list_phrases(sizes.prompt_version)}
+    return {**own, **words}, {**own, "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
 
 
 def _there(directory: Path, wanted: dict[str, object]) -> bool:
