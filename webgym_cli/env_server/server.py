@@ -45,7 +45,6 @@ class _Guard:
         self._app, self._host, self._token = app, host, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
         if scope["type"] == "lifespan" or not (refusal := self._find_refusal(scope)):
             # A socket that is attached to a session of MCP's HTTP requests doesn't own it.
             is_owner = scope["type"] == "websocket" and b"session_id=" not in scope["query_string"]

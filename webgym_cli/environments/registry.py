@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, ObservationKind
@@ -20,6 +21,7 @@ from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.format import MAX_STEPS
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
+from webgym_cli.util.optional import group_by
 from webgym_cli.util.registry import lazy
 
 __all__ = ["ENVIRONMENTS", "EnvironmentSpec", "find_environment"]
@@ -211,7 +213,5 @@ def _select_on_sites(tasks: Iterable[Task]) -> list[Task]:
 
 def group_by_environment(tasks: Iterable[Task]) -> list[tuple[EnvironmentSpec, list[Task]]]:
     """Return each environment with its tasks. Raises `UsageError`."""
-    groups: dict[str, list[Task]] = {}
-    for task in tasks:
-        groups.setdefault(task.environment, []).append(task)
+    groups = group_by(tasks, attrgetter("environment"))
     return [(find_environment(name), own) for name, own in groups.items()]

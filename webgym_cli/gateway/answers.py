@@ -127,5 +127,4 @@ def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _encode_event(value: dict[str, Any]) -> bytes:
-    """Return a server-sent event with a JSON value."""
     return b"data: %b\n\n" % json.dumps(value).encode()

@@ -6,7 +6,9 @@ In a conversion invalid records are reported by number, and ids are unique.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -152,6 +154,15 @@ def convert_fields(path: Path, names: Mapping[str, str], start: str) -> Conversi
     for ours in lacking:
         raise UsageError(f"--field {ours}={names[ours]}: no record has it", hint=f"the fields are: {', '.join(known)}")
     return result
+
+
+def digest_record(record: Mapping[str, Any]) -> str:
+    """Return the id of a record's task that has none: a hash of its content. Raises `BadTaskError`."""
+    try:
+        content = json.dumps(dict(record), sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # infinity, or an unpaired surrogate
+        raise BadTaskError(f"the record can't be stored: {error}") from None
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def read_named(value: dict[str, Any], names: Mapping[str, str]) -> Task:

@@ -4,7 +4,7 @@ from tests.environments.webarena.webarena_pages import FORUM, SHOP, FakeJudge, F
 from tests.tables import each
 from webgym_cli.config.load import load
 from webgym_cli.environments.webarena.environment import WebArenaPool
-from webgym_cli.environments.webarena.evaluation import Grade, check_evaluation, grade, url_matches
+from webgym_cli.environments.webarena.evaluation import check_evaluation, grade, url_matches
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.records.webarena import EvalType, Evaluation, UrlRule
 
@@ -19,16 +19,16 @@ async def scored(evaluation, answer="", at=None, judge=None):
 
 
 async def rewarded(*targets, at=None, judge=None):
-    return (await scored(pages(*targets), at=at, judge=judge)).reward
+    return float(all((await scored(pages(*targets), at=at, judge=judge)).values()))
 
 
 async def test_an_answer_or_the_last_address():
     for answer, reward in (("It is 5", 1.0), ("It is 50", 0.0), ("", 0.0), (None, 0.0)):
-        assert await scored(strings(must_include=["5"]), answer) == Grade(reward, {STRING: reward})
+        assert await scored(strings(must_include=["5"]), answer) == {STRING: reward}
     for rules in ({"must_exclude": ["5"]}, {"exact_match": ""}, {"fuzzy_match": "x"}):  # who was stopped
-        assert (await scored(strings(**rules), None, judge=FakeJudge(True))).reward == 0.0
+        assert await scored(strings(**rules), None, judge=FakeJudge(True)) == {STRING: 0.0}
     for page, reward in (("sales/7", 1.0), ("cart", 0.0)):
-        assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/{page}"))).reward == reward
+        assert await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/{page}")) == {URL: reward}
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,7 @@ async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, addre
         url_note="GOLD in PRED",
         program_html=[target(CART, must_include=["hat"])],
     )
-    result = await scored(evaluation, answer, FakePages(f"{address}/x", {CART: html}))
-    assert result == Grade(float(all(parts.values())), parts)
+    assert await scored(evaluation, answer, FakePages(f"{address}/x", {CART: html})) == parts
 
 
 DUMMY = {
@@ -68,7 +67,7 @@ async def test_a_generated_task_has_no_score_even_for_the_dummys_own_answer():
             assert await scored(evaluation, answer) is None
     for real in ({"string_note": "There is none"}, {"reference_answer_raw_annotation": "N/A"}):  # can't be done
         evaluation = Evaluation(**{**DUMMY, **real})
-        assert [(await scored(evaluation, answer)).reward for answer in ("N/A", "5")] == [1.0, 0.0]
+        assert [await scored(evaluation, answer) for answer in ("N/A", "5")] == [{STRING: 1.0}, {STRING: 0.0}]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def tasks():
 
 
 async def reward(evaluation, answer="", address=""):
-    return bool((await grade(evaluation, intent="", answer=answer, pages=FakePages(address), judge=None)).reward)
+    return all((await grade(evaluation, intent="", answer=answer, pages=FakePages(address), judge=None)).values())
 
 
 def table(verdicts):

@@ -137,7 +137,6 @@ def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
 
 
 def _join_texts(children: Iterable[_HtmlNode | str]) -> list[_HtmlNode | str]:
-    """Return the children with adjacent texts merged."""
     joined: list[_HtmlNode | str] = []
     for is_text, group in groupby(children, _is_text):
         pieces = list(group)

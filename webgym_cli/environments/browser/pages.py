@@ -82,8 +82,6 @@ class PageTracker:
         return len(self.tabs) >= _MOST_PAGES
 
     def _watch_console(self, context: BrowserContext) -> None:
-        """Count the errors on the consoles of the context's pages."""
-
         def note(message: ConsoleMessage | WebError) -> None:
             self.console_errors += getattr(message, "type", "error") == "error"
             self._messages += 1

@@ -102,7 +102,6 @@ class SitesPool(WebPool):
         self.server = SiteServer()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Serve the sites, start the egress proxy that allows them, and the browser."""
         await stack.enter_async_context(self.server)
         self.gate.rules = self.gate.rules.with_places(self.server.places)
         await super()._start(stack)

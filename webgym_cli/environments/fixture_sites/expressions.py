@@ -88,7 +88,6 @@ def _compile_text(text: str) -> Template:
 
 @cache
 def _load_environment() -> Environment:
-    """Return a Jinja environment with functions for names and money."""
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
     environment.globals |= {part.__name__: part for part in (add_money, address, code, money, people)}
     return environment

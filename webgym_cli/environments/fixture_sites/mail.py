@@ -44,7 +44,6 @@ class Received:
     """YYYY-MM-DD."""
 
     def __str__(self) -> str:
-        """Return its subject."""
         return self.subject
 
 

@@ -105,7 +105,6 @@ def _listing(
 
 @PAGES.post("/bulk")
 def _bulk(state: MailState, request: SiteRequest) -> web.Response:
-    """Apply one action to all selected messages."""
     do = request.field("do")
     for message in filter(None, (_find(state, number) for number in request.form.get("id", ()))):
         if do in _MOVES:

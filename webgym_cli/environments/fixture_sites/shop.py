@@ -48,7 +48,6 @@ class Product:
     reviews: tuple[ProductReview, ...]
 
     def __str__(self) -> str:
-        """Return its name."""
         return self.name
 
     @property

@@ -82,12 +82,10 @@ class MiniWobPool:
         self._idle: list[BrowserSession] = []
 
     async def __aenter__(self) -> MiniWobPool:
-        """Start the browser."""
         await self.browsers.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop the browser and wait until it is gone."""
         self._idle.clear()
         await self.browsers.__aexit__(*exc)
 

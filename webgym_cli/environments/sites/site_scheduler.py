@@ -135,7 +135,6 @@ class SiteScheduler:
 
     @asynccontextmanager
     async def _lock_exclusively(self, site: str) -> AsyncIterator[None]:
-        """Hold a site exclusively on this host."""
         async with self._turns[site]:
             # The waiting process holds `next`, so that another process can't pass the site on among its own episodes
             # forever.

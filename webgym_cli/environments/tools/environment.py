@@ -126,7 +126,6 @@ def _has_value(expression: str) -> bool:
 
 
 def _problem(task: Task, limits: AgentSettings) -> UsageError | None:
-    """Return why the expert can't solve a task, or None."""
     try:
         needed = len(calculations(task))
         _gold(task)
@@ -177,11 +176,9 @@ class ToolsPool:
         self.workers, self.judge = Workers(), AnswerJudge(settings.judge)
 
     async def __aenter__(self) -> ToolsPool:
-        """Start nothing."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the judge's connections; each environment closes its own tools."""
         await self.judge.close()
 
     def new(self) -> ToolsEnvironment:

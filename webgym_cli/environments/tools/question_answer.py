@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import io
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
 from webgym_cli.store.screenshots import PNG_SIGNATURE, flatten_picture
-from webgym_cli.tasks.convert import convert_records
+from webgym_cli.tasks.convert import convert_records, digest_record
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 from webgym_cli.util.files import open_regular
 from webgym_cli.util.json_values import as_list, as_object
@@ -57,12 +55,9 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
     if images:
         fields["images"] = images
     answer = fields.get("answer")
-    try:
-        content = json.dumps(dict(value), sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:  # infinity, or an unpaired surrogate, which could not be stored
-        raise BadTaskError(f"the record can't be stored: {error}") from None
+    digest = digest_record(value)
     return Task(
-        id=hashlib.sha256(content).hexdigest()[:16] if given is None else str(given),
+        id=digest if given is None else str(given),
         instruction=question,
         environment="tools",
         reference_answer=str(answer) if isinstance(answer, _SHOWN) and not isinstance(answer, bool) else None,

@@ -56,14 +56,12 @@ class WebResources:
         self.browsers = BrowserPool(browser)
 
     async def __aenter__(self) -> Self:
-        """Start the egress proxy and the browser."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._resources = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop the browser, wait until it is gone, and stop the egress proxy."""
         await self._resources.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> None:

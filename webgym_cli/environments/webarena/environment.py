@@ -162,13 +162,12 @@ class WebArenaEnvironment(WebEnvironment):
     async def _score(self, answer: str | None) -> Score | None:
         session, task = self.session, self._task
         pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
-        grade_of_page = await grade(
-            evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge
-        )
-        if grade_of_page is None:
+        judge = self._arena.judge
+        parts = await grade(evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=judge)
+        if parts is None:
             return None
-        parts_text = ", ".join(f"{kind} {part:g}" for kind, part in grade_of_page.parts.items())
-        return Score(source="environment", value=grade_of_page.reward, detail=parts_text)
+        detail = ", ".join(f"{kind} {part:g}" for kind, part in parts.items())
+        return Score(source="environment", value=float(all(parts.values())), detail=detail)
 
     async def _look_up(self, session: BrowserSession, url: str) -> None:
         """Open a URL for the evaluation; a missing page shows the site's own error page."""

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import ParseResult, parse_qsl, unquote, urlparse
 
@@ -31,16 +30,6 @@ from webgym_cli.environments.webarena.text_match import (
 from webgym_cli.records.webarena import OR, EvalType, Evaluation, UrlRule
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """Result of an evaluation."""
-
-    reward: float
-    """0 or 1: the product of the parts."""
-    parts: dict[EvalType, float]
-    """Value of each part; parts after the first 0 are not evaluated."""
-
-
 def check_evaluation(evaluation: Evaluation) -> None:
     """Raise `ValueError` with the location for an unsupported evaluation."""
     answers = evaluation.reference_answers
@@ -60,11 +49,11 @@ async def grade(
     answer: str | None,
     pages: EvaluationBrowser,
     judge: FuzzyJudgeFn | None,
-) -> Grade | None:
-    """Return the result of an episode's evaluation; None for a generated task, which has none.
+) -> dict[EvalType, float] | None:
+    """Return the parts of an episode's evaluation, each 0 or 1; None for a generated task, which has none.
 
-    `intent`: the agent's instruction. Raises `ValueError` for an unsupported evaluation before any page is opened, and
-    `UsageError` if a judge is needed and missing.
+    Parts after the first 0 are not evaluated. `intent`: the agent's instruction. Raises `ValueError` for an unsupported
+    evaluation before any page is opened, and `UsageError` if a judge is needed and missing.
     """
     if evaluation is None or evaluation.is_dummy:
         return None
@@ -74,7 +63,7 @@ async def grade(
     for kind in (EvalType.URL_MATCH, EvalType.STRING_MATCH, EvalType.PROGRAM_HTML):
         if kind in evaluation.eval_types and all(parts.values()):
             parts[kind] = float(await _meets(kind, evaluation, answer, pages, asker))
-    return Grade(float(all(parts.values())), parts)
+    return parts
 
 
 async def _meets(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_servers import find_model_server
@@ -22,12 +22,6 @@ _OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}
 
 def check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     """Raise `WebGymError` if tasks lack a judge, site, account, or have an unsupported evaluation."""
-    require_evaluations(settings, tasks)
-    require_sites(settings, tasks)
-
-
-def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for an unsupported evaluation, or one without its judge, site or account."""
     for task in tasks:
         try:
             evaluation = evaluation_of(task)
@@ -42,6 +36,7 @@ def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
                 hint="-s judge.base_url=http://HOST:PORT/v1 -s judge.model=NAME",
             )
         _require_shop(settings, task, _helpers(evaluation))
+    require_sites(settings, tasks)
 
 
 def _require_shop(settings: Settings, task: Task, helpers: set[HelperName]) -> None:

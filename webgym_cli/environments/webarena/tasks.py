@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record, describe_invalid
 from webgym_cli.records.task import SITE_ADDRESSES, Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite
-from webgym_cli.tasks.convert import convert_records
+from webgym_cli.tasks.convert import convert_records, digest_record
 from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import map_texts
@@ -98,7 +97,7 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     given = _from_generated(value) if "task" in value and "intent" not in value else dict(value)
     if is_verified(value):
         given = _from_verified(value)
-    digest = hashlib.sha256(_content(given)).hexdigest()[:16]
+    digest = digest_record(given)
     filled: dict[str, Any] = {
         name: map_texts(item, partial(_fill_addresses, sites, name)) for name, item in _add_login(given).items()
     }
@@ -207,13 +206,6 @@ def _add_login(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not known:
         return given
     return {**given, "require_login": True, "storage_state": f"./.auth/{'.'.join(sorted(known))}_state.json"}
-
-
-def _content(given: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(given, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:  # infinity, or an unpaired surrogate
-        raise BadTaskError(f"the record can't be stored: {error}") from None
 
 
 def _fill_addresses(sites: Mapping[WebArenaSite, str], place: str, text: str) -> str:
