@@ -9,12 +9,20 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
-@pytest.fixture
-def pictured(tmp_path_factory):
-    """A run with the screenshots of the tests' episodes."""
-    run = RunDir(tmp_path_factory.mktemp("pictured"))
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """The folder of the screenshots of the tests' episodes."""
+    store = ScreenshotStore(tmp_path_factory.mktemp("pictures"))
     for picture in PICTURES.values():
-        ScreenshotStore(run.screenshots).put(picture)
+        store.put(picture)
+    return store.root
+
+
+@pytest.fixture
+def pictured(tmp_path_factory, pictures):
+    """A run with these screenshots."""
+    run = RunDir(tmp_path_factory.mktemp("pictured"))
+    run.screenshots.symlink_to(pictures)
     return run
 
 
