@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from webgym_cli.errors import WebGymError
+from webgym_cli.util.user_code import find_first
 
 T = TypeVar("T")
 
@@ -17,13 +18,20 @@ MAX_CONSECUTIVE_FAILURES = 8
 
 
 async def run_workers(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run `count` workers to completion. Raises the first `WebGymError` or `OSError` among them."""
+    """Run `count` workers to completion. Raises the error of the first one that fails, as `task_group` does."""
+    async with task_group() as group:
+        for _ in range(count):
+            group.create_task(work())
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group that raises the first `WebGymError` or `OSError` itself; the other tasks are cancelled."""
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(count):
-                group.create_task(work())
+            yield group
     except* (WebGymError, OSError) as errors:  # OSError: the reader of stdout is gone
-        raise errors.exceptions[0] from None
+        raise find_first(errors) from None
 
 
 async def gather_or_cancel(*works: Awaitable[T]) -> list[T]:

@@ -16,7 +16,7 @@ from itertools import chain
 
 from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
-from webgym_cli.jobs.workers import race
+from webgym_cli.jobs.workers import race, task_group
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.admission import Admission
 from webgym_cli.loop.async_metrics import AsyncMetrics
@@ -40,7 +40,6 @@ from webgym_cli.rollout.resources import name_policy
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import measure_ends, read_async_batches, read_batches, read_records
 from webgym_cli.util.text import hide_passwords
-from webgym_cli.util.user_code import find_first
 
 # Weight digest recorded for an external policy server.
 UNKNOWN = "unknown"
@@ -99,16 +98,10 @@ class AsyncLoop:
 
         Raises the error of the task (collector or updater) that fails first; the other is cancelled.
         """
-        try:
-            await self._execute()
-        except* (WebGymError, OSError) as errors:
-            raise find_first(errors) from None
-
-    async def _execute(self) -> None:
         async with self.shared.gate.closed():
             await self._serve()
         self.shared.meter.take_lap()  # what passed before is of no episode
-        async with asyncio.TaskGroup() as group:
+        async with task_group() as group:
             watching = group.create_task(self.metrics.watch(self.collector, self.shared.gate, self.context.sink))
             collecting = group.create_task(self._collect())
             await self._update(group)

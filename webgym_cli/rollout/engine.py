@@ -14,7 +14,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import claim_sites
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.budget import Budget, Work
-from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
+from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES, task_group
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
@@ -99,25 +99,22 @@ class RolloutEngine:
         """Run all pending episodes, without a summary; parameters and errors as those of `execute`."""
         self._watched = watch is not None
         heartbeat = Heartbeat(self.run, self.monitor, self.sink)
-        try:
-            with heartbeat.record_end():
-                async with asyncio.TaskGroup() as group:
-                    background = [group.create_task(heartbeat.beat()), *self._start_judges(group, unjudged)]
-                    if watch is not None:
-                        background.append(group.create_task(watch))
-                    if self.settings.rollout.completion_threshold < 1:
-                        background.append(group.create_task(self._stop_early_after_threshold()))
-                    self._group = group
-                    self._start_loops(self.monitor.slots)
-                    while running := [loop for loop in self._loops if not loop.done()]:
-                        await asyncio.wait(running)
-                    # Only now: the last episode to end may still be queued for the judge.
-                    if self._judge_queue:
-                        await self._judge_queue.drain()
-                    for task in background:
-                        task.cancel()
-        except* (WebGymError, OSError) as errors:  # OSError: the reader of stdout is gone
-            raise errors.exceptions[0] from None
+        with heartbeat.record_end():
+            async with task_group() as group:
+                background = [group.create_task(heartbeat.beat()), *self._start_judges(group, unjudged)]
+                if watch is not None:
+                    background.append(group.create_task(watch))
+                if self.settings.rollout.completion_threshold < 1:
+                    background.append(group.create_task(self._stop_early_after_threshold()))
+                self._group = group
+                self._start_loops(self.monitor.slots)
+                while running := [loop for loop in self._loops if not loop.done()]:
+                    await asyncio.wait(running)
+                # Only now: the last episode to end may still be queued for the judge.
+                if self._judge_queue:
+                    await self._judge_queue.drain()
+                for task in background:
+                    task.cancel()
         self.budget.require()
 
     def _start_judges(self, group: asyncio.TaskGroup, unjudged: Iterable[Trajectory]) -> list[asyncio.Task[None]]:

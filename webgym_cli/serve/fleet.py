@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
-from webgym_cli.jobs.workers import gather_or_cancel
+from webgym_cli.jobs.workers import gather_or_cancel, task_group
 from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests
 from webgym_cli.util.text import hide_passwords
-from webgym_cli.util.user_code import find_first
 
 if TYPE_CHECKING:
     from webgym_cli.serve.remote_server import RemoteServer
@@ -122,13 +121,10 @@ class Fleet:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Watch within the block. When the last replica is lost, cancel the block and raise `JobError`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self.watch())
-                yield
-                watching.cancel()
-        except* (WebGymError, OSError) as errors:
-            raise find_first(errors) from None
+        async with task_group() as group:
+            watching = group.create_task(self.watch())
+            yield
+            watching.cancel()
 
     async def stop(self) -> None:
         """Stop all servers and their processes. Idempotent."""
