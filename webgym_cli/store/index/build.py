@@ -221,8 +221,7 @@ def _lock(run: RunDir) -> Iterator[None]:
         raise StoreError(f"{run.index}: is a link, not the run's own index", hint=f"rm {run.index}")
     try:
         run.index.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(run.index / ".lock")
-        lock.acquire(timeout=_LOCK_TIMEOUT)
+        held = FileLock(run.index / ".lock").acquire(timeout=_LOCK_TIMEOUT)
     except Timeout:
         raise StoreError(
             f"{run.index}: another process has been writing the index for {_LOCK_TIMEOUT:g} s",
@@ -233,7 +232,5 @@ def _lock(run: RunDir) -> Iterator[None]:
             f"{run.index}: the index can't be written: {os.strerror(error.errno or 0)}",
             hint="it is derived from the trajectories: give this user leave to write there",
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
