@@ -10,7 +10,7 @@ from tests.inspect.buffers import attempt, fill_run
 from tests.records.test_judgement import judgement
 from webgym_cli.errors import UsageError
 from webgym_cli.evaluate.agreement import read_labels
-from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
+from webgym_cli.inspect.labelling import LabelServer, read_episodes_to_label
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome
@@ -35,9 +35,14 @@ def run(tmp_path):
     return run
 
 
-def labelling(run, ids=None):
+def serve_labels(run, ids=None):
     with open_index(run) as index:
-        return Labelling(run, read_episodes_to_label(run, index, ids))
+        return LabelServer(run, read_episodes_to_label(run, index, ids))
+
+
+def label_by_ben(run, name, value):
+    with open_index(run) as index:
+        serve_labels(run).add("ben", read_episodes_to_label(run, index, [name])[name], value)
 
 
 def stored_labels(run):
@@ -46,7 +51,7 @@ def stored_labels(run):
 
 @pytest.mark.browser
 async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
-    async with LabelServer(labelling(run)) as server:
+    async with serve_labels(run) as server:
         view = await chromium.new_page(viewport={"width": 380, "height": 700})
         requests, errors = [], []
         view.on("request", lambda request: requests.append(request.url))
@@ -78,7 +83,7 @@ async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
 
 async def test_people_label_apart_and_go_on_where_they_stopped(run):
     for value in ("yes", "no"):  # the second time from what is stored
-        async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
+        async with serve_labels(run) as server, aiohttp.ClientSession() as session:
             first = await session.get(f"{server.url}ben/")
             await session.post(first.url, data={"label": value})
             other = await session.get(f"{server.url}cleo/")
@@ -89,23 +94,23 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
 
 
 def test_a_label_that_a_crash_cut_off_hides_no_other(run):
-    labelling(run).add("ben", labelling(run).episodes[0], "yes")
+    label_by_ben(run, IDS[0], "yes")
     (file,) = run.root.glob("*/*/labels.jsonl")
     with file.open("a") as torn:
         torn.write('{"trajectory": "test-00')
-    labelling(run).add("ben", labelling(run).episodes[1], "no")
-    assert labelling(run).read_labels() == {"ben": dict(zip(IDS, ("yes", "no"), strict=True))}
+    label_by_ben(run, IDS[1], "no")
+    assert serve_labels(run).read_labels() == {"ben": dict(zip(IDS, ("yes", "no"), strict=True))}
 
 
 def test_two_servers_of_a_run_know_each_others_labels(run):
-    one, other = labelling(run), labelling(run)
-    one.add("ben", one.episodes[0], "yes")
+    other = serve_labels(run)
+    label_by_ben(run, IDS[0], "yes")
     assert other.find_next("ben") == IDS[1]
 
 
 async def test_labels_of_other_episodes_are_not_counted(run):
-    labelling(run).add("ben", labelling(run).episodes[0], "yes")
-    async with LabelServer(labelling(run, [IDS[1]])) as server, aiohttp.ClientSession() as session:
+    label_by_ben(run, IDS[0], "yes")
+    async with serve_labels(run, [IDS[1]]) as server, aiohttp.ClientSession() as session:
         page = await (await session.get(f"{server.url}ben/")).text()
     assert "ben, 0 of 1" in page
 
@@ -132,7 +137,7 @@ async def test_labels_of_other_episodes_are_not_counted(run):
     ],
 )
 async def test_a_name_is_any_words_that_an_address_can_hold(run, given, name):
-    async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
+    async with serve_labels(run) as server, aiohttp.ClientSession() as session:
         first = await session.get(server.url, params={"who": given})
         assert first.status == (400 if name is None else 200)
         if name is not None:
@@ -155,7 +160,7 @@ async def test_a_name_is_any_words_that_an_address_can_hold(run, given, name):
     ],
 )
 async def test_only_the_address_itself_is_served(run, path, host, status):
-    async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
+    async with serve_labels(run) as server, aiohttp.ClientSession() as session:
         assert (await session.get(server.url + path, headers={"Host": host} if host else {})).status == status
         assert (await session.post(f"{server.url}ben/{IDS[0]}", data={"label": "maybe"})).status == 400
     assert stored_labels(run) == {}
@@ -164,4 +169,4 @@ async def test_only_the_address_itself_is_served(run, path, host, status):
 @pytest.mark.parametrize("ids", [["test-0000-00002"], ["nothing"]])
 def test_what_can_not_be_labelled_is_named(run, ids):
     with pytest.raises(UsageError, match=ids[0]):
-        labelling(run, ids)
+        serve_labels(run, ids)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,8 +32,11 @@ def _is_name(who: str) -> bool:
     return _NAME.fullmatch(who) is not None and _JOINERS.sub("", who).isprintable()
 
 
-def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> list[LineRef]:
-    """Return the episodes that were rolled out, without what a judge said of them. Raises `UsageError` for an id."""
+def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> dict[str, LineRef]:
+    """Return the episodes that were rolled out, by id in their order; judges' verdicts don't matter.
+
+    Raises `UsageError` for an id.
+    """
     rows = index.rows(
         "SELECT id, file, start AS offset, size AS length FROM stored "
         "WHERE failure IS NULL OR failure = 'judge_failed' ORDER BY split, iteration, file, start"
@@ -44,43 +46,15 @@ def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None)
         raise UsageError(
             f"{run.root}: {missing[0]} is no episode to label", hint=f"webgym inspect-buffer {run.root} -q"
         )
-    return [known[name] for name in (known if ids is None else dict.fromkeys(ids))]
-
-
-@dataclass(slots=True)
-class Labelling:
-    """The episodes, in order, and what each person said of them."""
-
-    run: RunDir
-    episodes: Sequence[LineRef]
-
-    def read_labels(self) -> dict[str, dict[str, LabelValue]]:
-        """Read the label by trajectory, by person, of these episodes: another server of the run stores some too."""
-        labels: dict[str, dict[str, LabelValue]] = {}
-        ids = {one.id for one in self.episodes}
-        for label in (one for one in iter_labels(self.run) if one.trajectory in ids):
-            labels.setdefault(label.who, {})[label.trajectory] = label.label
-        return labels
-
-    def find_next(self, who: str, after: str = "") -> str:
-        """Return the next episode without this person's label, from `after` on; empty if there is none."""
-        ids = [one.id for one in self.episodes]
-        start = ids.index(after) + 1 if after in ids else 0
-        mine = self.read_labels().get(who, {})
-        return next((name for name in [*ids[start:], *ids[:start]] if name not in mine), "")
-
-    def add(self, who: str, episode: LineRef, value: LabelValue) -> None:
-        """Store a label."""
-        label = EpisodeLabel(trajectory=episode.id, label=value, who=who, labelled_at=now())
-        append_label(self.run, episode.file, label)
+    return known if ids is None else {name: known[name] for name in ids}
 
 
 class LabelServer(SecretServer):
-    """The server."""
+    """Serves the episodes, in their order, and stores what each person says of them."""
 
-    def __init__(self, labelling: Labelling, port: int = 0) -> None:
+    def __init__(self, run: RunDir, episodes: Mapping[str, LineRef], port: int = 0) -> None:
         super().__init__(port)
-        self._labelling = labelling
+        self._run, self._episodes, self._ids = run, episodes, list(episodes)
         self.app.add_routes(
             [
                 web.get(f"{self.root}/", self._show_start),
@@ -100,30 +74,29 @@ class LabelServer(SecretServer):
 
     async def _go_on(self, request: web.Request) -> web.Response:
         who = request.match_info["who"]
-        if name := self._labelling.find_next(who):
+        if name := self.find_next(who):
             raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
         return self._render_start(who)
 
     def _render_start(self, who: str) -> web.Response:
-        episodes, labels = self._labelling.episodes, self._labelling.read_labels()
+        labels = self.read_labels()
         facts: dict[str, Any] = {
-            "run": self._labelling.run.root,
+            "run": self._run.root,
             "who": who,
             "counts": {name: len(of_one) for name, of_one in labels.items()},
-            "total": len(episodes),
-            "mine": [(one.id, labels.get(who, {}).get(one.id, "")) for one in episodes if who],
+            "total": len(self._ids),
+            "mine": [(name, labels.get(who, {}).get(name, "")) for name in self._ids if who],
         }
         return respond(render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", **facts))
 
     async def _show_episode(self, request: web.Request) -> web.Response:
-        episode, who, run = self._find(request), request.match_info["who"], self._labelling.run
-        mine = self._labelling.read_labels().get(who, {})
-        ids = [one.id for one in self._labelling.episodes]
-        at = ids.index(episode.id)
-        facts = {"who": who, "done": len(mine), "total": len(ids), "label": mine.get(episode.id, "")}
-        facts["before"] = quote(ids[at - 1], safe="") if at else ""
-        view = EpisodeView(read(run, episode, without=("token_ids", "logprobs")))
-        return respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
+        episode, who = self._find(request), request.match_info["who"]
+        mine = self.read_labels().get(who, {})
+        at = self._ids.index(episode.id)
+        facts = {"who": who, "done": len(mine), "total": len(self._ids), "label": mine.get(episode.id, "")}
+        facts["before"] = quote(self._ids[at - 1], safe="") if at else ""
+        view = EpisodeView(read(self._run, episode, without=("token_ids", "logprobs")))
+        return respond(render_episode_page(view, ScreenshotStore(self._run.screenshots), facts))
 
     async def _label(self, request: web.Request) -> web.Response:
         episode, who = self._find(request), request.match_info["who"]
@@ -131,15 +104,32 @@ class LabelServer(SecretServer):
         value = next((one for one in LABELS if one == given), None)
         if value is None:
             raise web.HTTPBadRequest(text="yes, no or unsure")
-        self._labelling.add(who, episode, value)
-        name = self._labelling.find_next(who, episode.id)
+        self.add(who, episode, value)
+        name = self.find_next(who, episode.id)
         raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
 
     def _find(self, request: web.Request) -> LineRef:
         if not _is_name(request.match_info["who"]):
             raise web.HTTPNotFound
-        name = request.match_info["id"]
-        episode = next((one for one in self._labelling.episodes if one.id == name), None)
+        episode = self._episodes.get(request.match_info["id"])
         if episode is None:
             raise web.HTTPNotFound
         return episode
+
+    def add(self, who: str, episode: LineRef, value: LabelValue) -> None:
+        """Store a label."""
+        label = EpisodeLabel(trajectory=episode.id, label=value, who=who, labelled_at=now())
+        append_label(self._run, episode.file, label)
+
+    def read_labels(self) -> dict[str, dict[str, LabelValue]]:
+        """Read the label by trajectory, by person, of these episodes: another server of the run stores some too."""
+        labels: dict[str, dict[str, LabelValue]] = {}
+        for label in (one for one in iter_labels(self._run) if one.trajectory in self._episodes):
+            labels.setdefault(label.who, {})[label.trajectory] = label.label
+        return labels
+
+    def find_next(self, who: str, after: str = "") -> str:
+        """Return the next episode without this person's label, from `after` on; empty if there is none."""
+        start = self._ids.index(after) + 1 if after else 0
+        mine = self.read_labels().get(who, {})
+        return next((name for name in [*self._ids[start:], *self._ids[:start]] if name not in mine), "")

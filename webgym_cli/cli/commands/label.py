@@ -23,11 +23,11 @@ def label(run: RunArg, ids: IdsArg = None, port: PortOpt = 0, open_: OpenOpt = F
     See also: webgym judge, webgym show, webgym inspect-buffer.
     """
     from webgym_cli.cli.run_index import open_run_index
-    from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
+    from webgym_cli.inspect.labelling import LabelServer, read_episodes_to_label
     from webgym_cli.store.find_run import open_run
 
     directory, _ = open_run(run)
     output, names = Output(), read_ids(ids)
     with open_run_index(directory, output) as index:
-        labelling = Labelling(directory, read_episodes_to_label(directory, index, names))
-    serve_pages(LabelServer(labelling, port), output, open_=open_)
+        episodes = read_episodes_to_label(directory, index, names)
+    serve_pages(LabelServer(directory, episodes, port), output, open_=open_)
