@@ -122,11 +122,6 @@ def read_failures(index: Index) -> dict[str, dict[str, Any]]:
     }
 
 
-def read_verdicts(index: Index) -> list[dict[str, Any]]:
-    """Return the judge's verdicts by split and iteration. Raises `StoreError`."""
-    return list(index.rows(_JUDGED))
-
-
 class BufferCounts(TypedDict):
     """Counts of the run's buffer."""
 
@@ -190,7 +185,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "means": sorted(read_means(index, "series"), key=lambda mean: (*SERIES, mean["key"]).index(mean["key"])),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
         "failures": read_failures(index),
-        "verdicts": read_verdicts(index),
+        "verdicts": list(index.rows(_JUDGED)),
         "timing": times,
         "cost": compute_cost(times, gpus, price),
         "spent": read_spending(run, settings, index),

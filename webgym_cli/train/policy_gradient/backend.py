@@ -55,7 +55,9 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     for damaged files.
     """
     run, settings, newest = inputs.run, inputs.settings, checkpoints.current(inputs.run)
-    batch, began = read_batch(run, settings, webrl=webrl), _before_gradients(run)
+    batch = read_batch(run, settings, webrl=webrl)
+    # the newest policy of another backend: the policy gradients started from it; None: from the base model
+    began = next((one for one in reversed(checkpoints.checkpoints(run)) if not _is_ours(one.algorithm)), None)
     python, placement = role_python(settings, "train"), find_placement(settings, inputs.environ)
     folder = working_dir.partial_folder(run, batch.model_name)
     adapter = _plan_adapter(run, settings, newest, webrl=webrl)
@@ -178,11 +180,6 @@ def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
     samples = batch.rows if webrl else batch.trained
     epochs = rl.actor.ppo_epochs + (when(webrl, rl.webrl.critic_epochs))
     return max(1, math.ceil(samples / (rl.actor.ppo_mini_batch_size or samples))) * epochs
-
-
-def _before_gradients(run: RunDir) -> Checkpoint | None:
-    """Return the newest policy of another backend, from which the policy gradients started; None: the base model."""
-    return next((one for one in reversed(checkpoints.checkpoints(run)) if not _is_ours(one.algorithm)), None)
 
 
 def _is_ours(name: str) -> bool:

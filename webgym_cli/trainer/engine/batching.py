@@ -9,6 +9,7 @@ from itertools import chain
 import torch
 
 from webgym_cli.config.rl import ActorSettings
+from webgym_cli.util.optional import group_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,7 @@ def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -
 
     The rows of a trajectory stay together. The mini-batches of an epoch differ by one trajectory at most.
     """
-    rows: dict[int, list[int]] = {}
-    for row, number in enumerate(trajectory):
-        rows.setdefault(number, []).append(row)
+    rows = group_by(range(len(trajectory)), trajectory.__getitem__)
     numbers = sorted(rows)
     size = options.ppo_mini_batch_size or len(numbers)
     steps = -(-len(numbers) // size)
