@@ -107,13 +107,10 @@ def _compare_runs(
             newest = _compare_newest(output, pairs, chosen)
             _show_study(output, pairs, csv, newest)
             if newest and not output.as_json:
-                _show(output, build_version_tables(newest, tasks=tasks), top)
+                _show(output, newest, build_version_tables(newest, tasks=tasks), top)
             return
         difference = _compare_versions(opened, chosen)
-    if output.as_json:
-        output.data(difference)
-    else:
-        _show(output, build_version_tables(difference, tasks=tasks), top)
+    _show(output, difference, build_version_tables(difference, tasks=tasks), top)
 
 
 def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int, *, tasks: bool, across: bool) -> None:
@@ -125,10 +122,7 @@ def _compare_evaluations(output: Output, sides: Sequence[Path | None], top: int,
     if len({record.resolve() for record in records}) < max(2, len(sides)):
         raise UsageError("an evaluation is compared with another one", hint=_EVALUATIONS)
     comparison = compare_records(records, across=across)
-    if output.as_json:
-        output.data(comparison)
-    else:
-        _show(output, build_comparison_tables(comparison, tasks=tasks), when(tasks, top))
+    _show(output, comparison, build_comparison_tables(comparison, tasks=tasks), when(tasks, top))
 
 
 def _parse_sides(words: Sequence[Path], csv: Path | None) -> list[tuple[Path, list[int]]]:
@@ -198,13 +192,13 @@ def _show_study(
         check_output(csv, content)
         write_atomic(csv, content)
         output.note(f"the rows: {csv}")
+    _show(output, {**study, "newest": newest}, build_study_tables(study))
+
+
+def _show(output: Output, comparison: dict[str, Any], tables: Iterable[Figure], top: int = 0) -> None:
     if output.as_json:
-        output.data({**study, "newest": newest})
-    else:
-        _show(output, build_study_tables(study))
-
-
-def _show(output: Output, tables: Iterable[Figure], top: int = 0) -> None:
+        output.data(comparison)
+        return
     for of in tables:
         rows = of.rows
         if rows:
