@@ -6,7 +6,7 @@ from tests.loop.curriculum_stages import Told
 from webgym_cli.loop import phases, preparation, rollouts, scoring, training
 from webgym_cli.store.run import RunDir
 
-STAGES = {rollouts: "rollout", scoring: "judge", preparation: "prepare", training: "train"}
+STAGES = {rollouts: "rollout", scoring: "score", preparation: "prepare", training: "train"}
 
 
 def tell_stages(patch):

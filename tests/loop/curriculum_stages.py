@@ -16,6 +16,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.phases import Phases, phase_settings, plan_curriculum
+from webgym_cli.loop.scoring import score as score_by_model
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Episode, Split
@@ -76,8 +77,10 @@ class Told(StageContext):
         known = {"success_rate": 0.25, "episodes": 4, "successes": 1, "interval": [0.05, 0.7]}
         return {"event": "rollout", "iteration": plan.iteration, **known}
 
-    async def judge(self, plan: ScoringPlan) -> dict[str, Any]:
-        """Judge what is owed: only the task that is known is done."""
+    async def score(self, plan: ScoringPlan) -> dict[str, Any]:
+        """Judge what is owed: only the task that is known is done. A reward model is asked."""
+        if plan.scorer.stage == "score":
+            return await score_by_model(self, plan)
         for number, (one, trajectory) in enumerate(load_pending(self.run, plan.pending)):
             verdict = {"success": KNOWN in trajectory.instruction, "models": {"verdict": "told"}, "judged_at": now()}
             judgement = Judgement(trajectory=one.id, source="judge", settings_digest="0" * 64, **verdict)

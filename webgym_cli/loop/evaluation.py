@@ -17,7 +17,7 @@ from webgym_cli.loop.conditions import describe_conditions, describe_judge
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.loop.rollouts import execute_rollout
-from webgym_cli.loop.scoring import check, judge
+from webgym_cli.loop.scoring import score
 from webgym_cli.records.events import make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
@@ -180,10 +180,10 @@ async def _finish_episodes(context: StageContext, plan: EvaluationPlan) -> list[
     if rollout.owed:
         await execute_rollout(context, replace(rollout, unjudged=_list_unjudged(plan)))
     if ids := tuple(one.trajectory for one in plan.read_results() if one.end is EpisodeEnd.UNCHECKED):
-        await check(context, plan_scoring(run, CheckScorer(settings), ScoringQuery(split=Split.TEST, ids=ids)))
+        await score(context, plan_scoring(run, CheckScorer(settings), ScoringQuery(split=Split.TEST, ids=ids)))
     if (ids := _list_unjudged(plan)) and plan.judged_by:
         scorer = JudgeScorer(settings.judge, run)
-        await judge(context, plan_scoring(run, scorer, ScoringQuery(split=Split.TEST, ids=ids)))
+        await score(context, plan_scoring(run, scorer, ScoringQuery(split=Split.TEST, ids=ids)))
     results = plan.read_results()
     _require_results(run, results)
     return results

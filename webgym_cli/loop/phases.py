@@ -18,7 +18,7 @@ from webgym_cli.loop import rollouts, scoring
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.generation import generate_next, require_generator, resolve_settings, sibling_path
 from webgym_cli.loop.loop_plan import LoopPlan, plan_loop
-from webgym_cli.loop.scoring import resolve_orm_model, score
+from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import make_event, rename_event
 from webgym_cli.records.statistics import ratio
@@ -27,7 +27,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
-from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
+from webgym_cli.rewards.selection import Scorer, ScoringQuery, plan_scoring
 from webgym_cli.rollout.plan import plan_rollout, usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path, version
 from webgym_cli.store.index.query import open_index
@@ -140,16 +140,15 @@ def survey_episodes(settings: Settings) -> int:
 async def _score(context: StageContext, iteration: int) -> None:
     """Score the unscored episodes of an iteration with the outcome reward model or the judge."""
     run, settings = context.run, context.settings
-    query = ScoringQuery(split=Split.TRAIN, iteration=iteration)
-    if settings.curriculum.score == "orm":
-        plan = plan_scoring(run, OrmScorer(settings.orm), query)
-        if plan.pending:
+    if settings.curriculum.score == "environment":
+        return
+    by_orm = settings.curriculum.score == "orm"
+    scorer: Scorer = OrmScorer(settings.orm) if by_orm else JudgeScorer(settings.judge, run)
+    plan = plan_scoring(run, scorer, ScoringQuery(split=Split.TRAIN, iteration=iteration))
+    if plan.pending:
+        if by_orm:
             await context.release_gpus()
-            await score(context, plan)
-    elif settings.curriculum.score == "judge":
-        plan = plan_scoring(run, JudgeScorer(settings.judge, run), query)
-        if plan.pending:
-            await scoring.judge(context, plan)
+        await scoring.score(context, plan)
 
 
 def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scoring with an outcome reward model (ORM), served by webgym if the settings name no server, or with checks."""
+"""Scoring of stored episodes; an outcome reward model (ORM) without a server in the settings is served meanwhile."""
 
 from __future__ import annotations
 
@@ -24,39 +24,31 @@ from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 
-async def judge(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
-    """Judge the planned trajectories and return the summary."""
-    _announce(context, plan)
-    async with context.settings.judge.reach() as reachable:
-        return await _execute(context, plan, JudgeScorer(reachable, context.run))
-
-
 async def score(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
-    """Score the planned trajectories and return the summary."""
-    _announce(context, plan)
-    own = plan.to_ask > 0 and not context.settings.orm.base_url
-    async with reachable_orm(context, needed=plan.to_ask > 0) as settings:
-        scorer = OrmScorer(settings, when(own, context.settings.serve.startup_timeout))
-        return await _execute(context, plan, scorer)
-
-
-async def check(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
-    """Score the planned trajectories with the plan's own scorer, checks or their verdicts, and return the summary."""
-    _announce(context, plan)
-    return await _execute(context, plan, plan.scorer)
-
-
-def _announce(context: StageContext, plan: ScoringPlan) -> None:
+    """Score the planned trajectories by the plan's scorer and return the summary."""
     skipped = sum(plan.skipped.values())
     message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
     context.announce(plan.to_json(), message, plan.damaged)
+    async with _open_scorer(context, plan) as scorer:
+        summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
+        context.record(make_event(**summary), scorer.format_summary(summary))
+        refresh_index(context.run, context.sink)
+        return summary
 
 
-async def _execute(context: StageContext, plan: ScoringPlan, scorer: Scorer) -> dict[str, Any]:
-    summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
-    context.record(make_event(**summary), scorer.format_summary(summary))
-    refresh_index(context.run, context.sink)
-    return summary
+@asynccontextmanager
+async def _open_scorer(context: StageContext, plan: ScoringPlan) -> AsyncIterator[Scorer]:
+    """Yield the plan's scorer with a model that can be asked; checks and stored verdicts need none."""
+    settings = context.settings
+    if isinstance(plan.scorer, JudgeScorer):
+        async with settings.judge.reach() as judge:
+            yield JudgeScorer(judge, context.run)
+    elif isinstance(plan.scorer, OrmScorer):
+        own = plan.to_ask > 0 and not settings.orm.base_url
+        async with reachable_orm(context, needed=plan.to_ask > 0) as orm:
+            yield OrmScorer(orm, when(own, settings.serve.startup_timeout))
+    else:
+        yield plan.scorer
 
 
 @asynccontextmanager

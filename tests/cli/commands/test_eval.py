@@ -22,7 +22,7 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
-from webgym_cli.loop.scoring import check
+from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import FinalState
 from webgym_cli.rewards.check_scorer import CheckScorer
@@ -292,7 +292,7 @@ async def test_a_changed_check_writes_a_second_record_of_the_same_episodes(tmp_p
     if again:
         settings = world.settings(None)
         async with StageContext(world.run, settings, world.run.logs, lambda event: None) as context:
-            await check(context, plan_scoring(world.run, CheckScorer(settings), ScoringQuery()))
+            await score(context, plan_scoring(world.run, CheckScorer(settings), ScoringQuery()))
         define("d3", lambda context: False)  # the newest judgement is of no interest to the record of `d2`
     record = await world.evaluate(None)
     assert (record["successes"], record["valid"]) == (0 if again else 2, 2)

@@ -73,7 +73,7 @@ def judge(
     See also: webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.scoring import judge as judge_run
+    from webgym_cli.loop.scoring import score
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
     from webgym_cli.rewards.selection import plan_scoring
@@ -94,7 +94,7 @@ def judge(
     own_options: dict[str, Any] = {"ids": ids, "split": split, "iteration": iteration}
     own_options |= {"unjudged": unjudged, "failed": failed, "all_": all_}
     with stage("judge", directory, settings, output, own_options) as at:
-        summary = at.execute(lambda context: judge_run(context, plan))
+        summary = at.execute(lambda context: score(context, plan))
     output.next_step(f"webgym judge {run} --failed" if summary["judge_failed"] else f"webgym inspect-buffer {run}")
 
 

@@ -89,8 +89,7 @@ def score(
     own_options: dict[str, Any] = {"ids": ids, "check": check, "split": split, "iteration": iteration}
     own_options |= {"verdicts": verdicts and str(verdicts.absolute()), "unscored": unscored, "all_": all_}
     with stage("score", directory, settings, output, own_options) as at:
-        work = scoring.check if isinstance(scorer, CheckScorer) else scoring.score
-        summary = at.execute(lambda context: work(context, plan))
+        summary = at.execute(lambda context: scoring.score(context, plan))
     if isinstance(scorer, CheckScorer) and directory.conditions.is_file():
         # the evaluation's second record, with the new scores
         output.next_step(f"webgym eval {settings.subject} -b {settings.tasks.test} -o {run}")
