@@ -51,7 +51,6 @@ def registry_names(place: str, *more: str) -> Callable[[], list[str]]:
     return lambda: [*getattr(import_module(module), attribute).names(), *more]
 
 
-# Shipped tasks.
 tasks = choices("miniwob:all", "sites:all", "webarena:fixture")
 
 

@@ -31,7 +31,6 @@ from webgym_cli.util.files import read_json
 from webgym_cli.util.json_values import as_text
 from webgym_cli.util.optional import when
 
-# A run and its index.
 ComparedRun = tuple[RunDir, Index]
 # Settings, and sections, in which repeats of one experiment may differ: seeds, names, and where on a machine they run.
 _OF_REPEATS = (
@@ -53,7 +52,6 @@ _DECISIVE = (
 _ADDED = ("tasks.edition", "prompt.digest")
 # Those that came with `prompt.digest`: a record with the digest and without one of them has no such check or function.
 _ADDED_WITH_DIGEST = ("scoring.checks.", "scoring.reward_digest", "versions.playwright")
-# Significance level.
 _LEVEL = 0.05
 # The two denominators of a record.
 RATES = ("overall", "valid_only")

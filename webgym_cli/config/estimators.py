@@ -45,7 +45,6 @@ def advantage_estimator(name: str, **needs: bool) -> Callable[[Estimate], Advant
     return register
 
 
-# Estimators by name.
 ESTIMATORS: Registry[AdvantageEstimator] = Registry(
     noun="advantage estimator",
     setting="train.algorithm",

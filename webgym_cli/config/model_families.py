@@ -24,7 +24,6 @@ _ASKED = "what is asked"
 # Text about tools in the chat templates of these families.
 _QWEN_CALLS = "You may call one or more functions to assist with the user query."
 _QWEN_TOOLS = ("qwen", "qwen3_nothink", "qwen3_vl_nothink")
-# Where models are fetched from.
 HUB_ADDRESS = "https://huggingface.co"
 # The default date of Llama's chat templates.
 DATE = "26 Jul 2024"

@@ -16,7 +16,6 @@ from webgym_cli.util.optional import known_or
 
 # Estimators of the KL divergence from the reference policy.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
-# Aggregations of token losses.
 Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
 # The policy's loss, by its name in verl.
 LossMode = Literal["vanilla", "gspo", "cispo"]

@@ -23,7 +23,6 @@ from webgym_cli.store.screenshots import DAMAGE_HINT, ScreenshotStore
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.local_server import SecretServer, respond
 
-# Renders a run's report.
 RenderReport = Callable[[RunDir, Index], bytes]
 # Renders the page of several runs, with links to their pages by folder.
 RenderStudy = Callable[[Sequence[tuple[RunDir, Index]], Mapping[str, str]], bytes]

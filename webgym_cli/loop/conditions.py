@@ -34,7 +34,6 @@ from webgym_cli.util.proxies import find_proxy
 from webgym_cli.util.user_code import is_own
 from webgym_cli.venvs.locate import installed_packages, role_python
 
-# Specs of the tasks' environments by name.
 Environments = Mapping[str, EnvironmentSpec]
 
 

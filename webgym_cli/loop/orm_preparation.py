@@ -17,7 +17,6 @@ from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open, refuse_changes, saved_settings
 from webgym_cli.store.status import lock_run
 
-# Shipped settings of ORM training.
 RECIPE = "orm.yaml"
 
 

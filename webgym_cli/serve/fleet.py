@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from webgym_cli.serve.remote_server import RemoteServer
 
 
-# A server of a fleet, on this machine or another node.
 Replica: TypeAlias = "PolicyServer | RemoteServer"
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 HOOK = Path(__file__).with_name("cpu_hook.py")
 # Name of the hook inside a role environment.
 MODULE = "webgym_cpu_hook"
-# The folder of an environment's packages.
 PACKAGES = "lib/python3*/site-packages"
 
 

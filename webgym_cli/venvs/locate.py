@@ -23,10 +23,8 @@ from webgym_cli.util.secrets import environ_without_keys
 from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs.cpu_fixes import PACKAGES
 
-# The two flavours.
 Device = Literal["cpu", "cuda"]
 
-# Each has an environment of its own.
 ROLES = ("serve", "train")
 
 # Written last into a venv: its presence means that the venv is complete.

@@ -17,7 +17,6 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 MAX_ITERATIONS = 40
 _COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
 _TABLES = ("iteration", "task", "site", "difficulty")
-# Tables that are omitted if they have a single group.
 _OMITTED_IF_SINGLE = ("environment", "policy")
 
 

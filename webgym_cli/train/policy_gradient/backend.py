@@ -42,7 +42,6 @@ from webgym_cli.venvs.locate import role_python
 LAUNCH_FILE = "launch.json"
 DEEPSPEED_SETTING = "rl.trainer.deepspeed"
 MODULE = "webgym_cli.trainer"
-# The critic's folder in a checkpoint.
 CRITIC = "critic"
 # Keys that don't change the result of the training, or that count otherwise: `carried`, and what DeepSpeed's file has.
 PLACES = ("data", "plugins", "output_dir", "save_freq", "carry_state", "deepspeed")

@@ -19,7 +19,6 @@ from webgym_cli.util.files import write_lines
 from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import resolve_device, role_python, trainer_environ
 
-# File of an outcome critic's heads.
 HEADS = "outcome_heads.safetensors"
 _MODULE = "webgym_cli.trainer.webrl.critic_inference"
 
