@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from tests.environments.sites.desk import Desk
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import describe_isolation
-from webgym_cli.environments.sites.accounts import LoginStore, list_site_hosts, login_sites, task_sites
+from webgym_cli.environments.sites.accounts import LoginStore, login_sites, make_rules, task_sites
 from webgym_cli.environments.sites.site_scheduler import (
     exclusive_sites,
     map_isolation,
@@ -61,7 +61,7 @@ def keep(states):
 
 def test_placeholders_become_addresses_without_a_slash_too_many(settings):
     known = settings("sites.shopping.url=http://h.test:7770/", "sites.map.url=http://[::1]:3000")
-    assert list_site_hosts(known) == ("h.test", "::1")
+    assert make_rules(known).names == {"h.test", "::1"}
     desk = Desk(known)
     assert desk.address("__SHOPPING__/a __MAP__ __OTHER__") == "http://h.test:7770/a http://[::1]:3000 __OTHER__"
     with pytest.raises(SettingsError, match=r"sites\.reddit\.url is empty"):

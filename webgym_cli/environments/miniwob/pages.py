@@ -9,6 +9,7 @@ from pathlib import Path
 from webgym_cli.environments.browser.frames import OBSERVE_JS, WAITS_JS
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.util.registry import suggest_name
 
 # Size of the task's area in CSS pixels; the pages show rewards and timer beside it.
 WIDTH, HEIGHT = 160, 210
@@ -44,9 +45,7 @@ def page_of(task: Task) -> str:
 def page_url(name: str) -> str:
     """Return the address of a page. Raises `UsageError` for an unknown one."""
     if name not in list_pages():
-        close = [known for known in list_pages() if name and (name in known or known in name)]
-        known = ", ".join(close[:8]) or "webgym rollout RUN --dry-run -s tasks.train=miniwob:all"
-        raise UsageError(f"there is no MiniWoB page {name!r}", hint=f"known pages: {known}")
+        raise UsageError(f"there is no MiniWoB page {name!r}", hint=suggest_name(name, list_pages()))
     return (pages_folder() / f"{name}.html").as_uri()
 
 

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE, SiteAccount, SiteSettings
+from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.fixture_hosts import SITE_HOSTS
 from webgym_cli.errors import SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Task
@@ -61,21 +63,24 @@ class Login(str):
         return f"webgym login {self.replace('@', ' --role ')}"
 
 
-def list_site_hosts(settings: Settings) -> tuple[str, ...]:
-    """Return the hosts of the sites, which may be reached although they are private."""
+def make_rules(settings: Settings) -> AddressRules:
+    """Return the address rules of the settings; the hosts of the sites may be reached although they are private."""
     hosts = (urlsplit(site.url).hostname for site in settings.sites.values())
-    return tuple(dict.fromkeys(host for host in hosts if host))
+    return AddressRules.of(settings.browser.private_hosts).with_names(filter(None, hosts))
 
 
-def list_unchecked_hosts(settings: Settings) -> set[str]:
-    """Return the hosts whose certificates are not checked. Raises `SettingsError` if others could not be checked."""
+def make_gate(settings: Settings) -> EgressProxy:
+    """Return the proxy of the settings, not yet started.
+
+    Raises `SettingsError` for a site with any certificate, if those of other hosts could not be checked.
+    """
     unchecked = {urlsplit(site.url).hostname or "" for site in settings.sites.values() if site.ignore_https_errors}
     if unchecked and settings.browser.cdp_urls:
         raise SettingsError(
             "sites: ignore_https_errors: a remote browser would accept the certificates of all hosts",
             hint="unset browser.cdp_urls, or give the remote browser's machine the site's certificate",
         )
-    return unchecked
+    return EgressProxy(make_rules(settings), unchecked)
 
 
 def explain_unreachable(key: str, reason: str) -> str:

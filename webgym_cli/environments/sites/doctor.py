@@ -9,8 +9,7 @@ import httpx
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import SiteSettings
-from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.sites.accounts import LoginStore, explain_unreachable, list_site_hosts, task_sites
+from webgym_cli.environments.sites.accounts import LoginStore, explain_unreachable, make_rules, task_sites
 from webgym_cli.environments.sites.login_command import LoginStatus, select_logins, visit_sites
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.errors import WebGymError
@@ -92,9 +91,8 @@ def list_refused(settings: Settings, tasks: Iterable[Task]) -> list[str]:
 
     An episode may start on any host that its task's site, or the set-up or reset of that, has.
     """
-    rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
     own = (task.start_url for task in tasks if "://" in task.start_url and not task_sites(task))
-    if not (reasons := [*filter(None, map(rules.refuse_url, own))]):
+    if not (reasons := [*filter(None, map(make_rules(settings).refuse_url, own))]):
         return []
     allow = "allow its host with browser.private_hosts, or name it in sites"
     return [f"{format_count(len(reasons), 'task')} can't start: {reasons[0]} ({allow})"]

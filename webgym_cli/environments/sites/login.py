@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.sites.accounts import (
-    Login,
-    explain_unreachable,
-    find_account,
-    list_site_hosts,
-    list_unchecked_hosts,
-    read_password,
-)
+from webgym_cli.environments.sites.accounts import Login, explain_unreachable, find_account, make_gate, read_password
 from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import race
 from webgym_cli.records.failure import FailureKind
@@ -56,10 +48,8 @@ class LoginManager:
         self._settings = settings
         self._browsers = browsers
         self._gate = gate
-        unchecked = bool(list_unchecked_hosts(settings))
-        self._options = SessionOptions.of(
-            settings.browser, context_arguments={"ignore_https_errors": unchecked}, watch_traffic=True
-        )
+        unchecked = {"ignore_https_errors": bool(gate.unchecked)}
+        self._options = SessionOptions.of(settings.browser, context_arguments=unchecked, watch_traffic=True)
         self._credentials = read_credentials(settings.browser.http_credentials)
 
     async def log_in(self, login: Login) -> dict[str, Any]:
@@ -231,8 +221,7 @@ class LoginManager:
 async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
     """Yield a manager with its own browser, behind a proxy that allows the sites."""
     async with AsyncExitStack() as stack:
-        rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
-        gate = await stack.enter_async_context(EgressProxy(rules, list_unchecked_hosts(settings)))
+        gate = await stack.enter_async_context(make_gate(settings))
         # As in episodes: a remote browser can't reach our loopback address.
         pool = BrowserPool(settings.browser, when(not settings.browser.cdp_urls, gate.address))
         browsers = await stack.enter_async_context(pool)

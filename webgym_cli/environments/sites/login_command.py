@@ -14,9 +14,6 @@ from webgym_cli.environments.sites.login import LoginManager, open_login_manager
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import Record
 
-# `failed`: the site could not be reached, or rejected the login.
-LoginState = Literal["valid", "expired", "missing", "failed"]
-
 
 class LoginStatus(Record):
     """Status of a site's login."""
@@ -24,7 +21,8 @@ class LoginStatus(Record):
     site: str
     role: str
     """Role of the account; a site's only one is usually `user`."""
-    status: LoginState
+    status: Literal["valid", "expired", "missing", "failed"]
+    """`failed`: the site could not be reached, or rejected the login."""
     account: str
     file: str
     """File of the login."""
@@ -32,10 +30,6 @@ class LoginStatus(Record):
     """Why it is not valid."""
     hint: str = Field(default="", exclude=True)
     """How to fix it; not part of the printed row."""
-
-
-# Called for each login immediately, since the next one may take a while.
-OnLoginStatus = Callable[[LoginStatus], None]
 
 
 def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> tuple[Login, ...]:
@@ -60,10 +54,11 @@ def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> t
 
 
 async def visit_sites(
-    settings: Settings, wanted: Sequence[Login], on_status: OnLoginStatus, *, check: bool
+    settings: Settings, wanted: Sequence[Login], on_status: Callable[[LoginStatus], None], *, check: bool
 ) -> list[LoginStatus]:
     """Log in to each site and store the login; with `check`, only verify the stored logins.
 
+    `on_status` is called for each login immediately, since the next one may take a while.
     Raises `UsageError` before the first login if a password is missing.
     """
     states, entries = LoginStore.of(settings), list[LoginStatus]()

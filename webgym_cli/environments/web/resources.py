@@ -7,15 +7,14 @@ from typing import Self
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.observe import observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions, read_credentials
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.sites.accounts import list_site_hosts, list_unchecked_hosts
+from webgym_cli.environments.sites.accounts import make_gate
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.util.optional import when
 
 # Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
@@ -36,10 +35,10 @@ class WebResources:
         self.released = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
         self.screenshots = browser.screenshots or not self.as_text
         self.max_idle_wait = browser.max_idle_wait
-        unchecked = list_unchecked_hosts(settings)
+        self.gate = make_gate(settings)
         self.options = SessionOptions.of(
             browser,
-            context_arguments={"ignore_https_errors": bool(unchecked)},
+            context_arguments={"ignore_https_errors": bool(self.gate.unchecked)},
             wait_until="commit",
             watch_traffic=True,
             keep_dialogs=browser.dialogs == "policy",
@@ -49,8 +48,6 @@ class WebResources:
         )
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""
-        rules = AddressRules.of(browser.private_hosts).with_names(list_site_hosts(settings))
-        self.gate = EgressProxy(rules, unchecked)
         self.desk = SiteScheduler(settings, lambda: self.browsers, self.gate)
         self.settings = settings
         self.browsers = BrowserPool(browser)
@@ -67,8 +64,6 @@ class WebResources:
     async def _start(self, stack: AsyncExitStack) -> None:
         """Start the shared resources; the stack closes them in reverse order."""
         await stack.enter_async_context(self.gate)
-        proxy = ""
         # A remote browser can't reach our loopback address; its own network must block private addresses.
-        if not self.settings.browser.cdp_urls:
-            proxy = self.gate.address
+        proxy = when(not self.settings.browser.cdp_urls, self.gate.address)
         self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, proxy))

@@ -57,9 +57,7 @@ class WebArenaPool(WebPool):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
         self._answer_judge = AnswerJudge(settings.judge)
-        self.judge: FuzzyJudgeFn | None = None
-        if settings.judge.base_url:
-            self.judge = self._ask_judge
+        self.judge: FuzzyJudgeFn | None = self._ask_judge if settings.judge.base_url else None
         self._fixture: Any = None
         self._serving = asyncio.Lock()
         self._served = AsyncExitStack()
