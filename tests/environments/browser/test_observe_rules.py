@@ -301,6 +301,22 @@ CASES = {
         "<div role=tree><b role=treeitem>Ann</b></div><div><p contenteditable style='height:30px'></p></div>",
         "treeitem 'Ann'; textbox ''",
     ),
+    "fields that only a program names, by the words that a person reads": (
+        "<table><tr><th>Kind<td><select name=kind_id><option>a</select><th>State<td><input name=state_id></table>"
+        "<h2>Things</h2><form><input name=@q title='[F]' placeholder=Words><button>Find</button></form>"
+        "<form><input name=@q title='[F]'><button>Find</button></form><i>City</i> <form>Town <input name=t>"
+        "<button>Go</button></form>In <form style='display:inline'><input name=c><button>Go</button></form>"
+        "<form><b>Goods</b><br><button>Show number:</button><input name=n></form>"
+        "<table><thead><tr><th>User<th>Mail<tr><td><input name=userid><td><input name=usermail></thead></table>",
+        "combobox 'Kind'; textbox 'State'; textbox 'Words'; button 'Find'; textbox 'Find'; button 'Find'; "
+        "textbox 'Town'; button 'Go'; textbox 'In'; button 'Go'; button 'Show number:'; textbox 'Show number:'; "
+        "textbox 'User'; textbox 'Mail'",
+    ),
+    "a field after a sentence, by its program's name": (
+        "<p>Here you write what others should read about it, in as many words as you want.</p><textarea name=wikitext>"
+        "</textarea>",
+        "textbox 'wikitext'",
+    ),
     "siblings that are moved over each other": (
         "<button style='width:90px;height:30px;display:block'>One</button>"
         "<div style='width:200px;height:60px;margin-top:-30px;position:relative'></div><button>Two</button>",

@@ -2,7 +2,7 @@
 webgym.names = (() => {
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
-  const BESIDE = 6, TALLEST = 60; // levels and pixels around what has no name
+  const BESIDE = 6, TALLEST = 60, LONG = 50; // levels and pixels around what has no name; characters of a label that is no sentence
   const MOVED = ":is([role=slider],[role=spinbutton],[role=radio],[role=checkbox],[role=switch])";
   const TICKED = /^(checkbox|radio|switch)$/;
   const WRAPPED = /^(combobox|spinbutton)$/; // may be around the field that takes their text
@@ -28,7 +28,7 @@ webgym.names = (() => {
     while (table && !headsOf(table).length) { // a grid may draw its header apart
       table = table.parentElement?.closest(TABLES) || byIds(table, "aria-owns").find((owned) => headsOf(owned).length);
     }
-    const heads = table ? headsOf(table) : [], { left, right } = rectOf(cell), middle = (left + right) / 2;
+    const heads = table ? headsOf(table).filter((head) => head !== cell) : [], { left, right } = rectOf(cell), middle = (left + right) / 2;
     // By where they stand, the lowest: by their number, two rows of headers or one for all rows shift the columns.
     const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
     const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
@@ -38,11 +38,11 @@ webgym.names = (() => {
     return head ? oneLine(wordsBut(`${TICKS},${CONTROLS}`)) || wordsBut(TICKS) : "";
   };
 
-  // The row header of a field: its header cell, else the nearest preceding cell with text.
+  // The row header of a field: the nearest header cell, also after it, else the nearest preceding cell with text.
   const rowOf = (element) => {
-    const cell = element.closest("td,[role=gridcell],[role=cell]"), row = cell?.parentElement;
-    const head = Array.prototype.find.call(row?.children || [], (other) => matches(other, "th,[role=rowheader]"));
-    if (head) return textOf(head);
+    const cell = element.closest("td,[role=gridcell],[role=cell]"), row = Array.from(cell?.parentElement.children || []);
+    const heads = row.filter((other) => matches(other, "th,[role=rowheader]"));
+    if (heads.length) return textOf(heads.findLast((head) => row.indexOf(head) < row.indexOf(cell)) || heads[0]);
     for (let at = cell?.previousElementSibling; at && !at.querySelector(FIELDS); at = at.previousElementSibling) {
       const text = textOf(at);
       if (text.trim()) return text;
@@ -101,6 +101,15 @@ webgym.names = (() => {
       if (text || found.includes(null)) return text || !ticked && nameBefore(element, at) || "";
     }
     return "";
+  };
+
+  // The name of the one button of a form with one field, if there are no words or the button is right before the field.
+  const buttonOf = (element) => {
+    const isSubmit = (one) => matches(one, "[type=submit],button:not([type])"), { form } = element;
+    const [button, ...more] = form ? inside(form, "input,button").filter((one) => isSubmit(one) && one.checkVisibility()) : [];
+    const isAlone = button && !more.length && inside(form, `${FIELDS},${TICKS}`).filter((one) => !isSubmit(one) && !isUnused(one)).length === 1;
+    const words = () => oneLine(nextOf(form, "previousSibling")?.data) || oneLine(textOf(form, { left: MOST_NODES, words: true, unread: isSubmit }));
+    return isAlone && (nextOf(element, "previousSibling") === button || !words()) && nameOf(button);
   };
 
   // The name of the field right before that is an equal box for a part of one value, such as a digit of a code.
@@ -207,7 +216,7 @@ webgym.names = (() => {
     };
     // not a field's value; of what is all that its wrapper has, the wrapper's
     const titleAt = () => [element, element.parentElement].map((one) => (one?.childElementCount === 1 && one.textContent.trim() === element.textContent.trim() || one === element) &&
-      one.getAttribute("title")).find((title) => title && title !== element.value);
+      one.getAttribute("title")).find((title) => title && title !== element.value && (!isField || bare(title).length > 1)); // a key alone, as "[F]", is no name
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
     // what a component calls its field, after the label that a person reads
@@ -225,6 +234,7 @@ webgym.names = (() => {
       return fields.length === 1 && nameOf(fields[0]);
     };
     const opens = role === "combobox" || matches(element, "[aria-haspopup=listbox]"); // what is chosen is no name
+    const near = () => oneLine(rowOf(element) || buttonOf(element) || besideOf(element, role));
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").filter((part) => !opens || !element.contains(part)).map(labelIn).join(" "),
@@ -238,10 +248,12 @@ webgym.names = (() => {
       // a custom element hands its label on to the field within
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => TICKED.test(role) && (headOf(element) || (matches(element, HEADED) ? "select all" : besideOf(element, role)) || isField && element.value !== "on" && element.value),
-      () => isField || tag === "iframe" ? element.getAttribute("name") : "",
-      () => isField ? !/[\d:]/.test(element.id) && element.id : ownRowLabel() || !HOLDERS.has(role) && iconOf(element),
+      () => isField ? "" : ownRowLabel() || !HOLDERS.has(role) && iconOf(element),
       () => headOf(element) && [headOf(element), matches(element, HEADED) && classOf(element)].filter(Boolean).join(" "),
-      () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
+      () => takes && near().length <= LONG && near(),
+      // what a program calls it
+      () => isField || tag === "iframe" ? element.getAttribute("name") || !/[\d:]/.test(element.id) && element.id : "",
+      () => takes && (near() || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => (/^(generic|image)$/.test(role) || editable(element)) && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
       () => /^(button|generic)$/.test(role) && (withClass(nameAround(element)) || menuName(element) || classOf(parentOf(element) || element)),
