@@ -146,7 +146,7 @@ async def _execute_planned(context: StageContext, plan: RolloutPlan, shared: Sha
     # Without pending episodes neither server nor browser is needed, only judging and the summary.
     acting = policy if plan.owed else ORACLE
     async with (
-        _open_runner(context, plan, acting, shared) as runner,
+        _open_runner(context, plan, acting, require_one_environment(plan), shared) as runner,
         open_judge(context.run, context.settings) as judge,
     ):
         parts = (plan, context.run, context.settings, runner, context.sink, judge)
@@ -173,23 +173,12 @@ async def open_collection(
 ) -> AsyncIterator[RolloutEngine]:
     """Yield an engine for the training episodes of a queue. `plan`: plan of the first episodes."""
     (environment,) = {episode.task.environment for episode in plan.episodes}
-    settings, acting = context.settings, await start_policy(context, plan.policy, shared)
     async with (
-        open_runner(context.run, settings, acting, environment, shared) as runner,
-        use_agent(context, runner, acting, plan.split),
-        open_judge(context.run, settings) as judge,
+        _open_runner(context, plan, plan.policy, environment, shared) as runner,
+        open_judge(context.run, context.settings) as judge,
     ):
-        yield RolloutEngine(
-            plan,
-            context.run,
-            settings,
-            runner,
-            context.sink,
-            judge,
-            queue,
-            on_outcome=on_outcome,
-            budget=context.budget,
-        )
+        parts = (plan, context.run, context.settings, runner, context.sink, judge, queue)
+        yield RolloutEngine(*parts, on_outcome=on_outcome, budget=context.budget)
 
 
 def read_unjudged(context: StageContext, plan: RolloutPlan) -> Iterator[Trajectory]:
@@ -205,10 +194,10 @@ def read_unjudged(context: StageContext, plan: RolloutPlan) -> Iterator[Trajecto
 
 @asynccontextmanager
 async def _open_runner(
-    context: StageContext, plan: RolloutPlan, policy: str, shared: SharedRollouts | None
+    context: StageContext, plan: RolloutPlan, policy: str, environment: str, shared: SharedRollouts | None
 ) -> AsyncIterator[LocalRunner | RayRunner]:
     """Yield the runner of the episodes: local, or on the nodes of a Ray cluster."""
-    environment, settings = require_one_environment(plan), apply_test_sampling(context.settings, plan.split)
+    settings = apply_test_sampling(context.settings, plan.split)
     if not plan.owed or shared or context.settings.rollout.executor != "ray":
         acting = await start_policy(context, policy, shared)
         async with (
