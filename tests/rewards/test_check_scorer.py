@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import FinalState, Outcome, Score
 from webgym_cli.rewards.check_scorer import CheckScorer
-from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.engine import execute_scoring
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, ScoringSkip, plan_scoring
 from webgym_cli.scoring import check
@@ -62,7 +62,7 @@ async def score(run, **query):
     scorer = CheckScorer(load(overrides=[f"sites={json.dumps(sites)}"]))
     plan = plan_scoring(run, scorer, ScoringQuery(**query))
     with nullcontext(scorer):
-        return plan, await ScoringEngine(plan, run, scorer, lambda event: None).execute()
+        return plan, await execute_scoring(plan, run, scorer, lambda event: None)
 
 
 async def test_what_the_check_as_it_is_now_has_not_scored_is_scored(run):

@@ -12,7 +12,7 @@ from webgym_cli.config.model_defaults import NONE
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.events import make_event
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.engine import execute_scoring
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
@@ -30,7 +30,7 @@ async def score(context: StageContext, plan: ScoringPlan) -> dict[str, Any]:
     message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
     context.announce(plan.to_json(), message, plan.damaged)
     async with _open_scorer(context, plan) as scorer:
-        summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
+        summary = await execute_scoring(plan, context.run, scorer, context.sink, context.budget)
         context.record(make_event(**summary), scorer.format_summary(summary))
         refresh_index(context.run, context.sink)
         return summary

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink, make_event
-from webgym_cli.records.judgement import NO_SCREENSHOT, Judgement
+from webgym_cli.records.judgement import NO_SCREENSHOT
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.selection import (
     PendingTrajectory,
@@ -27,76 +25,59 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import when
 
 
-@dataclass(slots=True)
-class ScoringEngine:
-    """Runs the plan of one `webgym judge` or `webgym score` command."""
+async def execute_scoring(
+    plan: ScoringPlan, run: RunDir, scorer: Scorer, sink: EventSink, budget: Budget | None = None
+) -> dict[str, Any]:
+    """Score the pending trajectories of a plan, close the scorer, and return the summary event.
 
-    plan: ScoringPlan
-    run: RunDir
-    scorer: Scorer
-    sink: EventSink
-    budget: Budget = field(default_factory=Budget)
-    counts: ScoringCounts = field(default_factory=ScoringCounts)
-    _failures: Failures = field(init=False)
-    _blocklist: Blocklist = field(init=False)
+    Raises `WebGymError` after too many consecutive failures; earlier judgements are already stored.
+    """
+    start, counts = time.monotonic(), ScoringCounts(owed=len(plan.pending))
+    budget, blocklist = budget or Budget(), Blocklist(run, 0)
+    failures = Failures(min(scorer.concurrency, counts.owed), counts.owed)
+    waiting = load_pending(run, plan.pending)
 
-    def __post_init__(self) -> None:
-        """Limit the concurrency to the number of pending trajectories."""
-        self._blocklist = Blocklist(self.run, 0)
-        pending = len(self.plan.pending)
-        self._failures = Failures(min(self.scorer.concurrency, pending), pending)
-
-    async def execute(self) -> dict[str, Any]:
-        """Score the pending trajectories and return the summary event.
-
-        Raises `WebGymError` after too many consecutive failures; earlier judgements are already stored.
-        """
-        start = time.monotonic()
-        waiting = load_pending(self.run, self.plan.pending)
-        try:
-            await run_workers(self._failures.workers, lambda: self._work(waiting))
-        finally:
-            await self.scorer.close()
-        self.budget.require()
-        seconds = round(time.monotonic() - start, 2)
-        return self.scorer.summarize(self.counts, seconds)
-
-    async def _work(self, waiting: Iterator[tuple[PendingTrajectory, Trajectory]]) -> None:
+    async def work() -> None:
         for pending, trajectory in waiting:
-            is_judge = self.scorer.source == "judge"
-            async with self.budget.admit(Work.JUDGEMENT) if is_judge else nullcontext(True) as fits:
+            is_judge = scorer.source == "judge"
+            async with budget.admit(Work.JUDGEMENT) if is_judge else nullcontext(True) as fits:
                 if not fits:
                     return
-                result = await self.scorer.score(pending, trajectory)
-                self._store(pending, result.judgement)
-            self.counts.add(pending, result)
-            self.sink(self._describe(pending, trajectory, result))
+                result = await scorer.score(pending, trajectory)
+                if (judgement := result.judgement) is not None:
+                    append_judgement(run, pending.split, pending.iteration, judgement)
+                    if judgement.success is not None:
+                        blocklist.lift(pending.id)
+                    if is_judge:
+                        budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
+            counts.add(pending, result)
+            sink(_describe(scorer, pending, trajectory, result, counts))
             if result.problem != NO_SCREENSHOT:  # which says nothing about the scorer
-                self._failures.record(result.problem, self.scorer.hint)
+                failures.record(result.problem, scorer.hint)
 
-    def _store(self, pending: PendingTrajectory, judgement: Judgement | None) -> None:
-        if judgement is None:
-            return
-        append_judgement(self.run, pending.split, pending.iteration, judgement)
-        if judgement.success is not None:
-            self._blocklist.lift(pending.id)
-        if judgement.source == "judge":
-            self.budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
+    try:
+        await run_workers(failures.workers, work)
+    finally:
+        await scorer.close()
+    budget.require()
+    return scorer.summarize(counts, round(time.monotonic() - start, 2))
 
-    def _describe(self, pending: PendingTrajectory, trajectory: Trajectory, result: ScoreResult) -> Event:
-        """Return the event of one trajectory."""
-        counts = self.counts
-        rate = f"{counts.successes / counts.verdicts:.0%} success" if counts.verdicts else f"no {self.scorer.noun} yet"
-        failed = when(counts.failed, f"  {self.scorer.failure} {counts.failed}")
-        facts = {"failure_detail": result.problem or None, "environment": pending.environment, **result.facts}
-        return make_event(
-            self.scorer.event,
-            id=pending.id,
-            task=trajectory.task.id,
-            success=result.success,
-            **facts,
-            bar=self.scorer.stage,
-            done=counts.done,
-            total=len(self.plan.pending),
-            facts=f"{rate}{failed}",
-        )
+
+def _describe(
+    scorer: Scorer, pending: PendingTrajectory, trajectory: Trajectory, result: ScoreResult, counts: ScoringCounts
+) -> Event:
+    """Return the event of one trajectory."""
+    rate = f"{counts.successes / counts.verdicts:.0%} success" if counts.verdicts else f"no {scorer.noun} yet"
+    failed = when(counts.failed, f"  {scorer.failure} {counts.failed}")
+    facts = {"failure_detail": result.problem or None, "environment": pending.environment, **result.facts}
+    return make_event(
+        scorer.event,
+        id=pending.id,
+        task=trajectory.task.id,
+        success=result.success,
+        **facts,
+        bar=scorer.stage,
+        done=counts.done,
+        total=counts.owed,
+        facts=f"{rate}{failed}",
+    )

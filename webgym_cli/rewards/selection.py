@@ -128,6 +128,8 @@ class Agreement:
 class ScoringCounts:
     """The counters of one command."""
 
+    owed: int
+    """Trajectories to score."""
     done: int = 0
     verdicts: int = 0
     """Trajectories with a verdict."""

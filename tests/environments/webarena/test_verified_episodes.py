@@ -20,7 +20,7 @@ from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.records.webarena import WebArenaSite
-from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.engine import execute_scoring
 from webgym_cli.rewards.official_scorer import OfficialScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.store.buffer import append, scan
@@ -126,7 +126,7 @@ async def test_the_real_scorer_tells_right_episodes_from_wrong_ones(site, tasks,
     for folder in sorted(out.glob("[0-9]*")):
         run_scorer("eval-tasks", "--output-dir", folder)
     plan = plan_scoring(run, OfficialScorer(load(), out), ScoringQuery())
-    await ScoringEngine(plan, run, plan.scorer, lambda event: None).execute()
+    await execute_scoring(plan, run, plan.scorer, lambda event: None)
     scores = [one.outcome.scores for one in scan(run, Split.TRAIN, 0)]
     rewards = {"success": 1.0, "failure": 0.0}
     assert [(one.value, one.detail) for (one,) in scores] == [

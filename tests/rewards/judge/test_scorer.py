@@ -14,7 +14,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.engine import execute_scoring
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
@@ -44,7 +44,7 @@ def judge_run(run, server):
         events.clear()
         judging = judge_settings(server, **settings)
         plan = plan_scoring(run, JudgeScorer(judging, run), ScoringQuery(selection=selection))
-        return await ScoringEngine(plan, run, JudgeScorer(judging, run), events.append).execute()
+        return await execute_scoring(plan, run, JudgeScorer(judging, run), events.append)
 
     work.events = events
     return work

@@ -11,7 +11,7 @@ from webgym_cli.config.judge import OrmSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
-from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.engine import execute_scoring
 from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
@@ -31,7 +31,7 @@ def score(run, server):
         values = {"base_url": server.base_url, "model": MODEL, "retries": 0, "concurrency": 1}
         orm = OrmSettings.model_validate({**values, **settings})
         plan = plan_scoring(run, OrmScorer(orm), ScoringQuery(selection=selection, ids=ids))
-        return await ScoringEngine(plan, run, OrmScorer(orm), events.append).execute()
+        return await execute_scoring(plan, run, OrmScorer(orm), events.append)
 
     work.events = events
     return work
