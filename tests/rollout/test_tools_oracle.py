@@ -7,7 +7,7 @@ import pytest
 from tests.cli.runs import model
 from tests.forked import webgym
 from tests.rollout.conftest import roll_stage
-from webgym_cli.agent.actions.tool_calls import HERMES
+from webgym_cli.agent.actions.builtin_call_formats import HERMES
 from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load

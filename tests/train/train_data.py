@@ -11,8 +11,7 @@ from PIL import Image
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
-from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
-from webgym_cli.prepare.sft.training_files import start_with_adapter
+from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env, start_with_adapter
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
 

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from webgym_cli.agent.actions.action_sets import find_action_set
-from webgym_cli.agent.actions.tool_calls import describe_tools
+from webgym_cli.agent.actions.builtin_call_formats import describe_tools
 from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.agent.forms.web_actions import FUNCTIONS
 from webgym_cli.agent.prompt import render_system_prompt

@@ -11,7 +11,7 @@ from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
-from webgym_cli.prepare.sft.training_files import refresh_train_config
+from webgym_cli.prepare.sft.train_config import refresh_train_config
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome
@@ -123,7 +123,7 @@ def test_over_long_samples_are_reported(run, model):
 @pytest.mark.parametrize("own", [True, False])
 def test_deepspeeds_file_is_renewed_unless_its_copy_was_edited(run, model, tmp_path, monkeypatch, own):
     """`train_config.yaml` names the copy, so that its own text is the same whatever the file holds."""
-    monkeypatch.setattr("webgym_cli.prepare.sft.training_files.is_own", lambda root: own)
+    monkeypatch.setattr("webgym_cli.prepare.sft.train_config.is_own", lambda root: own)
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
     mine.write_text('{"zero_optimization": {"stage": 1}}')
     other.write_text('{"zero_optimization": {"stage": 3}}')

@@ -13,7 +13,7 @@ from webgym_cli.config.train import LogSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
 from webgym_cli.loop.training import plan_training
-from webgym_cli.prepare.sft.training_files import refresh_train_config
+from webgym_cli.prepare.sft.train_config import refresh_train_config
 from webgym_cli.store.run import RunDir, run_id
 from webgym_cli.train import plan as train_plan
 from webgym_cli.train import working_dir

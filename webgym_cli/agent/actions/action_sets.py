@@ -49,7 +49,6 @@ class ActionSet:
     template: PromptTemplate | None = None
     """Texts of a prompt whose rounds show screenshots; None if `render` is set."""
     modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
-    """Supported interaction modes."""
     actions: WebActions | None = None
     """The actions as arguments of one function; None if they are written otherwise."""
     with_dialogs: ActionSet | None = None
@@ -99,8 +98,7 @@ CALL_FORMATS: Registry[ActionSet] = Registry(
     setting="agent.call_format",
     item_type=ActionSet,
     builtin={
-        **list_constants("webgym_cli.agent.actions.tool_calls", "hermes", "qwen"),
-        **list_constants("webgym_cli.agent.actions.text_calls", "react", "code"),
+        **list_constants("webgym_cli.agent.actions.builtin_call_formats", "hermes", "qwen", "react", "code"),
     },
     usage="from webgym_cli.agent.actions.call_formats import make_call_format, and make one",
 )

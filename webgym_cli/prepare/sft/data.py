@@ -10,13 +10,14 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
-from webgym_cli.prepare.sft.training_files import plan_train_config, refresh_train_config
+from webgym_cli.prepare.sft.train_config import plan_train_config, refresh_train_config
 from webgym_cli.records.dataset import Prepared, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.groups import Split
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.prepared import find_prepared, read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.registry import lazy
 
 if TYPE_CHECKING:
     from webgym_cli.prepare.sft.plan import PreparePlan
@@ -36,18 +37,12 @@ class Dataset(PreparedData["PreparePlan"]):
     find_written = staticmethod(find_prepared)
     plan_config = staticmethod(plan_train_config)
     renew_config = staticmethod(refresh_train_config)
+    plan = staticmethod(lazy("webgym_cli.prepare.sft.plan:plan_dataset"))
+    require_content = staticmethod(lazy("webgym_cli.prepare.sft.plan:refuse_empty"))
 
     def folder(self, run: RunDir) -> Path:
         """Return `llamafactory_data/`."""
         return run.dataset
-
-    def plan(
-        self, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None
-    ) -> PreparePlan:
-        """See `plan_dataset`."""
-        from webgym_cli.prepare.sft.plan import plan_dataset
-
-        return plan_dataset(run, settings, index, selection)
 
     def list_members(
         self, plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
@@ -73,12 +68,6 @@ class Dataset(PreparedData["PreparePlan"]):
         prepared = read_prepared(run)
         model, digest = str(policy_path(run, settings)), read_data_digest(run, prepared)
         return TrainingData(prepared.model_name, prepared.iteration, prepared.parent, model, digest)
-
-    def require_content(self, plan: PreparePlan, run: RunDir) -> None:
-        """Raise `WebGymError` with the reasons if no step is eligible."""
-        from webgym_cli.prepare.sft.plan import refuse_empty
-
-        refuse_empty(plan, run)
 
     def group_by(self, settings: Settings) -> GroupBy:
         """Return `chain`: imitation compares no tasks."""

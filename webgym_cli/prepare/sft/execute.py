@@ -16,7 +16,7 @@ from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
 from webgym_cli.prepare.sft.plan import PreparePlan, StepCandidate
 from webgym_cli.prepare.sft.sampling import compute_quotas, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
-from webgym_cli.prepare.sft.training_files import write_training_files
+from webgym_cli.prepare.sft.train_config import write_training_files
 from webgym_cli.records.dataset import (
     DATASET_INFO,
     TRAIN_FILE,

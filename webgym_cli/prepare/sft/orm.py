@@ -52,7 +52,6 @@ class LabelledTrajectory:
     iteration: int
     done: bool
     source: str
-    """Source of the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,6 @@ class OrmDataPlan:
     dropped: dict[str, int]
     """Unused trajectories by `OrmDrop`, zeros included."""
     damaged: tuple[str, ...] = ()
-    """Unreadable lines."""
 
     def digest(self, settings: Settings) -> str:
         """Return the SHA-256 of everything that determines the samples."""

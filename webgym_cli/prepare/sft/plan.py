@@ -75,7 +75,6 @@ class StepCandidate:
     """An eligible step."""
 
     place: LineRef
-    """Location of its trajectory."""
     iteration: int
     step: int
     """Index of the step, from 0."""
@@ -183,11 +182,8 @@ class PreparePlan:
     """Plan of `prepare`."""
 
     iteration: int
-    """The iteration to train on."""
     read: tuple[int, ...]
-    """Iterations to read, oldest first."""
     counts: CandidateCounts
-    """Eligible and dropped candidates."""
     quotas: dict[int, int]
     """Steps to sample by iteration; with weights by position the result may differ if steps are dropped."""
     damaged: tuple[str, ...]
