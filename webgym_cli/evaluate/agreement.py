@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def _label_episodes(
 ) -> Iterator[LabelledEpisode]:
     """Yield the labelled episodes; what can't be used is counted."""
     by_name: defaultdict[str, list[tuple[Trajectory, list[Judgement]]]] = defaultdict(list)
-    groups = _group_labels(labels)
+    groups = group_by(labels, attrgetter("name", "policy"))
     wanted = set(chain.from_iterable(_list_names(of_one[0]) for of_one in groups.values()))
     for trajectory, judgements in judged:
         for name in wanted & {trajectory.id, trajectory.task.id}:
@@ -171,10 +172,6 @@ def _label_episodes(
 def _list_names(label: Label) -> set[str]:
     """Return the names of a label's episode: AgentRewardBench's `webarena.7` is WebArena's task 7."""
     return {label.name, label.name.removeprefix(f"{label.benchmark}.")}
-
-
-def _group_labels(labels: Iterable[Label]) -> dict[tuple[str, str], list[Label]]:
-    return group_by(labels, lambda label: (label.name, label.policy))
 
 
 def _add_verdicts(episode: LabelledEpisode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> None:
@@ -243,7 +240,7 @@ def find_threshold(episodes: Sequence[LabelledEpisode], source: str, wanted: flo
 def _measure_people(labels: Iterable[Label]) -> dict[str, Any]:
     """Return the agreement of people with each other, over all pairs of labels of an episode."""
     cells: Counter[tuple[bool | None, bool | None]] = Counter()
-    for of_one in _group_labels(labels).values():
+    for of_one in group_by(labels, attrgetter("name", "policy")).values():
         # by name: kappa tells its two raters apart
         sure = sorted((label for label in of_one if label.success is not None), key=lambda label: label.who)
         pairs = [(one, two) for one, two in combinations(sure, 2) if one.who != two.who]

@@ -203,16 +203,12 @@ def _open_stream(path: Path) -> Iterator[IO[bytes]]:
         raw.seek(0)
         if start == _ZIP:
             with zipfile.ZipFile(raw) as archive, archive.open(_find_entry(archive, path)) as entry:
-                yield _limit(entry, archive.getinfo(entry.name).file_size)
+                yield cast(IO[bytes], _Bounded(entry, archive.getinfo(entry.name).file_size))
         elif start.startswith(_GZIP):
             with gzip.open(raw) as unpacked:
-                yield _limit(cast(IO[bytes], unpacked), MAX_UNPACKED)
+                yield cast(IO[bytes], _Bounded(cast(IO[bytes], unpacked), MAX_UNPACKED))
         else:
-            yield _limit(raw, path.stat().st_size)
-
-
-def _limit(raw: IO[bytes], size: int) -> IO[bytes]:
-    return cast(IO[bytes], _Bounded(raw, size))
+            yield cast(IO[bytes], _Bounded(raw, path.stat().st_size))
 
 
 def _find_entry(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:

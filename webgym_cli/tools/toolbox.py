@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,11 +37,9 @@ class CallResult:
     text: str
     """Text for the policy, truncated to the tool's limit."""
     image: bytes | None = None
-    """PNG image for the policy."""
     error: bool = False
     """Whether the call failed: unknown tool, invalid arguments, an exception, or a timeout."""
     terminal: bool = False
-    """Whether the call ends the episode."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Additional results for the reward function."""
 
@@ -104,10 +103,8 @@ class Toolbox:
             arguments = check_arguments(tool.arguments, dict(call.arguments))
         except BadArgumentsError as error:
             return CallResult(tool.name, f"Error: {error}", error=True)
-        if lock := self._locks.get(tool.name):
-            async with lock:
-                return await self._make_call(tool, arguments)
-        return await self._make_call(tool, arguments)
+        async with self._locks.get(tool.name) or nullcontext():
+            return await self._make_call(tool, arguments)
 
     async def _make_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallResult:
         """Run a call with valid arguments; exceptions other than `BoundaryError`, and timeouts, become results."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from webgym_cli.agent.actions.action_sets import ActionSet, Conversation
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
@@ -63,16 +64,12 @@ def _make_web_set(
     )
 
 
-def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Conversation:
-    turns = webrl_prompt.render_conversation(spec, instruction, past, current)
-    return (*webrl_prompt.render_system_message(spec), *turns), ()
-
-
-def _render_webrl_episode(
-    spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation
+def _render_webrl(
+    spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation, *, every_page: bool = False
 ) -> Conversation:
-    whole = spec.model_copy(update={"options": spec.options | {"max_characters": None}})
-    turns = webrl_prompt.render_conversation(whole, instruction, past, current, every_page=True)
+    if every_page:
+        spec = spec.model_copy(update={"options": spec.options | {"max_characters": None}})
+    turns = webrl_prompt.render_conversation(spec, instruction, past, current, every_page=every_page)
     return (*webrl_prompt.render_system_message(spec), *turns), ()
 
 
@@ -110,7 +107,7 @@ WEBRL = ActionSet(
         "max_characters": settings.context_config.max_characters,
     },
     render=_render_webrl,
-    render_episode=_render_webrl_episode,
+    render_episode=partial(_render_webrl, every_page=True),
     describe_step=_describe_webrl_step,
 )
 # As `WEBRL`, in the single text on which WebRL's published models were trained.
