@@ -74,7 +74,6 @@ class TaskGeneration:
     _critic: OrmClient | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Initialize without connecting."""
         self._chat = ChatClient(self.settings)
         self._critic = OrmClient(self.orm) if self.plan.critic == "orm" else None
 
@@ -251,7 +250,6 @@ class TaskGeneration:
 
 
 def _list_passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
-    """Return the candidates that are not rejected so far."""
     return [candidate for candidate in candidates if candidate.rejection is None]
 
 

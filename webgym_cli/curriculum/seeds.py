@@ -34,7 +34,6 @@ class FailedTask:
     page: Observation | None
     """Observation of its start page; None if there was none."""
     prompt: PromptSpec = field(default_factory=PromptSpec)
-    """Prompt parameters of the episode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,6 @@ class EpisodeResult:
     trajectory: str = ""
     """Id of the attempt that counts."""
     failure: str = ""
-    """The failure's kind."""
     unavailable: bool = False
     """Whether the judge was down, so that this is no result yet."""
     steps: int = 0

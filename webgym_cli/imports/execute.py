@@ -60,7 +60,6 @@ class Importer:
     run: RunDir
     sink: EventSink
     dry: bool = False
-    """Dry run: only count, write nothing."""
     report: ImportCounts = field(default_factory=ImportCounts)
     _known: set[str] = field(default_factory=set)
     _iteration: int = 0
@@ -180,7 +179,6 @@ class Importer:
         return True
 
     def _name(self, split: Split, iteration: int, digest: str) -> str:
-        """Return the id of an imported episode."""
         # The format's name as letters and hyphens, as `_ID` matches it; without the location of its code.
         form = re.sub(r"[^a-z]+", "-", self.plan.name.rpartition(":")[2].lower()).strip("-") or "import"
         return f"{split}-{iteration:04d}-{form}-{digest[:_ID_DIGITS]}"

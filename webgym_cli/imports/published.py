@@ -86,7 +86,6 @@ def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
 
 
 def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
-    """Return a text as parts, with an image for each placeholder."""
     first, *others = text.split(_PLACEHOLDER)
     parts = [make_text_part(first)]
     for other in others:
@@ -209,12 +208,10 @@ def _build_episode(instruction: str, turns: Iterable[tuple[str, dict[str, Any]]]
 
 
 def _read_call(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return name and arguments of the function that a message calls."""
     return as_object(reply["tool_calls"][0]["function"])
 
 
 def _build_call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return a message of the assistant with one call."""
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "content": thought, "tool_calls": [{"type": "function", "function": function}]}
 

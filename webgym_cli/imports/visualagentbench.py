@@ -76,8 +76,6 @@ def read(source: Path, images: Path | None, *, text: bool = False) -> Iterator[I
 
 @dataclass(frozen=True, slots=True)
 class _RecordedEpisode:
-    """The files of one episode."""
-
     root: Path
     """Folder of the results."""
     name: str

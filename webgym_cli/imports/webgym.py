@@ -95,8 +95,6 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
 
 
 class _File:
-    """Data shared by the episodes of a file."""
-
     def __init__(self, source: Path, images: Path | None, metadata: dict[str, Any]) -> None:
         self._roots = [images] if images else [source.parent.parent, source.parent]
         self._split = Split.TEST if "test" in (to_text(metadata.get("split")) or source.name) else Split.TRAIN

@@ -50,7 +50,6 @@ def name_groups(episodes: Iterable[Episode], by: GroupBy, size: int) -> list[str
 
 
 def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:
-    """Return the key of an episode's group within its iteration."""
     # The planned task, because an environment may resolve it differently for each seed. Positions count within a
     # stream, and bands may have a stream each, so the task is part of the key.
     if by == "chain":

@@ -72,7 +72,6 @@ class ScoringQuery:
     selection: ScoringSelection | None = None
     """None: `all` with ids, else `unjudged`."""
     ids: tuple[str, ...] | None = None
-    """Ids of trajectories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +131,10 @@ class ScoringCounts:
     """Trajectories to score."""
     done: int = 0
     verdicts: int = 0
-    """Trajectories with a verdict."""
     successes: int = 0
     failed: int = 0
     """Trajectories without a verdict because the model failed."""
     own: Counter[str] = field(default_factory=Counter)
-    """The scorer's own counters."""
     with_previous: Agreement = field(default_factory=Agreement)
     with_environment: Agreement = field(default_factory=Agreement)
 
@@ -180,7 +177,6 @@ class Scorer(Protocol):
     settings_digest: str
     """SHA-256 of every input of a verdict other than the trajectory."""
     concurrency: int
-    """Maximum number of trajectories scored concurrently."""
 
     def find_skip_reason(
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
@@ -220,7 +216,6 @@ class ScoringPlan:
     skipped: Mapping[ScoringSkip, int]
     """Number of trajectories."""
     damaged: tuple[str, ...]
-    """Unreadable lines."""
 
     @property
     def to_ask(self) -> int:

@@ -35,7 +35,6 @@ class FileReport:
     bands: Counter[str] = field(default_factory=Counter)
     environments: Counter[str] = field(default_factory=Counter)
     rubrics: int = 0
-    """Tasks with a rubric."""
     sites: set[int] = field(default_factory=set)
     """Hashes of the tasks' sites: their names, or those of the URLs."""
     keys: set[str] = field(default_factory=set)

@@ -110,7 +110,6 @@ class TaskSampler:
         return [band for band in wanted if all(index in hidden for index in self.tasks.indices(band))]
 
     def _shares(self, count: int, have: Mapping[DifficultyBand, int], hidden: Collection[int]) -> dict[SeedStream, int]:
-        """Return the number of elements to draw from each stream."""
         if count == 0:
             return {}
         if self.ratio is None:

@@ -158,7 +158,6 @@ def read_templates(path: Path) -> TaskTemplates:
 
 
 def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource) -> list[Any]:
-    """Return the distinct values of a parameter, in order."""
     if not isinstance(source, ParameterSource):
         listed = list(source)
     elif bool(source.csv) == bool(source.command):
@@ -230,7 +229,6 @@ def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mappin
 
 
 def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[str, list[Any]]) -> list[str]:
-    """Return the parameters that a template names, in order."""
     names = list(dict.fromkeys(match[1] for match in _find_placeholders(template)))
     if unknown := [name for name in names if name not in values]:
         hint = f"there are: {', '.join(values)}"
@@ -245,7 +243,6 @@ def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[st
 
 
 def _find_placeholders(value: Any) -> Iterator[re.Match[str]]:
-    """Yield the placeholders in the texts of a template."""
     for text in list_leaves(value):
         if isinstance(text, str):
             yield from PLACEHOLDER.finditer(text)

@@ -74,7 +74,6 @@ class Tool:
     name: str
     """Name in the policy's calls."""
     description: str
-    """Description for the policy."""
     arguments: type[BaseModel]
     """Model that validates the arguments of a call."""
     make: Callable[..., Callable[..., Any]]

@@ -284,6 +284,5 @@ def confine(job: dict[str, Any], preload: Callable[[], None]) -> None:
 
 
 def _library() -> list[str]:
-    """Return the folders that the interpreter needs."""
     system = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo"]
     return [f"{sys.base_exec_prefix}/lib", str(Path(os.__file__).parent), *system]

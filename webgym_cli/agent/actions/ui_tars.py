@@ -46,7 +46,6 @@ _RENAMED = {"start_box": "point", "end_box": "end_point"}
 
 
 def _make_point(name: str) -> Argument:
-    """Make an argument that sets a point of an action."""
 
     def read(value: str) -> dict[str, Any]:
         match = _POINT.fullmatch(value.strip())

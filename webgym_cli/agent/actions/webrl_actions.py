@@ -164,7 +164,6 @@ def _read_text(name: str, value: Value) -> str:
 
 
 def _match_number(pattern: re.Pattern[str], name: str, value: Value, what: str) -> str:
-    """Return the text of a number, quoted or not."""
     text = str(value) if isinstance(value, str | int | float) else ""
     if not pattern.fullmatch(text):
         raise BadCall(f"{name} must be {what}")

@@ -38,11 +38,8 @@ _ERROR_CHARACTERS = 160
 
 @dataclass(slots=True, eq=False)
 class _Server:
-    """State of a server in the load balancer."""
-
     policy: ChatPolicy
     outstanding: int = 0
-    """Number of requests in flight."""
     used: int = 0
     """Sequence number of its last request among those of all servers."""
     requests: int = 0
@@ -58,7 +55,6 @@ class _Server:
     delay: float = 0.0
     """Delay before its next probe; 0 once a request has succeeded."""
     probing: asyncio.Task[None] | None = None
-    """Task that probes the server while it is out."""
 
     def counters(self) -> dict[str, float]:
         """Return its part of `ServerCounters`."""
@@ -159,7 +155,6 @@ class BalancedPolicy:
         return least
 
     async def _query(self, server: _Server, prompt: Prompt) -> PolicyReply:
-        """Send a request to a server and record its result."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._sent += 1

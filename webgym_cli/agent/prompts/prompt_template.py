@@ -26,7 +26,6 @@ class HistoryWindow:
     instruction: str
     start_url: str
     past: Sequence[Step]
-    """The finished steps."""
     current: Observation
 
     @property
@@ -50,7 +49,6 @@ class PromptTemplate:
     """The texts of a prompt version."""
 
     system: Callable[[InteractionMode], str]
-    """Returns the system message."""
     head: Callable[[HistoryWindow], str]
     """Returns the beginning of the first user turn: the task and a summary of the rounds before the window."""
     turn: Callable[[HistoryWindow, int], str]

@@ -114,6 +114,5 @@ def _render_head(instruction: str, past: Sequence[Step]) -> str:
 
 
 def _render_tail(observation: Observation) -> str:
-    """Return the text below a page: notices and open tabs."""
     lines = [*format_notices(observation), *format_tabs(observation)]
     return "".join(f"\n{line}" for line in lines)

@@ -174,8 +174,6 @@ def _load_tokens(model: str) -> ModelTokens:
 
 @dataclass(frozen=True, slots=True)
 class _ExampleReader:
-    """Reads the selected trajectories and makes examples from them."""
-
     export: Export
     index: Index
     stats: ExportStats
@@ -225,7 +223,6 @@ class _ExampleReader:
                     self.stats.dropped[problem] += 1
 
     def _record(self, trajectory: Trajectory) -> Iterator[Example]:
-        """Yield a trajectory as it was recorded."""
         if (reason := find_trajectory_problem(trajectory)) is not None:
             self.stats.dropped[reason] += 1
             return

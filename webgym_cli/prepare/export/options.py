@@ -34,7 +34,6 @@ class ExportOptions:
     """Output options of an export. Raises `UsageError` for incompatible options."""
 
     format: str = "json"
-    """Name of a registered export format."""
     unit: ExportUnit = ExportUnit.STEP
     objective: ExportObjective = ExportObjective.SFT
     copy_images: Path | None = None

@@ -80,7 +80,6 @@ class ParquetShards:
 
 
 def _schema(objective: ExportObjective) -> pa.Schema:
-    """Return the schema of a Parquet shard, with the features for `datasets` in its metadata."""
     text, message = pa.string(), pa.struct([("role", pa.string()), ("content", pa.string())])
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     columns: dict[str, pa.DataType] = {"id": text, "messages": pa.list_(message), "images": pa.list_(image)}

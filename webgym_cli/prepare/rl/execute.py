@@ -120,8 +120,6 @@ def execute(
 
 
 class _BatchWriter:
-    """Writer of one batch."""
-
     def __init__(self, plan: RlPlan, run: RunDir, tokens: ModelTokens, files: BatchFiles, sink: EventSink) -> None:
         self._plan, self._run, self._tokens, self._files, self._sink = plan, run, tokens, files, sink
         self._store = ScreenshotStore(run.screenshots)

@@ -115,9 +115,7 @@ class RlPlan:
     """Plan of a policy-gradient batch."""
 
     iteration: int
-    """The iteration to train on."""
     read: tuple[int, ...]
-    """Iterations to read, oldest first."""
     how: RlDataSettings
     anchors: bool
     """Whether each row is one step with the digest of its observation."""

@@ -40,7 +40,6 @@ class ReplayCandidate:
     task: str
     """The task's id."""
     policy: str
-    """The policy that acted."""
     reward: float
     success: bool
     steps: int
@@ -58,7 +57,6 @@ class ReplayPlan:
     policy: str
     """The scoring policy: the checkpoint's name or the base model, and its address if webgym does not serve it."""
     seed: str
-    """Seed of the sampling."""
     runs: tuple[Path, ...]
     """Runs in order of precedence; the last one is the run itself."""
     candidates: tuple[ReplayCandidate, ...]

@@ -43,7 +43,6 @@ class ServedTurn:
     images: tuple[str, ...]
     """SHA-256 of the prompt's images, in the order of their placeholders."""
     sizes: tuple[Size, ...]
-    """Sizes of the images."""
     alone: bool = False
     """Whether it gets a row of its own, because the prompt is another agent's."""
 
@@ -210,7 +209,6 @@ class PromptState:
     images: tuple[str, ...]
     """SHA-256 of its images, in the order of their placeholders."""
     sizes: tuple[Size, ...]
-    """Sizes of the images."""
 
 
 def render_last_state(trajectory: Trajectory, tokens: ModelTokens) -> PromptState:

@@ -49,7 +49,6 @@ class LogprobCache:
                     self._known[bytes.fromhex(value["action"])] = array("d", value["logprobs"])
 
     def __len__(self) -> int:
-        """Return the number of known actions."""
         return len(self._known)
 
     def get(self, digest: str) -> array[float] | None:
@@ -159,7 +158,6 @@ class LogprobScoring:
             self._sink(make_event("replay_progress", **progress))
 
     def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | MaskReason:
-        """Return a candidate's actions, or why they can't be reconstructed."""
         run, place, damaged = candidate.run, candidate.place, self._result.damaged
         trajectory = read_or_report(run, place, damaged, self._sink, without=("logprobs",))
         return MaskReason.DAMAGED if trajectory is None else tokenize_actions(trajectory, self._tokens)

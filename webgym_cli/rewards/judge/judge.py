@@ -83,7 +83,6 @@ class Judge:
         return _remove_texts(judgement) if is_encrypted(session.trajectory.task) else judgement
 
     async def _run_protocol(self, session: JudgeSession) -> dict[str, Any]:
-        """Return the protocol's verdict, or its failure."""
         unavailable = False
         try:
             success = await self._protocol.run(session)
@@ -103,7 +102,6 @@ class Judge:
 
 
 def _make_failure(detail: str, *, unavailable: bool = False) -> dict[str, Any]:
-    """Return the fields of a judgement without a verdict."""
     return {"success": None, "failure": FailureKind.JUDGE_FAILED, "failure_detail": detail, "unavailable": unavailable}
 
 

@@ -125,7 +125,6 @@ def describe_step_action(step: Step) -> str:
 
 
 def _describe_step(step: Step) -> dict[str, Any]:
-    """Return the description of a step: page, action, effect, and the agent's text."""
     note = remove_between(step.response, OPEN, CLOSE).partition("<tool_call>")[0].strip()
     description = {
         **describe_page(step),

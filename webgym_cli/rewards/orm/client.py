@@ -95,7 +95,6 @@ class OrmClient:
         return self._tokens
 
     async def _list_tokens(self, messages: Sequence[Message]) -> list[tuple[str, float]]:
-        """Return possible first tokens of the answer with their log-probabilities."""
         body: dict[str, Any] = {
             "model": self._settings.model,
             "messages": to_chat(messages),
@@ -124,7 +123,6 @@ class OrmClient:
         return lacks and self._settings.model not in str(error)
 
     def _by_files(self) -> OrmTokenizer:
-        """Return the tokenizer from the model's files. Raises `SettingsError`."""
         model = self._settings.model
         try:
             return FileTokenizer(model)
@@ -135,7 +133,6 @@ class OrmClient:
             ) from error
 
     def _name_tokens(self, answer: str) -> frozenset[str]:
-        """Return the names of an answer's first tokens in the server's lists."""
         ids = self._begin.get(answer)
         return frozenset(SPELLINGS[answer] if ids is None else (f"token_id:{one}" for one in ids))
 
