@@ -16,7 +16,6 @@ from webgym_cli.records.statistics import PassRate, deviation, mean, mean_pass_a
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.optional import group_by
 
-# Version of the record's form.
 SCHEMA = 1
 # Results by which episodes say something about the policy.
 VALID = (EpisodeEnd.SUCCESS, EpisodeEnd.UNSOLVED)

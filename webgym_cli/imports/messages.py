@@ -47,7 +47,6 @@ from webgym_cli.util.files import digest_content
 
 _NAME = "messages.json"
 _DIGEST = "sha256:"
-# The environment of the open web.
 _ENVIRONMENT = "web"
 
 

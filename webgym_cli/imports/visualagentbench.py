@@ -207,7 +207,6 @@ def _with_text(form: ImportFormat) -> ImportFormat:
 VISUALAGENTBENCH = _with_text(
     ImportFormat(find_actions, read, "a folder of results with actions/ and screehshots/", Split.TEST, FRAMED)
 )
-# WebRL's rollouts.
 WEBRL = _with_text(
     ImportFormat(
         find_traces,

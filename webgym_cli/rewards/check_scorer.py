@@ -24,7 +24,6 @@ from webgym_cli.scoring.check import CheckContext, NeedsPageError, find_check
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.text import name_first
 
-# Checks that run at once.
 _CONCURRENCY = 8
 # Trajectories that the summary line names.
 _NAMED = 5

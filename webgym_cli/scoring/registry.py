@@ -9,7 +9,6 @@ from webgym_cli.scoring.define import Reward
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import Registry, list_functions
 
-# Reward functions by name: built-in ones and those of plugins.
 REWARDS: Registry[Reward] = Registry(
     noun="reward",
     setting="agent.reward_name",

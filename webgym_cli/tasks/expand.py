@@ -35,7 +35,6 @@ _OPENED = re.compile(r"\{\s*(\w+)")
 _COMMAND_SECONDS = 60.0
 # Field of a task with the template that it was made from.
 TEMPLATE = "template"
-# Maximum number of tasks of one file of templates.
 MAX_TASKS = 1_000_000
 
 

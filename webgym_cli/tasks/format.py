@@ -32,7 +32,6 @@ WEBGYM = {
 
 # Level of a task -> its number of facts, which decides its band.
 LEVELS = {"easy": 1, "medium": 4, "hard": 7}
-# Field of a task's own step limit.
 MAX_STEPS = "max_steps"
 
 # Names of the instruction, ours and WebGym's.

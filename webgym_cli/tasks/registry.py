@@ -98,7 +98,6 @@ class TaskSource:
                 raise TypeError(f"{self.name}: {hook.name} is {value!r}, not a function")
 
 
-# Environments by the names that tasks use.
 ENVIRONMENTS: Registry[TaskSource] = Registry(
     noun="environment",
     setting="environment",
@@ -125,7 +124,6 @@ class TaskFormat:
     """Fields by which a record is known, if they are like no other's."""
 
 
-# Formats of `webgym tasks convert`.
 TASK_FORMATS: Registry[TaskFormat] = Registry(
     noun="task format",
     setting="--format",

@@ -198,7 +198,6 @@ _OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Mod: operator.mod,
     ast.Pow: power,
 }
-# Functions by name.
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sqrt": root,
     "abs": abs,

@@ -21,7 +21,6 @@ from webgym_cli.tools.syscall_filter import filter_blocks
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import replace_surrogates
 
-# Maximum wall-clock time of a run, in seconds.
 WALL_SECONDS = 10.0
 CPU_SECONDS = 8
 # Address space in bytes.

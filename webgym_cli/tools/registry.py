@@ -8,7 +8,6 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tools.define import Tool
 from webgym_cli.util.registry import Registry
 
-# Tools by name: built-in ones and those of plugins.
 TOOLS: Registry[Tool] = Registry(
     noun="tool",
     setting="agent.tools",

@@ -24,7 +24,6 @@ from webgym_cli.util.text import replace_surrogates
 _REASON = 500
 # Maximum length of a result for the policy without a limit of the tool's own, in characters.
 MAX_LENGTH = 2048
-# Deadline of a tool's `close`, in seconds.
 CLOSE_SECONDS = 5.0
 
 

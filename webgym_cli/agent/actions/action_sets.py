@@ -77,7 +77,6 @@ class ActionSet:
         return (more and chosen.with_more) or chosen
 
 
-# Action sets by name: built-in ones and those of plugins.
 ACTION_SETS: Registry[ActionSet] = Registry(
     noun="action set",
     setting="context_config.prompt_version",
@@ -92,7 +91,6 @@ ACTION_SETS: Registry[ActionSet] = Registry(
     },
     usage="from webgym_cli.agent.actions.action_sets import make_action_set, and make one",
 )
-# Call formats by name: built-in ones and those of plugins.
 CALL_FORMATS: Registry[ActionSet] = Registry(
     noun="call format",
     setting="agent.call_format",

@@ -91,7 +91,6 @@ FULL_VANILLA = _make_web_set(web_actions.FULL, make_plain_template, web_actions.
 WEBGYM = _make_web_set(web_actions.WEBGYM, make_memory_template)
 # As `WEBGYM`, without memory and plan.
 WEBGYM_VANILLA = _make_web_set(web_actions.WEBGYM, make_plain_template)
-# Qwen3-VL's computer_use.
 COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template, web_actions.COMPUTER_USE_WITH_DIALOGS)
 
 

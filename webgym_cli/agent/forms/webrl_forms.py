@@ -9,7 +9,6 @@ from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.webrl import AnyAction, WebRLActionName, find_webrl_name
 from webgym_cli.util.literal_calls import quote_string
 
-# Default duration of a wait, in seconds.
 WAIT_SECONDS = 5.0
 
 

@@ -88,7 +88,6 @@ def export_format(
 
 
 _PACKAGE = "webgym_cli.prepare.export"
-# Formats of `webgym export-sharegpt --format`.
 FORMATS: Registry[ExportFormat] = Registry(
     noun="export format",
     setting="--format",

@@ -32,7 +32,6 @@ class JudgeProtocol:
         return digest_json(self.prompts)
 
 
-# Registered protocols.
 PROTOCOLS: Registry[JudgeProtocol] = Registry(
     noun="judge protocol",
     setting="judge.protocol",

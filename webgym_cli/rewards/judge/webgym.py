@@ -111,5 +111,4 @@ def select_evenly(indices: Sequence[int], limit: int) -> list[int]:
     return [indices[round(number * (len(indices) - 1) / (limit - 1))] for number in range(limit)]
 
 
-# The built-in protocol.
 WEBGYM = JudgeProtocol(judge_by_rubric, prompts.RULES)
