@@ -1,8 +1,7 @@
 import json
 
 from tests.tasks.lines import FACTS, webgym
-from webgym_cli.tasks.check import Checker, FileReport
-from webgym_cli.tasks.editions import EDITIONS, describe_edition
+from webgym_cli.tasks.check import EDITIONS, Checker, FileReport, describe_edition
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadLine
 

@@ -26,7 +26,7 @@ from webgym_cli.scoring.registry import REWARDS
 from webgym_cli.scoring.user_function import digest_source
 from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.editions import EDITIONS, digest_keys
+from webgym_cli.tasks.check import EDITIONS, digest_keys
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.util.json_values import digest_json
 from webgym_cli.util.optional import when

@@ -1,7 +1,8 @@
-"""Validation of task files: the reason for each invalid line, and statistics of the valid ones."""
+"""Validation of task files: the reason for each invalid line, statistics of the valid ones, and known editions."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,12 +13,29 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.convert import iter_records
-from webgym_cli.tasks.editions import EDITIONS, digest_keys
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadLine, BadTaskError
-from webgym_cli.tasks.source import fingerprint, hash_text
+from webgym_cli.tasks.source import fingerprint, hash_text, index_tasks
+from webgym_cli.util.optional import when
 from webgym_cli.util.urls import site_of
+
+# Digest of the tasks as `webgym tasks convert` makes them -> the edition of a benchmark, whose name stands for several.
+EDITIONS = {
+    "c9a5d9a74e963584": "WebVoyager, the original 643 tasks (MinorJerry/WebVoyager)",
+    "f16d34120954d5e1": "WebVoyager, 595 tasks with renewed dates (microsoft/fara, 2025-08-31)",
+    "a47747e53ebff424": "WebVoyager, 595 tasks with renewed dates (allenai/molmoweb)",
+    "7f9700561577aa5b": "WebVoyager, 590 tasks with renewed dates (magnitudedev/webvoyager)",
+    "f209231f44440f4e": "Online-Mind2Web, 300 tasks (microsoft/fara, 2025-06-04)",
+    "ecc499a5740a15d1": "Online-Mind2Web, 300 tasks (allenai/molmoweb)",
+    "203117f8f3f6bca7": "WebArena, 812 tasks (web-arena-x/webarena)",
+    "465cccf3f8387630": "WebArena-Lite, 165 tasks (THUDM/VisualAgentBench)",
+    "8abeb987cec93ff9": "WebArena-Verified, 812 tasks (ServiceNow/webarena-verified)",
+    "738863fc625d7aac": "WebArena-Verified, the 258 hard tasks (ServiceNow/webarena-verified)",
+    "52eddfb8c5941fdf": "WebChoreArena, 532 tasks (WebChoreArena/WebChoreArena)",
+    "ac1d276db1e046d1": "DeepShop, 150 tasks (allenai/molmoweb)",
+    "6bc5155f399a3a09": "Odysseys, 200 tasks (allenai/molmoweb)",
+}
 
 
 @dataclass(slots=True)
@@ -105,3 +123,15 @@ def _check_files(settings: Settings, task: Task) -> None:
             require_files(settings, [task], name)
     except UsageError as error:
         raise BadTaskError(str(error).removeprefix(f"task {task.id}: "), error.hint or "") from None
+
+
+def digest_keys(keys: Iterable[str]) -> str:
+    """Return 16 hex digits of the SHA-256 of tasks by their keys, equal in any order."""
+    return hashlib.sha256("\n".join(sorted(set(keys))).encode()).hexdigest()[:16]
+
+
+def describe_edition(tasks: Iterable[Task]) -> str:
+    """Return the digest of tasks, without duplicates as a run has them, and their edition if it is known."""
+    indexed = index_tasks("", tasks)
+    digest = digest_keys(task.key for task in indexed.read(range(len(indexed))))
+    return f"digest {digest}{when(digest in EDITIONS, f': {EDITIONS.get(digest)}')}"

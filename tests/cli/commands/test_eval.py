@@ -30,7 +30,7 @@ from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.scoring.check import CHECKS, CheckContext, TaskCheck, find_check
 from webgym_cli.store.buffer import append, read_judgements
 from webgym_cli.store.run import RunDir, create_or_open
-from webgym_cli.tasks.editions import EDITIONS
+from webgym_cli.tasks.check import EDITIONS
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.files import read_json, write_lines
 

@@ -191,8 +191,8 @@ def convert(
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
+    from webgym_cli.tasks.check import describe_edition
     from webgym_cli.tasks.convert import convert_fields, parse_start
-    from webgym_cli.tasks.editions import describe_edition
     from webgym_cli.tasks.registry import TASK_FORMATS
 
     settings, output = options.load(), Output()

@@ -13,12 +13,13 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
 from webgym_cli.prepare.groups import resolve_group_by
 from webgym_cli.records.batch import BatchSelection
-from webgym_cli.records.dataset import PreparedRecord, RlData, TrainingData
+from webgym_cli.records.dataset import PreparedRecord, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.checkpoints import algorithm, policy_path
 from webgym_cli.store.prepared import find_batch, read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import known_or
+from webgym_cli.util.registry import lazy
 
 if TYPE_CHECKING:
     from webgym_cli.agent.client.prompt_logprobs import ClientFactory
@@ -43,6 +44,7 @@ class GradientBatch(PreparedData["RlPlan"]):
 
     find_written = staticmethod(find_batch)
     group_by = staticmethod(resolve_group_by)
+    write = staticmethod(lazy("webgym_cli.prepare.rl.execute:execute"))
 
     def folder(self, run: RunDir) -> Path:
         """Return `rl_data/`."""
@@ -73,14 +75,6 @@ class GradientBatch(PreparedData["RlPlan"]):
     ) -> Iterable[dict[str, Any]]:
         """Return all trajectories of the batch."""
         return index.rows(_MEMBERS)
-
-    def write(
-        self, plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, scores: ScoringResult | None = None
-    ) -> RlData:
-        """See `execute`."""
-        from webgym_cli.prepare.rl.execute import execute
-
-        return execute(plan, run, settings, sink, scores)
 
     def read(self, run: RunDir, settings: Settings) -> TrainingData:
         """See `read_batch`."""

@@ -126,8 +126,7 @@ class LogprobScoring:
             self._result = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
         except OSError as error:
             raise StoreError(f"{run.action_logprobs}: can't be read: {error.strerror or error}") from error
-        self._client: PromptLogprobs | None = None
-        self._first = asyncio.Lock()
+        self._client: asyncio.Future[PromptLogprobs] | None = None
         self._done = 0
 
     async def execute(self) -> ScoringResult:
@@ -177,20 +176,14 @@ class LogprobScoring:
         digest = digest_action(action)
         logprobs = self._result.known.get(digest)
         if logprobs is None:
-            response_logprobs = await (await self._server()).of(action.prompt, action.response)
+            # One client for all workers, on first use only: a server may have to be started first.
+            self._client = self._client or asyncio.ensure_future(self._make_client())
+            response_logprobs = await (await self._client).of(action.prompt, action.response)
             if response_logprobs is None:
                 return None
             self._result.asked += 1
             logprobs = self._result.known.add(digest, response_logprobs)
         return fmean(logprobs[: action.content_length])
-
-    async def _server(self) -> PromptLogprobs:
-        """Return the client, created on first use only."""
-        # One client for all workers, because a server may have to be started first.
-        async with self._first:
-            if self._client is None:
-                self._client = await self._make_client()
-        return self._client
 
     def _refuse_empty_result(self) -> None:
         """Raise, or report, that a single cause leaves nothing to replay."""
