@@ -2,7 +2,7 @@ import pytest
 
 from tests.tables import each
 from tests.tasks.lines import FACTS, GROUPS
-from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
+from webgym_cli.tasks.format import BadRubricError, has_unknown_fields, list_facts
 
 
 @each(

@@ -15,8 +15,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.scoring.check import require_checks
-from webgym_cli.scoring.shaping import require_shaping
+from webgym_cli.scoring.check import require_checks, require_shaping
 from webgym_cli.tasks.encryption import is_encrypted
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.format import MAX_STEPS

@@ -1,4 +1,7 @@
-"""Parser of one task in JSON: with webgym's field names (`records/task.py`), WebGym's, or as question and answer."""
+"""Parser of one task in JSON: with webgym's field names (`records/task.py`), WebGym's, or as question and answer.
+
+WebGym's rubrics are a text, or a list of texts, described facts or fact groups: one text per fact is kept.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from webgym_cli.records.webarena import OR
 from webgym_cli.tasks.encryption import CANARY, decrypt
 from webgym_cli.tasks.files import IMAGES, UPLOADS
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source, suggest_format
-from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
-from webgym_cli.util.json_values import as_object, parse_nested
+from webgym_cli.util.json_values import as_list, as_object, parse_nested
+from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.urls import has_userinfo
 
 # WebGym's names of our fields. If a line has both, ours is used and WebGym's is kept in `extra`.
@@ -221,3 +224,50 @@ def _guess_misspelt(record: TaskFields) -> str:
     lacking = [name for name in (*_OURS, *WEBGYM) if WEBGYM.get(name, name) not in record.fields]
     near = {name: get_close_matches(name, lacking, n=1, cutoff=0.8) for name in record.extra}
     return "".join(f"; did you mean {known[0]!r} by {name!r}?" for name, known in near.items() if known)
+
+
+class BadRubricError(ValueError):
+    """Rubric of an unknown shape. The message starts with the location, `: ...` or `.3.facts: ...`, counted from 0."""
+
+
+def list_facts(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
+    """Return the facts of a rubric as texts, without blank ones. Raises `BadRubricError`.
+
+    `verbatim`: keep a list of texts unchanged, as in webgym's own files.
+    """
+    if verbatim and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    facts: list[str] = []
+    if isinstance(value, list):
+        for place, item in enumerate(value):
+            _take_fact(item, place, f".{place}", facts)
+    else:
+        _take_fact(value, 0, "", facts)
+    return tuple(facts)
+
+
+def has_unknown_fields(value: Any) -> bool:
+    """Whether a rubric has fields beyond its facts' texts, so that the original should be kept."""
+    return any(isinstance(item, dict) for item in as_list(value))
+
+
+def _take_fact(item: Any, place: int, where: str, facts: list[str]) -> None:
+    """Append a fact, or those of a group as `[Group id: description] fact`, its number from 1 in place of no id."""
+    if not isinstance(item, dict) or (given := item.get("facts")) is None:
+        problem = f"{where}: neither a text, nor a fact with a description, nor a group with facts"
+        facts += filter(None, [_read_text(item, problem)])
+        return
+    if not isinstance(given, list):
+        raise BadRubricError(f"{where}.facts: not a list of texts")
+    description = str(item.get("description") or "").strip()
+    head = f"[Group {known_or(item.get('id'), place + 1)}{when(description, ': ')}{description}]"
+    for number, fact in enumerate(given):
+        if text := _read_text(fact, f"{where}.facts.{number}: not a text"):
+            facts.append(f"{head} {text}")
+
+
+def _read_text(item: Any, problem: str) -> str:
+    text = item.get("description") if isinstance(item, dict) else item
+    if not isinstance(text, str):
+        raise BadRubricError(problem)
+    return text.strip()

@@ -15,7 +15,7 @@ from webgym_cli.prepare.rl.data import BATCH, TRANSITIONS
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation, Outcome
-from webgym_cli.scoring.shaping import SHAPINGS
+from webgym_cli.scoring.check import SHAPINGS
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
 

@@ -15,8 +15,8 @@ from webgym_cli.errors import BoundaryError, SettingsError, StoreError
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.statistics import mean_by_name
+from webgym_cli.scoring.check import SHAPINGS, Shaping
 from webgym_cli.scoring.define import RewardResult
-from webgym_cli.scoring.shaping import SHAPINGS, Shaping
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
