@@ -27,7 +27,7 @@ class BrowserPool:
     """
 
     def __init__(self, settings: BrowserSettings, proxy: str = "") -> None:
-        """`proxy`: address of the egress proxy; empty for none."""
+        """`proxy`: address of the egress proxy, which local browsers take; empty for none."""
         self._settings = settings
         self._proxy = proxy
         self._places: list[_BrowserSlot] = [

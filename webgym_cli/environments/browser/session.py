@@ -46,8 +46,8 @@ class BrowserSession:
         self.pointer = options.width / 2, options.height / 2
         """Mouse position in CSS pixels."""
         self.framed: dict[int, tuple[FrameDocument, int]] = {}
-        self.silent: set[str] = set()
         """Where listed elements are in frames that the page can't read, by id: the frame, and the number there."""
+        self.silent: set[str] = set()
         self.asks_credentials = False
         """Whether the last loaded address requested HTTP authentication."""
         self._sound, self._expired = True, False

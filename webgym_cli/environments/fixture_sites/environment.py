@@ -73,8 +73,6 @@ class SiteServer(LocalServer):
         host = request.host.partition(":")[0].lower()
         if host not in SITES:
             return message_page("No such site", f"This server has no site {host!r}.", 404)
-        if request.method not in ("GET", "HEAD", "POST"):
-            return message_page("Not allowed", "Pages take GET and POST requests.", 405)
         try:
             visit = await _read(request)
         except (ValueError, LookupError):  # an unknown encoding, or invalid bytes

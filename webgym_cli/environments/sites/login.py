@@ -222,9 +222,7 @@ async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
     """Yield a manager with its own browser, behind a proxy that allows the sites."""
     async with AsyncExitStack() as stack:
         gate = await stack.enter_async_context(make_gate(settings))
-        # As in episodes: a remote browser can't reach our loopback address.
-        pool = BrowserPool(settings.browser, when(not settings.browser.cdp_urls, gate.address))
-        browsers = await stack.enter_async_context(pool)
+        browsers = await stack.enter_async_context(BrowserPool(settings.browser, gate.address))
         yield LoginManager(settings, lambda: browsers, gate)
 
 

@@ -14,7 +14,6 @@ from webgym_cli.environments.sites.accounts import make_gate
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.util.optional import when
 
 # Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
@@ -64,6 +63,5 @@ class WebResources:
     async def _start(self, stack: AsyncExitStack) -> None:
         """Start the shared resources; the stack closes them in reverse order."""
         await stack.enter_async_context(self.gate)
-        # A remote browser can't reach our loopback address; its own network must block private addresses.
-        proxy = when(not self.settings.browser.cdp_urls, self.gate.address)
-        self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, proxy))
+        # A remote browser is started without it: its own network must block private addresses.
+        self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, self.gate.address))
