@@ -1,5 +1,7 @@
 """That policy gradients teach: the recipe `sums` as it ships, from a weak imitation of a few worked examples."""
 
+from threading import BoundedSemaphore
+
 import pytest
 
 from tests.records.builders import new_run
@@ -9,6 +11,7 @@ from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
 from webgym_cli.records.task import Split
+from webgym_cli.scoring import latex
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.metrics import read_events
@@ -19,9 +22,10 @@ UPDATES = 4
 
 
 @pytest.mark.timeout(1800)
-async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tmp_path):
+async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tmp_path, monkeypatch):
     needs("train")
     needs("serve")
+    monkeypatch.setattr(latex._COMPARER, "_slots", BoundedSemaphore())  # four processes would each import sympy
     # the random weights are not evaluated, nor each question four times: that takes as long as two updates
     saved = ["loop.val_before_train=false", "rollout.test_repeats=2"]
     settings = load(["sums"], [f"policy_config.base_model={tiny_model_dir}", *saved])
