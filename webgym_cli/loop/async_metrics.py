@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.rollout.stage_timer import Histogram
 from webgym_cli.rollout.summary import summarize
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
@@ -127,12 +127,8 @@ class AsyncMetrics:
 
 def summarize_staleness(tokens: Mapping[int, int]) -> dict[str, Any]:
     """Return mean, p95, max and histogram of token staleness. `tokens`: token count by staleness."""
-    total, seen, p95 = sum(tokens.values()), 0, 0
-    for age, count in sorted(tokens.items()):
-        if seen < math.ceil(0.95 * total):
-            p95 = age
-        seen += count
-    mean = sum(age * count for age, count in tokens.items()) / max(1, total)
+    p95 = Histogram(Counter[float](tokens)).quantile(0.95) or 0
+    mean = sum(age * count for age, count in tokens.items()) / max(1, sum(tokens.values()))
     histogram = {str(age): count for age, count in sorted(tokens.items())}
     return {"mean": round(mean, 4), "p95": p95, "max": max(tokens, default=0), "tokens": histogram}
 
