@@ -100,7 +100,6 @@ class ComparedVersion:
 
     run: RunDir
     index: Index
-    """Index of its run."""
     iteration: int
 
 

@@ -190,7 +190,6 @@ async def _finish_episodes(context: StageContext, plan: EvaluationPlan) -> list[
 
 
 def _list_unjudged(plan: EvaluationPlan) -> tuple[str, ...]:
-    """Return the ids of the trajectories for the judge."""
     # A judge that was down is asked again. An answer that can't be read is a failure that counts: a second try after an
     # interruption would change the record.
     waiting = (one for one in plan.read_results() if one.end is EpisodeEnd.UNSCORED or one.unavailable)

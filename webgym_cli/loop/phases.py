@@ -235,7 +235,6 @@ def phase_settings(settings: Settings) -> Settings:
 
 
 def _phase(run: RunDir, settings: Settings, loop: LoopPlan, iteration: int) -> dict[str, Any]:
-    """Return the plan of one phase."""
     steps = list(_steps(run, settings, iteration, begun=iteration == loop.start))
     if iteration + 1 in loop.evaluations:
         steps.append("evaluate")

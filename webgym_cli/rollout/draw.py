@@ -148,7 +148,6 @@ class EpisodeSampler:
             yield from (episode for episode in earlier if _single(self.settings, episode.iteration) == own)
 
     def _episode(self, number: int, task: Task, drawn: DrawnTask, repeat: int) -> Episode:
-        """Create an episode."""
         max_steps = find_environment(task.environment).max_steps
         # Test seeds start at SEEDS, training seeds end below it: no test page is trained on.
         return Episode(

@@ -93,7 +93,6 @@ class RemoteServer:
     cluster: RayCluster
     node: Node
     root: Path
-    """The run's folder."""
     settings: Settings
     logs: Path
     """Log folder of this server, which no other one has."""

@@ -70,7 +70,6 @@ class StallDetector:
         return f"{self.name} has made no progress for {pause:.0f} s ({before}); log: {self.log}"
 
     def _measure(self) -> Iterator[int]:
-        """Yield the sizes of the process's files."""
         for path in (self.log, *self.others, *sorted(self.folder.rglob("*"))):
             try:
                 yield path.stat().st_size
