@@ -73,7 +73,7 @@ def test_readers_never_see_half_a_line(run):
 
     def write():
         for number in count():
-            if enough.is_set():
+            if enough.wait(0.01):  # without a pause the lines grow faster than they are read
                 return number
             append(run, trajectory(number, instruction="x" * (number % 7) * 30_000))
 
