@@ -234,7 +234,8 @@ webgym.names = (() => {
       return fields.length === 1 && nameOf(fields[0]);
     };
     const opens = role === "combobox" || matches(element, "[aria-haspopup=listbox]"); // what is chosen is no name
-    const near = () => oneLine(rowOf(element) || buttonOf(element) || besideOf(element, role));
+    let words; // read once: neighbours are searched for them
+    const near = () => (words ??= oneLine(rowOf(element) || buttonOf(element) || besideOf(element, role)));
     const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").filter((part) => !opens || !element.contains(part)).map(labelIn).join(" "),
