@@ -23,6 +23,7 @@ from webgym_cli.errors import SettingsError, UsageError
 pytest.importorskip("openenv", reason="pip install 'webgym[openenv]'")
 pytestmark = pytest.mark.browser
 
+from fastmcp import Client as McpClient  # noqa: E402
 from openenv.core.generic_client import GenericEnvClient  # noqa: E402
 from openenv.core.mcp_client import MCPToolClient  # noqa: E402
 
@@ -288,6 +289,51 @@ async def test_mcp_tools_start_a_task_and_act(address):
         assert json.loads(end["content"][0]["text"])["reward"] == 0.0
         with pytest.raises(RuntimeError, match="reset"):
             await client.call_tool("web_interaction", action="answer", text="nothing")
+
+
+async def test_clients_of_mcp_have_sessions_of_their_own(address):
+    for _ in range(SESSIONS + 1):  # each ends with its client
+        async with McpClient(f"{address}/mcp") as client:
+            assert await client.ping()
+            assert [tool.name for tool in await client.list_tools()] == ["start_task", "web_interaction"]
+            seen = await client.call_tool("start_task", TASK)
+            assert [part.type for part in seen.content] == ["text", "image"]
+            end = await client.call_tool("web_interaction", {"action": "answer", "text": "nothing"})
+            assert json.loads(end.content[0].text)["reward"] == 0.0
+            with pytest.raises(Exception, match="start_task"):
+                await client.call_tool("web_interaction", {"action": "answer", "text": "nothing"})
+
+
+async def test_the_handshake_of_mcp(address):
+    async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+
+        async def post(verb, session=None, identity=1, **params):
+            headers = {"Mcp-Session-Id": session} if session else {}
+            message = {"jsonrpc": "2.0", "id": identity, "method": verb, "params": params}
+            return await client.post("/mcp", content=json.dumps(message), headers=headers)
+
+        begun = [await post("initialize", protocolVersion=version) for version in ("2025-03-26", "1999-01-01")]
+        assert [one.json()["result"]["protocolVersion"] for one in begun] == ["2025-03-26", "2025-11-25"]
+        sessions = [one.headers["Mcp-Session-Id"] for one in begun]
+        refused = (await post("initialize", identity="\ud800")).json()
+        assert (refused["id"], refused["error"]["data"]["max_sessions"]) == ("\ud800", 2)
+        notified = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await client.post("/mcp", json=notified, headers={"Mcp-Session-Id": sessions[0]})).status_code == 202
+        assert (await post("resources/list", sessions[0], method=1, number=2)).json()["error"]["code"] == -32601
+        assert (await post("ping", sessions[0], identity="a")).json() == {"jsonrpc": "2.0", "id": "a", "result": {}}
+        for session in sessions:
+            ended = [await client.delete("/mcp", headers={"Mcp-Session-Id": session}) for _ in range(2)]
+            assert [one.status_code for one in ended] == [204, 404]
+            assert (await post("tools/list", session, identity="a")).status_code == 404
+        assert (await client.delete("/mcp")).status_code == 404
+        for body in (
+            b"[1]",
+            b'{"method": "initialize", "params": 3}',
+            b"\xff",
+            b'{"method": 1}',
+            b'{"method": "a", "id": []}',
+        ):
+            assert "error" in (await client.post("/mcp", content=body)).json(), body
 
 
 async def test_a_token_is_needed_where_others_reach_the_server(host, monkeypatch):

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation
 from webgym_cli.env_server.host import SessionHost
+from webgym_cli.env_server.mcp_sessions import McpSessions
 from webgym_cli.env_server.sessions import ClientSession
 from webgym_cli.util.local_server import format_address, is_ours, open_socket
 from webgym_cli.util.secrets import read_bearer, require_token
@@ -105,7 +106,7 @@ def make_app(host: SessionHost, token: str, sessions: int, session_timeout: floa
         mode=ServerMode.PRODUCTION,
     )
     app.add_exception_handler(RequestValidationError, _refuse_values)
-    return _Guard(app, host, token)
+    return _Guard(McpSessions(app), host, token)
 
 
 async def _refuse_values(request: Request, error: RequestValidationError) -> Response:

@@ -74,7 +74,7 @@ class ClientSession(Agent):
         async with self._one_at_a_time:
             self._require_open()
             if self._playing is None:
-                raise UsageError("no episode is running: reset starts one")
+                raise UsageError("no episode is running: reset (over MCP start_task) starts one")
             self._replies.put_nowait(reply)
             return await self._next_turn()
 
