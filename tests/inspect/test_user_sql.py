@@ -43,13 +43,20 @@ def test_what_is_no_single_select_is_refused(run, sql, tmp_path, monkeypatch):
 
 
 OUTSIDE = [
-    *("SELECT * FROM read_csv('{secret}')", "SELECT * FROM read_text('{secret}')"),
-    *("SELECT * FROM read_blob('/proc/self/environ')", "SELECT * FROM read_json('{secret}')"),
-    *("SELECT * FROM read_parquet('{secret}')", "SELECT * FROM parquet_metadata('{secret}')"),
-    *("SELECT * FROM sniff_csv('{secret}')", "SELECT * FROM glob('/etc/*')", "SELECT * FROM '{secret}'"),
+    "SELECT * FROM read_csv('{secret}')",
+    "SELECT * FROM read_text('{secret}')",
+    "SELECT * FROM read_blob('/proc/self/environ')",
+    "SELECT * FROM read_json('{secret}')",
+    "SELECT * FROM read_parquet('{secret}')",
+    "SELECT * FROM parquet_metadata('{secret}')",
+    "SELECT * FROM sniff_csv('{secret}')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM '{secret}'",
     "SELECT * FROM query('SELECT * FROM read_text(''{secret}'')')",
-    *("SELECT * FROM read_text('{run}/index/../config.json')", "SELECT * FROM 'http://127.0.0.1:1/x.parquet'"),
-    *("SELECT * FROM which_secret('x', 'http')", "SELECT * FROM run"),
+    "SELECT * FROM read_text('{run}/index/../config.json')",
+    "SELECT * FROM 'http://127.0.0.1:1/x.parquet'",
+    "SELECT * FROM which_secret('x', 'http')",
+    "SELECT * FROM run",
     "FROM stored WHERE id IN (SELECT content FROM read_text('{secret}'))",
 ]
 
