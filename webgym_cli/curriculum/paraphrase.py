@@ -109,6 +109,7 @@ def list_fixed_texts(template: Mapping[str, Any]) -> list[str]:
 
 
 def _find_problem(template: Mapping[str, Any], text: str, others: list[str]) -> str:
+    """Return why a paraphrase can't be used; empty if it can."""
     if not text or len(text) > LONGEST:
         return "empty or too long"
     if missing := [part for part in list_fixed_texts(template) if not _has(text, part)]:

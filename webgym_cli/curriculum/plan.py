@@ -60,6 +60,7 @@ class GenerationPlan:
     known: Mapping[str, tuple[str, ...]]
     """Instructions of the run's tasks, including test tasks, by site."""
     critic: Critic
+    """Source of the policy's success probability."""
     notes: tuple[str, ...] = ()
 
     @property

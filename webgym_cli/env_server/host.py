@@ -75,6 +75,7 @@ class SessionHost:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        """End all sessions, then stop the browsers."""
         open_now = [*self._sessions]
         for session in open_now:
             self.close_session(session)

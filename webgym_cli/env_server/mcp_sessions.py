@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import webgym_cli
+from webgym_cli.env_server.adapter import NAME
 
 _PATH = "/mcp"
 _HEADER = "Mcp-Session-Id"
@@ -68,7 +69,7 @@ class McpSessions:
         result: dict[str, Any] = {
             "protocolVersion": version if version in _VERSIONS else _VERSIONS[-1],
             "capabilities": {"tools": {}},
-            "serverInfo": {"name": "webgym", "version": webgym_cli.__version__},
+            "serverInfo": {"name": NAME, "version": webgym_cli.__version__},
         }
         answer = _respond(number, {"result": result})
         answer.headers[_HEADER] = opened["result"]["session_id"]

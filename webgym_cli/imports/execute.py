@@ -60,6 +60,7 @@ class Importer:
     run: RunDir
     sink: EventSink
     dry: bool = False
+    """Dry run: only count, write nothing."""
     report: ImportCounts = field(default_factory=ImportCounts)
     _known: set[str] = field(default_factory=set)
     _iteration: int = 0

@@ -72,6 +72,7 @@ class OfficialScorer(CheckScorer):
         return ScoreResult(None, None, facts={"failure_detail": score})
 
     def _read(self, trajectory: Trajectory) -> Score | str:
+        """Return the score, or why there is none."""
         path = self._folders[trajectory.id, trajectory.started_at] / "eval_result.json"
         if not path.exists():
             return f"{path.name} is missing"

@@ -177,6 +177,7 @@ class Scorer(Protocol):
     settings_digest: str
     """SHA-256 of every input of a verdict other than the trajectory."""
     concurrency: int
+    """Maximum number of trajectories scored concurrently."""
 
     def find_skip_reason(
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection

@@ -22,6 +22,7 @@ def compare_times(given: str, wanted: str) -> bool | None:
 
 
 def _read_clock(time: re.Match[str]) -> int:
+    """Return a time as seconds since midnight."""
     hour, minute, second = (int(part or 0) for part in time.group(1, 2, 3))
     if time[4]:
         hour = hour % 12 + 12 * (time[4].lower() == "p")

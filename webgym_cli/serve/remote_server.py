@@ -93,6 +93,7 @@ class RemoteServer:
     cluster: RayCluster
     node: Node
     root: Path
+    """The run's folder."""
     settings: Settings
     logs: Path
     """Log folder of this server, which no other one has."""

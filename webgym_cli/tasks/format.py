@@ -267,6 +267,7 @@ def _take_fact(item: Any, place: int, where: str, facts: list[str]) -> None:
 
 
 def _read_text(item: Any, problem: str) -> str:
+    """Return a fact's text. Raises `BadRubricError`."""
     text = item.get("description") if isinstance(item, dict) else item
     if not isinstance(text, str):
         raise BadRubricError(problem)

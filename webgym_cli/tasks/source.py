@@ -46,11 +46,13 @@ class TaskSet:
     duplicates: int = 0
     """Number of duplicates, which are left out."""
     encrypted: bool = False
+    """Whether there is an encrypted task."""
     _bands: array[int] = field(default_factory=lambda: array("B"))
     """Indices in `BANDS`."""
     _sites: array[int] = field(default_factory=lambda: array("Q"))
     """Hashes of the sites of the tasks' URLs; 0 without a URL."""
     _ids: array[int] = field(default_factory=lambda: array("Q"))
+    """Hashes of the task ids."""
 
     def fill(self, tasks: Iterable[tuple[T, Task]], kept: MutableSequence[T]) -> TaskSet:
         """Add each task that is no duplicate, append its companion value to `kept`, and return the set."""

@@ -144,6 +144,7 @@ async def _run_job(process: asyncio.subprocess.Process, job: bytes, wall_seconds
 
 
 def _describe_end(status: int | None) -> str:
+    """Return the reason for a death by signal; empty if the code exited or was not waited for."""
     if status is None or status >= 0:
         return ""
     if -status in _BY_LIMIT:

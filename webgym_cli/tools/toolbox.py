@@ -36,9 +36,11 @@ class CallResult:
     text: str
     """Text for the policy, truncated to the tool's limit."""
     image: bytes | None = None
+    """PNG image for the policy."""
     error: bool = False
     """Whether the call failed: unknown tool, invalid arguments, an exception, or a timeout."""
     terminal: bool = False
+    """Whether the call ends the episode."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Additional results for the reward function."""
 

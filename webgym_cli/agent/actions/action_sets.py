@@ -95,9 +95,7 @@ CALL_FORMATS: Registry[ActionSet] = Registry(
     noun="call format",
     setting="agent.call_format",
     item_type=ActionSet,
-    builtin={
-        **list_constants("webgym_cli.agent.actions.builtin_call_formats", "hermes", "qwen", "react", "code"),
-    },
+    builtin=list_constants("webgym_cli.agent.actions.builtin_call_formats", "hermes", "qwen", "react", "code"),
     usage="from webgym_cli.agent.actions.call_formats import make_call_format, and make one",
 )
 

@@ -55,10 +55,12 @@ class EgressProxy:
         self._open: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> EgressProxy:
+        """Listen on a free port of loopback."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
         for task in self._open:

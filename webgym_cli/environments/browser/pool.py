@@ -57,6 +57,7 @@ class BrowserPool:
         raise VenvError("; ".join(failures), hint=hint or advise_on_start())
 
     async def __aexit__(self, *exc: object) -> None:
+        """Stop all browsers and wait until all of their processes are gone."""
         for place in self._places:
             async with place.lock:
                 self._leave(place)

@@ -86,6 +86,7 @@ class MiniWobPool:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        """Stop the browser and wait until it is gone."""
         self._idle.clear()
         await self.browsers.__aexit__(*exc)
 

@@ -58,6 +58,7 @@ class WebResources:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        """Stop the browser, wait until it is gone, and stop the egress proxy."""
         await self._resources.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> None:

@@ -40,6 +40,7 @@ class ReplayCandidate:
     task: str
     """The task's id."""
     policy: str
+    """The policy that acted."""
     reward: float
     success: bool
     steps: int

@@ -52,6 +52,7 @@ class LabelledTrajectory:
     iteration: int
     done: bool
     source: str
+    """Source of the label."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ class OrmClient:
         return lacks and self._settings.model not in str(error)
 
     def _by_files(self) -> OrmTokenizer:
+        """Return the tokenizer from the model's files. Raises `SettingsError`."""
         model = self._settings.model
         try:
             return FileTokenizer(model)
