@@ -63,6 +63,12 @@ async def end(world, session, **body):
     return answer.json()
 
 
+async def post_text(world, key, body):
+    """Send a chat request in JSON that httpx does not write."""
+    headers = {"Authorization": f"Bearer {key}"}
+    return await world.client.post("/v1/chat/completions", content=body, headers=headers)
+
+
 async def look_for_expired(world, patience=0.01):
     """Let the recorder look for sessions that exceed the time limit: once, if it is not patient."""
     with suppress(TimeoutError):
@@ -253,6 +259,30 @@ async def test_nulls_are_fields_that_are_not_given(world):
         assert (await world.chat(key, ask(tools=[tool], stream_options=None))).status_code == 200
     first, second = world.upstream.bodies
     assert first["messages"] == second["messages"]
+
+
+@pytest.mark.parametrize("place", ["description", "parameters", "arguments"])
+async def test_a_tool_s_text_that_was_cut_within_an_emoji_has_a_question_mark(world, place):
+    cut = "Click a\ud83d"
+    function = CLICK["function"] | ({place: cut} if place == "description" else {"parameters": {"description": cut}})
+    body = ask(tools=[{"type": "function", "function": function}])
+    if place == "arguments":
+        call = {"function": {"name": "click", "arguments": json.dumps({"text": cut})}}
+        body["messages"][1:] = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "Done."}]
+    session = await world.open()
+    answer = await post_text(world, session["key"], json.dumps(body))
+    assert answer.status_code == 200
+    sent = json.dumps(world.upstream.bodies[0], ensure_ascii=False)
+    assert "Click a?" in sent and sent.encode()
+    assert (await end(world, session, reward=1))["calls"] == 1
+
+
+async def test_an_infinite_number_in_a_schema_is_refused(world):
+    key = (await world.open())["key"]
+    endless = {"type": "function", "function": {"name": "click", "parameters": {"maximum": "?"}}}
+    for fields in ({"tools": [endless]}, {"response_format": {"type": "json_object", "maximum": "?"}}):
+        answer = await post_text(world, key, json.dumps(ask(**fields)).replace('"?"', "1e999"))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_value")
 
 
 async def test_a_history_that_begins_with_an_answer_has_an_empty_turn_before_it(world):

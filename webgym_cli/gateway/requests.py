@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.gateway.answers import build_response
-from webgym_cli.imports.chat import MAX_ITEMS, ChatMessage, ChatPart, ChatTool, convert_messages
+from webgym_cli.imports.chat import MAX_ITEMS, ChatMessage, ChatPart, ChatTool, StorableObject, convert_messages
 from webgym_cli.imports.files import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.imports.source import Conversation, NotUnderstood
 from webgym_cli.records.base import describe_invalid
@@ -60,7 +60,7 @@ class ChatRequest(ChatPart):
     tools: list[ChatTool] | None = Field(default=None, max_length=MAX_ITEMS)
     tool_choice: Literal["none", "auto", "required"] | ChatTool | None = None
     parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: StorableObject | None = None
     stop: str | Annotated[list[str], Field(max_length=_MOST_STOPS)] | None = None
     n: Literal[1] | None = None
     modalities: list[Literal["text"]] | None = None

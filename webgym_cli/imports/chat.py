@@ -10,7 +10,17 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
 from webgym_cli.agent.actions.parse import ParseError
@@ -31,6 +41,15 @@ Reward = Annotated[float, Strict(), Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 MAX_ITEMS = 2000
 # Characters of a reply that its action shows; the whole text is the step's response.
 _SHOWN = 2000
+
+
+def _make_storable(value: Any) -> Any:
+    """Return a JSON value with question marks for unpaired surrogates. Raises `ValueError` for an infinite number."""
+    return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False)))
+
+
+# An object that prompts and files can hold. Descriptions of tools are cut within an emoji: servers answered status 500.
+StorableObject = Annotated[dict[str, Any], AfterValidator(_make_storable)]
 
 
 class ChatPart(BaseModel):
@@ -102,8 +121,8 @@ class ChatMessage(ChatPart):
 
 class _ToolFunction(ChatPart):
     name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    description: Annotated[str, AfterValidator(replace_surrogates)] = ""
+    parameters: StorableObject = Field(default_factory=dict)
 
 
 class ChatTool(ChatPart):
@@ -192,7 +211,7 @@ def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str
 def _read_call(call: _SentCall) -> ToolCall:
     given = call.function.arguments
     try:
-        arguments = json.loads(replace_surrogates(given) or "{}") if isinstance(given, str) else given
+        arguments = _make_storable(json.loads(given or "{}") if isinstance(given, str) else given)
         return ToolCall.model_validate({"name": replace_surrogates(call.function.name), "arguments": arguments})
     except ValidationError as error:
         raise NotUnderstood(f"tool_calls: {describe_invalid(error)}") from None
