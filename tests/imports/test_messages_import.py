@@ -563,6 +563,23 @@ def online_mind2web(at, shots, **fields):
     (at / "result.json").write_text(json.dumps({"task": "Find the price.", "task_id": at.name, **fields}))
 
 
+@pytest.mark.parametrize(
+    ("numbers", "places"),
+    [
+        ((1, 2, 3), [0, 1, 2, 2]),
+        ((1, 2, 4), [0, 1, 1, 2]),  # none between the actions of one reply
+        ((0, 3), [0, 0, 0, 1]),
+        ((1700000001, 1700000007), [0, 1, 1, 1]),
+    ],
+)
+def test_the_number_of_a_screenshot_tells_the_step_of_online_mind2web(run, folder, numbers, places):
+    shots = {f"{number}_full_screenshot.png": png(place) for place, number in enumerate(numbers)}
+    online_mind2web(folder / "a", shots, action_history=["a", "b", "c"], final_result_response="12 EUR")
+    bring(run, folder, "online-mind2web")
+    (one,) = scan(run, Split.TEST, 0)
+    assert [step.observation.screenshot.sha256 for step in one.steps] == [digest(png(place)) for place in places]
+
+
 def test_results_of_online_mind2web_of_both_schemas(run, folder):
     schema = {"schema_version": "online-mind2web-v2", "reference_length": 4, "agent_final_answer": "12 EUR"}
     click = {"step": 0, "screenshot": "0000.png", "url": "http://a/", "action": "lamp -> CLICK", "thought": "A lamp."}

@@ -107,14 +107,20 @@ def _convert_om2w(source: Path) -> ChatRecord:
 
 
 def _list_steps(source: Path, result: dict[str, Any], answer: str | None) -> list[Any]:
-    """Return the steps of a result. In the first schema a screenshot belongs to an action by its place alone."""
+    """Return the steps of a result. In the first schema the number of a screenshot tells the step."""
     history = as_list(result.get("action_history"))
     if result.get("schema_version") == _NAMED:
         return history
     shots = sorted((file.name for file in (source / _SHOTS).iterdir() if file.suffix.lower() in _SUFFIXES), key=_order)
-    columns = {"screenshot": shots, "thought": as_list(result.get("thoughts")), "action": history}
     count = max(len(shots), len(history) + (answer is not None))
-    steps = [{name: dict(enumerate(values)).get(number) for name, values in columns.items()} for number in range(count)]
+    numbers = [_order(name)[0] for name in shots]
+    # Some agents save none between actions of one reply; other numbers, as of times, tell no step.
+    if len({*numbers}) < len(shots) or any(number - numbers[0] >= count for number in numbers):
+        numbers = list(range(len(shots)))
+    named = {number - numbers[0]: name for number, name in zip(numbers, shots, strict=True)}
+    words = {"thought": dict(enumerate(as_list(result.get("thoughts")))), "action": dict(enumerate(history))}
+    columns = {"screenshot": named, **words}
+    steps = [{name: values.get(number) for name, values in columns.items()} for number in range(count)]
     if answer is not None:  # so that the last action is the answer, as in the second schema
         steps[-1]["action"] = f"ANSWER; {answer}"
     return steps
