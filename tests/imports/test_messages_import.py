@@ -245,6 +245,7 @@ NO_MESSAGES = [
         *((episode(messages=messages), "not_understood") for messages in NO_MESSAGES),
         (episode(rewards=1), "not_understood"),
         (episode(metadata={"canary": "BENCHMARK DATA"}), "not_understood"),
+        (episode(metadata=json.loads('{"a": ' * 400 + "1" + "}" * 400)), "not_understood"),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
         ([1], "not_understood"),
         (None, "not_understood"),

@@ -42,6 +42,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
+from webgym_cli.records.tool import MAX_DEPTH, measure_depth
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
 from webgym_cli.util.files import digest_content
 
@@ -119,6 +120,8 @@ def build_episode(
     record = load()
     if not isinstance(record.value, dict):
         raise NotUnderstood("no JSON object")
+    if measure_depth(record.value) > 2 * MAX_DEPTH:  # can't be stored, which would end the whole file
+        raise NotUnderstood("nested too deeply")
     try:
         episode = ChatEpisode.model_validate(record.value)
     except ValidationError as error:
