@@ -215,6 +215,11 @@ def test_a_precision_that_is_just_reached_suffices():
             ],
             [Label("a", True), Label("b", True), Label("c", True, "y")],
         ),
+        (
+            "pandas.jsonl",
+            [{"task": "a", "label": label, "who": float("nan"), "policy": float("nan")} for label in (1.0, 0.0)],
+            [Label("a", True), Label("a", False)],  # of two people
+        ),
     ],
 )
 def test_the_formats_of_labels(tmp_path, name, records, labels):
@@ -231,7 +236,7 @@ def test_the_formats_of_labels(tmp_path, name, records, labels):
 
 def test_labels_by_task_and_under_other_names(tmp_path):
     file = tmp_path / "sheet.csv"
-    file.write_text("\ufeffNo;Urteil;Wer;trajectory\n7;yes;anna;\n7;;ben;\n")
+    file.write_text("\ufeffNo;Urteil;Wer;trajectory\n7;yes;anna;\n7;;ben;\n;;;\n")
     labels = read_labels(file, {"task": "No", "label": "Urteil", "who": "Wer"})
     assert labels == [Label("7", True, "anna"), Label("7", None, "ben")]
 

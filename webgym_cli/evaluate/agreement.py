@@ -85,6 +85,8 @@ def _read_file(path: Path, names: Mapping[str, str]) -> list[Label]:
 
 def _read_label(record: Mapping[str, Any]) -> Label:
     """Return the label of a record: in our fields, also those that `--field` names, or in those of a data set."""
+    # pandas writes an empty cell as NaN, which is nobody's name
+    record = dict.fromkeys(record) | {name: value for name, value in record.items() if value == value}
     theirs = next((column for column in _DATA_SETS if column in record), "label")
     label = record["label"] if "label" in record else record[theirs]
     person = record.get("who") or record.get(_DATA_SETS.get(theirs, "who")) or when(theirs == _MAJORITY, "majority")

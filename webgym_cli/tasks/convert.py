@@ -245,8 +245,8 @@ def _open_lists(value: Any) -> list[Any]:
     return values
 
 
-def open_table(content: bytes, delimiters: str) -> csv.DictReader[str]:
-    """Return the rows of a table. `delimiters`: what may separate its columns. Raises `csv.Error`."""
+def open_table(content: bytes, delimiters: str) -> Iterator[dict[str | Any, str | Any]]:
+    """Yield the rows of a table. `delimiters`: what may separate its columns. Raises `csv.Error`."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -260,7 +260,8 @@ def open_table(content: bytes, delimiters: str) -> csv.DictReader[str]:
     named = [name for name in names if name]  # a sheet's empty columns have no names
     if len({*named}) < len(named):
         raise csv.Error(f"two columns have the same name: {', '.join(names)}")
-    return rows
+    # A spreadsheet may write empty rows at the end: `,,`.
+    yield from (row for row in rows if "".join(map(str, filter(None, row.values()))).strip())
 
 
 def _table_records(content: bytes, delimiters: str) -> Iterator[tuple[int, ReadRecord]]:

@@ -181,7 +181,7 @@ def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
     # A missing value is None, and the values without a column are under the name None.
     if ragged := next((number for number, row in enumerate(listed, 1) if None in (*row, *row.values())), 0):
         raise UsageError(f"{path}: parameters.{name}: {file}: row {ragged} and the header differ in length")
-    return [row for row in listed if any(row.values())]  # a spreadsheet may write empty rows at the end
+    return listed
 
 
 def _run_command(path: Path, name: str, command: str) -> list[Any]:
