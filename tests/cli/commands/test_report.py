@@ -28,7 +28,9 @@ def other(tmp_path):
 
 def test_report_writes_a_page_into_the_run_and_takes_in_what_is_new(run):
     path = run.root / "report.html"
-    assert call("report", run.root) == (f"{path}\n", "0.0 MB, 8 episodes: webgym view shows them\n")
+    out, err = call("report", run.root)
+    assert out == f"{path}\n"
+    assert err == f"{path.stat().st_size / 1e3:.0f} kB, 8 episodes: webgym view shows them\n"
     assert path.read_bytes().startswith(b"<!doctype html>")
     fill_run(run.root, did(20, "shop", solved=True))
     assert "9 episodes" in call("report", run.root)[1]

@@ -92,5 +92,5 @@ def _show_summary(output: Output, path: Path, facts: Mapping[str, Any]) -> None:
     for warning in facts["warnings"]:
         output.note(f"warning: {warning}")
     output.note(
-        f"{facts['bytes'] / 1e6:.1f} MB, {format_count(facts['trajectories'], 'episode')}: webgym view shows them"
+        f"{facts['bytes'] / 1e3:,.0f} kB, {format_count(facts['trajectories'], 'episode')}: webgym view shows them"
     )
