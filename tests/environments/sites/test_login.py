@@ -148,14 +148,39 @@ async def test_a_form_is_found_by_names_buttons_and_selectors(settings, mail):
     assert mail.logins == 2
 
 
-async def test_a_task_on_the_open_web_starts_on_its_site_as_its_role(settings, mail, monkeypatch):
-    """A loopback address is reached without another setting, and the start page needs the login."""
+def desk_of_an_agent(settings, mail, monkeypatch, *more):
+    """Return the settings of the mail site under another name, and a task of its role `agent`."""
     monkeypatch.setenv("DESK", PASSWORD)
     desk = [
         one.replace("gitlab", "desk").replace("accounts.user", "accounts.agent") for one in mail_settings(LAB, mail)
     ]
-    known = settings(*desk, "sites.desk.accounts.agent.password_env_var=DESK")
-    agent = read_task({"id": "t", "instruction": "Read.", "site": "desk", "role": "agent", "start_url": "folder/inbox"})
+    known = settings(*desk, "sites.desk.accounts.agent.password_env_var=DESK", *more)
+    task = {"id": "t", "instruction": "Read.", "site": "desk", "role": "agent", "start_url": "folder/inbox"}
+    return known, read_task(task)
+
+
+async def test_an_episode_that_is_led_to_the_login_page_is_a_failure_and_the_next_one_logs_in(
+    settings, mail, monkeypatch
+):
+    """A session that ends between the check of a login and the first page would be a reward of 0."""
+    known, agent = desk_of_an_agent(settings, mail, monkeypatch, "sites.desk.isolation=parallel")
+    await log_in_to_sites(known, [agent])
+    async with WebPool(known, InteractionMode.SET_OF_MARKS) as pool:
+        environment = pool.new()
+        await environment.reset(agent, 1)
+        mail.sessions.clear()
+        with pytest.raises(BoundaryError, match="leads to the login page") as led:
+            await environment.reset(agent, 1)
+        assert (led.value.kind, led.value.hint) == (FailureKind.ENVIRONMENT_ERROR, "webgym login desk --role agent")
+        _, view = await environment.reset(agent, 1)
+        assert (view.url, mail.logins) == (f"{mail.url}/folder/inbox", 2)
+        await environment.reset(agent.model_copy(update={"start_url": "login"}), 1)  # it asks for that page
+        await environment.close()
+
+
+async def test_a_task_on_the_open_web_starts_on_its_site_as_its_role(settings, mail, monkeypatch):
+    """A loopback address is reached without another setting, and the start page needs the login."""
+    known, agent = desk_of_an_agent(settings, mail, monkeypatch)
     assert agent.environment == "web"
     assert await log_in_to_sites(known, [agent]) == ("desk@agent",)
     done = []
@@ -261,6 +286,27 @@ async def test_a_sign_on_on_another_private_host_is_named_with_what_allows_it(se
         with pytest.raises(BoundaryError, match="localhost is a private address") as failure:
             await log_in_to_sites(settings(*desk), [task("desk")])
     assert """browser.private_hosts=["localhost"]""" in str(failure.value.hint)
+
+
+async def test_a_sign_on_elsewhere_that_asks_for_a_name_is_no_login_and_a_second_factor_is_shown(settings, monkeypatch):
+    async def answer(request):
+        if request.path == "/":
+            raise web.HTTPFound(f"http://localhost:{request.url.port}/sign-on")
+        given = await request.post()
+        field = "<input name=name>"
+        if "password" in given:
+            field = "<label>Code <input name=code></label><button>Verify</button>"
+        elif given:
+            field = "<input name=password type=password>"
+        return web.Response(text=f"<form method=post>{field}</form>", content_type="text/html")
+
+    async with serve_desk(answer, monkeypatch) as (address, desk):
+        known = settings(*desk, "sites.desk.proof=", 'browser.private_hosts=["localhost"]')
+        with pytest.raises(BoundaryError, match="did not let amy in") as failure:
+            await log_in_to_sites(known, [task("desk")])
+    sign_on = f"http://localhost:{address.rpartition(':')[2]}/sign-on"
+    assert f"{sign_on}, which asks for a login" in str(failure.value)
+    assert f"{sign_on} showed 'Code', 'Verify'" in str(failure.value)
 
 
 async def test_a_login_is_not_explained_by_the_refusal_of_what_a_page_shows(settings, monkeypatch):

@@ -27,7 +27,6 @@ from webgym_cli.util.text import name_first
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page, Request
 
-_PASSWORD_SHOWN = "input[type=password]:visible"
 # Elements with a site's error messages.
 _ALERTS = "[role=alert], .message-error, .alert, .error, .flash-alert"
 _LONGEST_ALERT = 200
@@ -70,11 +69,14 @@ class LoginManager:
             await self._fill(session, login, "password_field", secret)
             await self._submit(session, login, "password_field")
             complaint = await self._complaint(session)
+            # Without a word of the site this is how a question for a second factor, or the same form again, is seen.
+            reply = f"it said: {complaint}"
+            if not complaint:
+                reply = f"after the form {_drop_query(session.url)} showed {await self._list_controls(session)}"
             if why := await self._check_session(session, login):
-                detail = when(complaint, f"; it said: {complaint}")
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR,
-                    f"{login} did not let {account.account} in: {why}{detail}",
+                    f"{login} did not let {account.account} in: {why}; {reply}",
                     hint=f"check {login.account_key}.account and the variable {account.password_env_var}, and that "
                     f"this role sees {when(site.proof, f'{site.proof!r} on ')}{site.proof_page or 'the first page'}, "
                     f"then: {login.command}",
@@ -95,9 +97,8 @@ class LoginManager:
         status = await self._open(session, login, known.proof_page, refusals=True)
         if status >= 400:
             return f"{session.url} answers with status {status}"
-        form, proof = f"{known.url}{known.login_page}", f"{known.url}{known.proof_page}"
-        if _is_below(session.url, form) and not _is_below(proof, form):
-            return f"{proof} leads to the login page"
+        if why := await self.find_login_page(session, login, f"{known.url}{known.proof_page}"):
+            return why
         if known.proof:
             there = await self._appears(session, _locator(session.page, known.proof).first, f"{login.site_key}.proof")
             if there:
@@ -105,9 +106,25 @@ class LoginManager:
             async with session.guard("reading the title"):
                 title = await session.page.title()
             return f"{session.url} ({title!r}) does not have {login.site_key}.proof, {known.proof!r}"
-        async with session.guard("looking for a login form"):
-            shown = await session.page.locator(_PASSWORD_SHOWN).count()
+        shown = await self._shows_any(session, "input[type=password]", known.password_field)
         return when(shown, f"{session.url} asks for a password")
+
+    async def find_login_page(self, session: BrowserSession, login: Login, url: str) -> str:
+        """Return why the page that is shown in place of the one at a URL is a login page; empty if it is none."""
+        known, _ = find_account(self._settings, login)
+        form = f"{known.url}{known.login_page}"
+        if known.login_page and _is_below(session.url, form) and not _is_below(url, form):
+            return f"{url} leads to the login page"
+        # A sign-on on another host may ask for the name alone.
+        is_elsewhere = urlsplit(session.url).netloc != urlsplit(url).netloc
+        if is_elsewhere and await self._shows_any(session, known.account_field, known.password_field):
+            return f"{url} leads to {_drop_query(session.url)}, which asks for a login"
+        return ""
+
+    async def _shows_any(self, session: BrowserSession, *places: str) -> bool:
+        async with session.guard("looking for a login form"):
+            shown = [await _locator(session.page, one).filter(visible=True).count() for one in places if one]
+        return any(shown)
 
     async def _open(self, session: BrowserSession, login: Login, page: str, *, refusals: bool = False) -> int:
         """Open a page of a site and return its status. Raises `BoundaryError` if it can't be loaded.
@@ -177,15 +194,18 @@ class LoginManager:
         locator = _locator(session.page, where).filter(visible=True).first
         if await self._appears(session, locator, f"{login.site_key}.{place}"):
             return locator
-        async with session.guard("listing the form"):
-            names = await session.page.locator(_CONTROLS).filter(visible=True).evaluate_all(_NAMES_OF)
-        shown = name_first([repr(name) for name in names], _NAMED) or "nothing with a name"
+        shown = await self._list_controls(session)
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
             f"{login}: {session.url} does not show {login.site_key}.{place}, {where!r}, but {shown}",
             hint=f"look at the page's login form, then: -s '{login.site_key}.{place}=...'"
             + when(place == "submit", " (empty: Enter, on each page of the form)"),
         )
+
+    async def _list_controls(self, session: BrowserSession) -> str:
+        async with session.guard("listing the form"):
+            names = await session.page.locator(_CONTROLS).filter(visible=True).evaluate_all(_NAMES_OF)
+        return name_first([repr(name) for name in names], _NAMED) or "nothing with a name"
 
     async def _appears(self, session: BrowserSession, locator: Locator, key: str) -> bool:
         """Whether an element exists or appears while the page settles."""
@@ -235,6 +255,11 @@ def _locator(page: Page, where: str) -> Locator:
     if kind == "text":
         return page.get_by_text(words)
     return page.locator(f"[name={json.dumps(words, ensure_ascii=False)}]" if kind == "name" else where)
+
+
+def _drop_query(url: str) -> str:
+    """Return a URL without what a sign-on adds to it: long, and at times a secret."""
+    return url.partition("?")[0]
 
 
 def _is_below(url: str, page: str) -> bool:

@@ -16,6 +16,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import Isolation, SiteSettings
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.accounts import (
     Login,
@@ -93,6 +94,14 @@ class SiteScheduler:
             if start.storage_state is None and (login := self.storage_state(task)):
                 start = start.model_copy(update={"storage_state": await asyncio.to_thread(read_json, login)})
             yield self._complete(start, task)
+
+    async def require_login(self, task: Task, start_url: str, session: BrowserSession) -> None:
+        """Raise `BoundaryError` if a task with a login starts on a login page: the site ended its session."""
+        for login in login_sites(task):
+            if why := await self._logins.find_login_page(session, login, self.address(start_url)):
+                self._seen.pop(login, None)  # the next attempt checks the login again
+                hint = describe_renewal(login, find_account(self._settings, login)[1])
+                raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{login} is not logged in: {why}", hint=hint)
 
     def _complete(self, start: EpisodeStart, task: Task) -> EpisodeStart:
         """Return a start with the address of its first page, and cookies that have a place."""

@@ -90,6 +90,7 @@ class WebEnvironment(Environment):
         if self.start.cookies:
             await session.add_cookies(self.start.cookies)
         _, view = await self._observe(session, partial(self._arrive, session, self.start.start_url))
+        await self._pool.desk.require_login(task, self.start.start_url, session)
         if bool(view.png) and await asyncio.to_thread(is_blank, view.png):
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{self.start.start_url} stays blank")
         return task.instruction, view
