@@ -280,7 +280,7 @@ async def test_a_reply_that_the_server_broke_off_or_withheld_is_no_reply(ask, se
     [
         ((500, 503, 429, 408, 425), FailureKind.POLICY_UNAVAILABLE, False),
         ((400, 413, 422), FailureKind.POLICY_REFUSED, False),
-        ((301, 307, 401, 402, 403, 404), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
+        ((301, 307, 401, 402, 403, 404, 407), FailureKind.POLICY_UNAVAILABLE, True),  # no attempt of the episode
     ],
 )
 async def test_a_status_says_whether_server_request_or_settings_are_at_fault(ask, server, statuses, kind, astray):

@@ -90,5 +90,9 @@ def test_what_keeps_a_browser_from_starting_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     assert str(tmp_path) in find.advise_on_start()
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (4_000_000, 4_000_000))
-    assert "ulimit -v" in find.advise_on_start()
+    for limit, option in ((resource.RLIMIT_AS, "ulimit -v"), (resource.RLIMIT_FSIZE, "ulimit -f")):
+        limits = {limit: (4_000_000, 4_000_000)}
+        monkeypatch.setattr(
+            resource, "getrlimit", lambda one, limits=limits: limits.get(one, (resource.RLIM_INFINITY,) * 2)
+        )
+        assert option in find.advise_on_start()

@@ -30,8 +30,9 @@ from webgym_cli.util.text import replace_surrogates
 PROBE_TIMEOUT = 10.0
 # Statuses below 500 after which the same request may succeed later.
 _RETRYABLE_STATUSES = (408, 409, 425, 429)
-# Statuses of a server that would refuse every request: redirected, wrong key, no credit, wrong model or wrong path.
-_MISCONFIGURED_STATUSES = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)
+# Statuses of a server that would refuse every request: redirected, wrong key, no credit, wrong model or wrong path, or
+# of a proxy before it that asks for another password.
+_MISCONFIGURED_STATUSES = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407)
 # `finish_reason` of a reply that the server did not finish (vLLM's, OpenRouter's, DeepSeek's, Zhipu's), or withheld.
 _ABORTED = ("abort", "error", "insufficient_system_resource", "network_error")
 _FILTERED = ("content_filter", "sensitive")

@@ -66,9 +66,10 @@ def raise_open_files() -> None:
 
 def advise_on_start() -> str:
     """Return the hint for a browser that does not start: the limit or the full folder that keeps it from starting."""
-    # Chromium and Playwright's driver reserve more addresses than they use
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        return "ulimit -v unlimited, then the same command again"
+    # Chromium and Playwright's driver reserve more addresses than they use, and memory as large files
+    for limit, option in ((resource.RLIMIT_AS, "v"), (resource.RLIMIT_FSIZE, "f")):
+        if resource.getrlimit(limit)[0] != resource.RLIM_INFINITY:
+            return f"ulimit -{option} unlimited, then the same command again"
     folder = Path(os.environ.get("TMPDIR") or "/tmp")
     if not folder.is_dir() or shutil.disk_usage(folder).free < _PROFILE:
         return f"make room in {folder}, or name another folder by TMPDIR, then the same command again"

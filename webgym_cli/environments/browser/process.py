@@ -131,7 +131,7 @@ class BrowserProcess:
                 through = describe_proxy(self._cdp_url) if self._cdp_url.startswith("http") else ""
                 reason = f"{name} can't be reached: {error_reason(error)}{through}"
             else:
-                reason = f"{name} can't be started: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+                reason = f"{name} can't be started: {_launch_reason(error)}"
             # Of a remote browser Playwright's words have the whole address in them.
             raise BoundaryError(FailureKind.BROWSER_CRASHED, reason) from None if self._cdp_url else error
 
@@ -270,3 +270,14 @@ def error_reason(error: Exception) -> str:
     """Return Playwright's message for a failed connection as one short line, without call log and keys."""
     reason = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
     return redact_keys(" ".join(reason.split()))[:_LONGEST_LINE] or type(error).__name__
+
+
+def _launch_reason(error: Exception) -> str:
+    """Return Playwright's message for a failed launch as one line: what the browser wrote and how it ended.
+
+    The command is left out: its flags are longer than a message may be, and stand before the reason.
+    """
+    message = str(error).partition("Call log:")[0]
+    lines = [line for line in message.splitlines() if "<launching>" not in line and "<process did exit" not in line]
+    ends = re.findall(r"<process did exit: .*?>", str(error))
+    return " ".join([" ".join(" ".join(lines).split())[:_LONGEST_REASON], *ends[:1]])
