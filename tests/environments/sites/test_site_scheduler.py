@@ -394,6 +394,7 @@ async def test_a_site_is_reset_before_each_episode_by_its_address_or_a_command(r
         ("sleep 60", "the reset of reddit failed: took longer than 0.5 s"),
         ("http://127.0.0.1:1/reset", "can't be reached"),
         ("{mail}/reset", "/reset answers with status 500"),
+        ("{mail}/folder/inbox", "answers with status 30. and leads to .*/login"),
         ("echo done 2>/dev/null", "2>/dev/null needs a shell"),
     ],
 )

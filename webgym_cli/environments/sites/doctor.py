@@ -61,7 +61,7 @@ async def _check_reset(settings: Settings, name: str, site: SiteSettings) -> Doc
     try:
         start = await reset_site(name, site, log, values)
     except WebGymError as error:
-        return DoctorCheck(label, "missing", fix=f"{error}: {error.hint}")
+        return DoctorCheck(label, "missing", fix=f"{error}: {error.hint}".rstrip(": "))
     answered = [field for field in type(start).model_fields if getattr(start, field)]
     return DoctorCheck(label, "ok", f"answers with {', '.join(answered)}" if answered else "done, without an answer")
 

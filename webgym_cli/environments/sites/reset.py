@@ -70,8 +70,10 @@ async def _post(site: str, known: SiteSettings, address: str) -> str:
             response = await client.post(address)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _to_boundary_error(site, f"{address} can't be reached: {error or type(error).__name__}") from error
-    if response.status_code >= 400:
-        raise _to_boundary_error(site, f"{address} answers with status {response.status_code}")
+    if not response.is_success:  # a redirect may lead to a login page, and then nothing was reset
+        target = response.headers.get("location", "")
+        leads = when(target, f" and leads to {target}, which is not followed")
+        raise _to_boundary_error(site, f"{address} answers with status {response.status_code}{leads}")
     return response.text.strip()
 
 
