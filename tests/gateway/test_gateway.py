@@ -314,6 +314,7 @@ async def test_an_item_of_an_earlier_response_can_be_referred_to_in_its_session(
     whole = {**again, "input": [items[0], text, call, items[-1]]}
     assert (await world.post("/v1/responses", session["key"], whole)).status_code == 200
     assert world.upstream.bodies[1]["messages"] == world.upstream.bodies[2]["messages"]
+    assert world.upstream.bodies[1]["messages"][2]["content"] == f"I click.\n{CALL}"
     never = (1 / 0 for _ in "a")  # without a reference no earlier answer is built
     assert convert_to_chat({"input": items[:1]}, never)["messages"] == items[:1]
 

@@ -118,7 +118,7 @@ def convert_to_chat(value: dict[str, Any], completions: Iterable[dict[str, Any]]
         earlier = {item["id"]: item for completion in completions for item in build_response(completion)["output"]}
     system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
     chat = {name: item for name, item in value.items() if name not in ("input", "instructions", "text")}
-    chat["messages"] = [*system, *chain.from_iterable(_convert_item(item, earlier) for item in items)]
+    chat["messages"] = _join_calls([*system, *chain.from_iterable(_convert_item(item, earlier) for item in items)])
     if isinstance(value.get("tools"), list):
         chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
     if isinstance(value.get("tool_choice"), dict):
@@ -186,6 +186,18 @@ def _convert_item(item: Any, earlier: Mapping[str, Any]) -> list[dict[str, Any]]
     if kind == "reasoning":  # carries nothing for the policy
         return []
     raise RequestError(400, f"input: items of the type {str(kind)[:60]!r} are not known here", "unsupported_value")
+
+
+def _join_calls(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages in which calls belong to the answer before them, so that a history has it as it was sampled."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        last = next(reversed(joined), dict[str, Any]())
+        if "tool_calls" in message and last.get("role") == "assistant":
+            joined[-1] = {**last, "tool_calls": [*last.get("tool_calls", ()), *message["tool_calls"]]}
+        else:
+            joined.append(message)
+    return joined
 
 
 def _convert_tool(tool: Any) -> dict[str, Any]:
