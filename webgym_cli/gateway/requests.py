@@ -194,7 +194,7 @@ def _join_calls(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for message in messages:
         last = next(reversed(joined), dict[str, Any]())
         if "tool_calls" in message and last.get("role") == "assistant":
-            joined[-1] = {**last, "tool_calls": [*last.get("tool_calls", ()), *message["tool_calls"]]}
+            last.setdefault("tool_calls", []).extend(message["tool_calls"])  # in place: there may be 100,000
         else:
             joined.append(message)
     return joined
