@@ -244,6 +244,7 @@ NO_MESSAGES = [
         *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"), 1e300)),
         *((episode(messages=messages), "not_understood") for messages in NO_MESSAGES),
         (episode(rewards=1), "not_understood"),
+        (episode(id="lamp\ud83d"), "not_understood"),
         (episode(metadata={"canary": "BENCHMARK DATA"}), "not_understood"),
         (episode(metadata=json.loads('{"a": ' * 400 + "1" + "}" * 400)), "not_understood"),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
@@ -258,7 +259,8 @@ def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reaso
     path.write_text(path.read_text().replace("\nnull\n", "\n{\n") + f"\n{json.dumps(episode())[:-9]}")
     summary, _ = bring(run, path, "messages")
     assert (summary["imported"], summary["skipped"]) == (2, Counter([reason, "not_understood"]))
-    assert "line 2" in summary["examples"][reason][0]
+    (example, *_) = summary["examples"][reason]
+    assert "line 2" in example and "pydantic" not in example
 
 
 def test_an_array_has_its_episodes_in_place_of_lines_and_a_damaged_file_beside_others_is_named(run, folder):

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.imports.chat import ChatMessage, ChatPart, ChatTool, Reward, convert_messages, convert_reply, read_reply
@@ -38,7 +38,6 @@ from webgym_cli.imports.source import (
     read_episode,
 )
 from webgym_cli.records.action import CustomAction
-from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
@@ -122,10 +121,7 @@ def build_episode(
         raise NotUnderstood("no JSON object")
     if measure_depth(record.value) > 2 * MAX_DEPTH:  # can't be stored, which would end the whole file
         raise NotUnderstood("nested too deeply")
-    try:
-        episode = ChatEpisode.model_validate(record.value)
-    except ValidationError as error:
-        raise NotUnderstood(describe_invalid(error)) from None
+    episode = ChatEpisode.model_validate(record.value)
     texts = [message.reply for message in episode.messages if message.role == "assistant"]
     spec = PromptSpec(
         tools=tuple(tool.model_dump() for tool in episode.tools),

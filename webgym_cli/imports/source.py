@@ -17,6 +17,7 @@ from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.forms.web_actions import BASIC
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.sample import Message
@@ -188,7 +189,7 @@ def read_episode(where: str, build: Callable[[], ImportedEpisode]) -> ImportedEp
         return build()
     except ValueError as error:
         why = error.why if isinstance(error, NotUnderstood) else SkipReason.NOT_UNDERSTOOD
-        return SkippedEpisode(why, where, " ".join(str(error).split())[:500])
+        return SkippedEpisode(why, where, " ".join(describe_invalid(error).split())[:500])
     except (LookupError, TypeError) as error:
         return SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, f"{type(error).__name__}: {error}"[:500])
 
