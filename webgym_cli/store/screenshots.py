@@ -195,6 +195,15 @@ def _renew(path: Path) -> bool:
     return True
 
 
+def raise_if_there(error: StoreError) -> None:
+    """Raise an error of `get` again if the image may be whole: a share, the disk or a permission fails.
+
+    A dataset must not leave it out: the next preparation of the same run would have it.
+    """
+    if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+        raise error
+
+
 def _read(path: Path) -> bytes:
     with open_regular(path) as file:
         return file.read()

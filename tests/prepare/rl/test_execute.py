@@ -186,6 +186,10 @@ def test_a_picture_that_is_gone_masks_its_trajectory(filled, model):
     assert write(filled, model).rows == 2
     assert dropped(filled)["masked"]["image_missing"] == 1
     assert [line["reward"] for line in lines(filled, "trajectories.jsonl")] == [1.0, 0.0, None, None]
+    (filled.rl_data / path).unlink()
+    (filled.rl_data / path).mkdir()
+    with pytest.raises(StoreError, match="regular file"):  # not gone: as on a share that fails
+        write(filled, model)
 
 
 def test_a_row_that_is_too_long_masks_its_trajectory(filled, model):

@@ -1,5 +1,6 @@
 """Samples of prompts with few images, and of models that think."""
 
+import errno
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -8,6 +9,7 @@ import pytest
 from tests.prepare.buffer import WordTokens, settings
 from tests.records.builders import digested, shot, step, store_images, trajectory
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft import convert
 from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
 from webgym_cli.prepare.sft.filters import DropReason
@@ -64,6 +66,15 @@ def test_an_image_that_was_not_sent_is_not_missed(tmp_path):
     assert isinstance(Converter(settings(), WordTokens(), store).convert(episode, 5), Sample)
     store.path(shot(4).sha256).unlink()
     assert Converter(settings(), WordTokens(), store).convert(episode, 5) is DropReason.IMAGE_MISSING
+
+
+def test_an_image_on_a_share_that_fails_is_not_left_out(tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr("webgym_cli.store.screenshots._read", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        converted(tmp_path, digested(trajectory(steps=2)), 1)
 
 
 def test_a_picture_is_read_once(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.screenshots import ScreenshotStore, raise_if_there
 from webgym_cli.util.files import WriteLine, open_line_writer, rebuild_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 from webgym_cli.util.optional import when
@@ -189,7 +189,8 @@ class _BatchWriter:
         try:
             lines = [key | row.to_line(list(map(self._located, row.images))) for row in rows]
             after = [list(map(self._located, state.images)) for state in states]
-        except StoreError:
+        except StoreError as error:
+            raise_if_there(error)
             return MaskReason.IMAGE_MISSING
         for line in lines:
             line["version"] = oldest_version(trajectory, line["steps"])

@@ -16,7 +16,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
 from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
-from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.screenshots import ScreenshotStore, raise_if_there
 from webgym_cli.util.optional import known_or, when
 
 # Tokens after a response: the stop token and the template's line end.
@@ -111,7 +111,8 @@ class Converter:
     def _is_whole(self, sha256: str) -> bool:
         try:
             self._screenshots.get(sha256)
-        except StoreError:
+        except StoreError as error:
+            raise_if_there(error)
             return False
         return True
 

@@ -135,7 +135,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     over_long = _report_over_long(converter, settings.algorithm_config.cutoff_len, sink)
     if not drawn.samples:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
-        hint = _ADVICE.get(max(drawn.dropped, key=drawn.dropped.__getitem__), "webgym prepare RUN --dry-run")
+        hint = _ADVICE.get(max(drawn.dropped, key=drawn.dropped.__getitem__), f"webgym prepare {run.root} --dry-run")
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint=hint)
     parts = shuffle_and_split(drawn.samples, settings, plan.iteration)
     counts, newest = plan.counts, plan.read[-1]
