@@ -374,9 +374,10 @@ def test_a_file_of_molmoweb(run, folder):
     row |= {"image_paths": ["s1.png", "s2.png"]}
     lacking = row | {"sample_id": "cd", "images": [], "image_paths": []}
     pq.write_table(pa.Table.from_pylist([row, lacking, row | {"trajectory": "{"}]), folder / "train-0.parquet")
-    summary, _ = bring(run, folder / "train-0.parquet", "auto")
+    (folder / "train-1.parquet").write_bytes((folder / "train-0.parquet").read_bytes()[:-20])
+    summary, _ = bring(run, folder, "auto")
     assert (summary["format"], summary["imported"]) == ("molmoweb", 1)
-    assert summary["skipped"] == {"screenshot_missing": 1, "not_understood": 1}
+    assert summary["skipped"] == {"screenshot_missing": 1, "not_understood": 1, "unreadable_file": 1}
     (trajectory,) = stored(run)
     assert trajectory.steps[1].action.calls[0].arguments == {"x": 12.5, "y": 50.0}
     assert [step.observation.screenshot.sha256 for step in trajectory.steps] == [digest(FIRST), digest(SECOND)]
@@ -386,7 +387,7 @@ def test_a_file_of_cuaverifierbench_awaits_the_judge_that_is_compared_with_peopl
     log = [{"source": "agent", "arguments": {"thoughts": "The lamp.", "action": "left_click"}}, {"message": "loaded"}]
     row = {"task_id": "t_1", "instruction": "Buy a lamp.", "init_url": "https://shop.test/", "final_answer": "bought"}
     row |= {"web_surfer_log": "\n".join(map(json.dumps, log)), "is_aborted": False, "majority_human_outcome_vote": 1}
-    row |= {"screenshots": [{"bytes": FIRST, "path": None}]}
+    row |= {"screenshots": [FIRST]}
     silent = row | {"task_id": "t_2", "final_answer": "<no_answer>", "is_aborted": True}
     lacking = row | {"task_id": "t_3", "screenshots": []}
     pq.write_table(pa.Table.from_pylist([row, silent, lacking]), folder / "internal-0.parquet")

@@ -127,7 +127,7 @@ def _describe_fara(instruction: str, lines: Iterable[Any], **facts: Any) -> dict
 def _convert_cua(row: dict[str, Any]) -> ChatRecord:
     """Return an episode of Fara with CUAVerifierBench's labels, which awaits the judge that is compared with them."""
     instruction, answer = to_text(row["instruction"]), to_text(row["final_answer"])
-    contents = ((image or {}).get("bytes") for image in row["screenshots"] or ())
+    contents = map(_read_content, row["screenshots"] or ())
     value = _describe_fara(
         instruction,
         map(files.parse_json, filter(str.strip, to_text(row["web_surfer_log"]).splitlines())),
@@ -140,15 +140,18 @@ def _convert_cua(row: dict[str, Any]) -> ChatRecord:
 
 
 def _find_rows(columns: Sequence[str], path: Path) -> list[Path]:
-    """Return the Parquet files at or under a path that have these columns."""
-    return [file for file in files.list_files(path, ".parquet") if _has_columns(file, columns)]
+    """Return the Parquet files at or under a path that have these columns, and damaged ones beside them."""
+    names = {file: _read_names(file) for file in files.list_files(path, ".parquet")}
+    has_own = any(map(set(columns).issubset, names.values()))
+    return [file for file, known in names.items() if has_own and (not known or known.issuperset(columns))]
 
 
-def _has_columns(file: Path, columns: Sequence[str]) -> bool:
+def _read_names(file: Path) -> set[str]:
+    """Return the columns of a Parquet file; none of a damaged one."""
     try:
-        return set(columns) <= set(pq.read_schema(file).names)
+        return set(pq.read_schema(file).names)
     except (ArrowException, OSError):
-        return False
+        return set()
 
 
 def _read_rows(columns: Sequence[str], convert: Callable[[dict[str, Any]], ChatRecord], source: Path) -> Records:
@@ -157,16 +160,22 @@ def _read_rows(columns: Sequence[str], convert: Callable[[dict[str, Any]], ChatR
             yield f"{source}, {columns[0]} {row[columns[0]]}", partial(convert, row)
 
 
+def _read_content(image: Any) -> bytes | None:
+    """Return the content of an image: a struct with `bytes`, or these alone."""
+    if isinstance(image, bytes):
+        return image
+    return as_object(image).get("bytes")
+
+
 def _make_rows_format(columns: Sequence[str], convert: Callable[[dict[str, Any]], ChatRecord]) -> ImportFormat:
     """Return a format of Parquet files with an episode a row; the first of the columns names it."""
-    expects = f"parquet files with the columns {', '.join(columns)}"
     find, read = partial(_find_rows, columns), partial(_read_rows, columns, convert)
-    return make_chat_format(find, read, expects, suffixes=(".parquet",))
+    return make_chat_format(find, read, f"parquet files with the columns {', '.join(columns)}", suffixes=(".parquet",))
 
 
 def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     """Return an episode of MolmoWeb: demonstrations, which are successes."""
-    contents = ((image or {}).get("bytes") for image in row["images"] or ())
+    contents = map(_read_content, row["images"] or ())
     pictures = {to_text(name): content for name, content in zip(row["image_paths"] or (), contents, strict=False)}
     levels, steps = (as_object(files.parse_json(to_text(row[name]))) for name in ("instruction", "trajectory"))
     named = (to_text(levels.get(level)) for level in ("high_level", "mid_level", "low_level"))
@@ -202,6 +211,8 @@ def _build_episode(instruction: str, turns: Iterable[tuple[str, dict[str, Any]]]
     for picture, reply in turns:
         role, text = ("tool", "") if messages else ("user", instruction)
         messages += [{"role": role, "content": [make_image_part(picture), make_text_part(text)]}, reply]
+    if not messages:
+        raise NotUnderstood("it has no action")
     names = sorted({_read_call(reply)["name"] for reply in messages[1::2]})
     tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
     return {"messages": messages, "tools": tools, "task": instruction, **facts}
