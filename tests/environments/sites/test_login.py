@@ -5,7 +5,7 @@ import os
 import ssl
 import subprocess
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -23,7 +23,7 @@ from webgym_cli.environments.sites.site_scheduler import log_in_to_sites
 from webgym_cli.environments.sites.site_setup import SETUPS, SiteSetup
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
@@ -394,3 +394,23 @@ async def test_a_certificate_that_nobody_signed_is_accepted_of_the_named_site_on
     remote = settings(*addresses, "sites.gitlab.ignore_https_errors=true", 'browser.cdp_urls=["ws://h:1"]')
     with pytest.raises(SettingsError, match="ignore_https_errors"):
         WebPool(remote, InteractionMode.COORDINATES)
+
+
+async def test_a_site_that_goes_down_behind_a_page_that_stays_ends_the_episode(settings, monkeypatch):
+    """The page shows nothing of it, and what a policy does on it has no effect: that would be a reward of 0."""
+
+    async def answer(_):
+        page = "<p>Inside</p><script>setInterval(() => fetch('/news'), 50)</script>"
+        return web.Response(text=page, content_type="text/html")
+
+    wait = Action(name=ActionName.WAIT, seconds=0.5)
+    async with AsyncExitStack() as stack:
+        async with serve_desk(answer, monkeypatch) as (_, desk):
+            pool = await stack.enter_async_context(WebPool(settings(*desk), InteractionMode.SET_OF_MARKS))
+            environment = pool.new()
+            stack.push_async_callback(environment.close)
+            await environment.reset(read_task({"id": "t", "instruction": "Wait.", "site": "desk"}), 1)
+            assert (await environment.step(wait)).action_error is None
+        with pytest.raises(BoundaryError, match="does not answer") as down:
+            await environment.step(wait)
+    assert down.value.kind is FailureKind.ENVIRONMENT_UNAVAILABLE

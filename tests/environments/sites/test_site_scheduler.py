@@ -113,6 +113,9 @@ def test_a_site_without_an_entry_is_the_name_of_a_set_up_function(settings, monk
         require_sites(settings(), [plain])
     monkeypatch.setitem(SETUPS.registered, "mine", SiteSetup.of(lambda context: None, "mine"))
     require_sites(settings(), [plain])
+    with pytest.raises(UsageError) as without_address:
+        require_sites(load(), [plain.model_copy(update={"start_url": "/a"})])
+    assert "start_url" in without_address.value.hint
     assert exclusive_sites(settings(), plain) == frozenset()
 
 

@@ -33,8 +33,8 @@ _LONGEST_ALERT = 200
 # Fields and buttons, and their names, which are never what was typed.
 _CONTROLS = "input, button, [role=button]"
 _NAMES_OF = """(shown) => shown.map((one) => (one.labels?.[0]?.innerText || one.ariaLabel || one.innerText
-  || (["submit", "button"].includes(one.type) ? one.value : one.alt || one.placeholder || one.name) || "").trim()
-).filter(Boolean)"""
+  || (["submit", "button"].includes(one.type) ? one.value : one.alt || one.placeholder || one.name) || "")
+).map((name) => name.replace(/\\s+/g, " ").trim()).filter(Boolean)"""
 # Maximum number of names in a message.
 _NAMED = 8
 

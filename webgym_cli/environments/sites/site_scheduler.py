@@ -227,6 +227,8 @@ def _require_known(settings: Settings, task: Task, site: str) -> None:
     if site not in known:
         place = "site" if task.site else "sites or storage_state"
         there = ", ".join(settings.sites) or "none: give -c FILE with a table sites"
+        if task.site in {*SETUPS.names(), *EXPERTS.names()}:
+            there += f"; with {task.site}'s set-up function or expert alone a task has a complete start_url and no role"
         raise UsageError(f"task {task.id}: {place}: there is no site {site!r}", hint=f"the sites are {there}")
 
 

@@ -66,6 +66,7 @@ class WebEnvironment(Environment):
         self._settler = PageSettler(pool.max_idle_wait)
         self._agent_proxy: EgressProxy | None = None
         self._expert: ExpertRun | None = None
+        self._site_url = ""
         self.start = EpisodeStart()
         """What the site's reset, and the task's set-up function, prepared for the running episode."""
 
@@ -83,6 +84,7 @@ class WebEnvironment(Environment):
         await self.close()
         self._expert = make_expert(task, seed, self._pool.settings.agent.reward_timeout)
         self.start = await self._prepare(task, seed)
+        self._site_url = when(task.site, self.start.start_url)
         self._noticed, self._is_stable, self._errors = (0, 0), True, 0
         self._settler = PageSettler(self._pool.max_idle_wait)
         options = record_har(await self._options(task, seed), self.har, self._held)
@@ -126,6 +128,9 @@ class WebEnvironment(Environment):
             view.url.startswith("chrome-error:") or (await session.traffic()).status == HTTPStatus.BAD_GATEWAY
         ):
             raise BoundaryError(FailureKind.NETWORK_UNAVAILABLE, f"the page can't be loaded: {outage}")
+        # A page that stays, as one behind a websocket, shows nothing of it, and the policy would be scored on it.
+        if down := self._pool.gate.find_silent(self._site_url):
+            raise BoundaryError(FailureKind.ENVIRONMENT_UNAVAILABLE, down)
         if dialogs.stayed:
             error = _STAYED
         if error is None and view.png and isinstance(action, Action) and action.name is ActionName.ZOOM:
