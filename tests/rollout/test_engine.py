@@ -9,7 +9,7 @@ from tests.records.builders import png
 from tests.rollout.scripted import ANSWER, CALL, ScriptedAgent, failing
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.errors import BoundaryError, JobError, WebGymError
+from webgym_cli.errors import BoundaryError, JobError, StoreError, WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
@@ -17,6 +17,7 @@ from webgym_cli.records.trajectory import Element, ParseErrorKind, Score, Tab
 from webgym_cli.report.facts import read_points
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tools.toolbox import CallResult
 
@@ -272,6 +273,17 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
     plan = world.plan(3)
     assert (len(plan.owed), plan.done, sum(owed.failures for owed in plan.owed)) == (3, 0, 0)
     assert (await world.roll(3))["episodes"] == 3
+
+
+async def test_a_run_that_is_moved_meanwhile_is_not_made_anew(world, tmp_path):
+    def move(event):
+        if event["event"] == "trajectory":
+            world.run.root.rename(tmp_path / "moved")
+
+    with pytest.raises(StoreError):
+        await world.roll(sink=move)
+    assert world.stored == []
+    assert len(list(scan(RunDir(tmp_path / "moved"), Split.TRAIN, 0))) == 1
 
 
 SERVER = "http://HOST:8000/v1/"
