@@ -52,6 +52,14 @@ async def test_a_drag_rests_where_a_page_looks_at_intervals(session: BrowserSess
     assert await session.evaluate("() => document.title") == "b"
 
 
+async def test_an_empty_editor_keeps_the_format_that_is_chosen_for_what_comes_next(session, tmp_path: Path):
+    editor = """<p id=e contenteditable style="height:60px"><b>\ufeff</b></p><script>e.focus();
+    getSelection().collapse(e.querySelector("b").firstChild, 1)</script>"""
+    await show(session, tmp_path, editor)
+    assert await perform(session, ActionName.TYPE, text="Hi", here=True) is None
+    assert await session.evaluate("() => document.querySelector('b')?.textContent.trim()") == "Hi"
+
+
 @pytest.mark.parametrize("text", ["2024-03-17", "03/17/2024", "3.17.2024"])
 async def test_a_date_goes_into_its_sections_and_one_that_they_do_not_take_is_told(session, tmp_path, text: str):
     refuses = "<script>addEventListener('beforeinput', (event) => event.preventDefault(), true)</script>"

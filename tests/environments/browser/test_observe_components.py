@@ -711,6 +711,31 @@ CASES = {
         "<input aria-label=Name></template></x-f>",
         "textbox 'Name'",
     ),
+    "tooltips whose words are hidden, and what contains a picture or words that are pressed": (
+        f"<button aria-labelledby=t style='{ICON}'></button><p id=t aria-hidden=true><b style='visibility:hidden'>Star"
+        f"</b></p><div role=tab tabindex=0>Beta <b role=button aria-label=Close style='{ICON}'><i "
+        "aria-hidden=true>cancel</i></b></div>"
+        "<div onclick=1 style='cursor:pointer'>Card <button>Buy</button></div>",
+        "button 'Star'; tab 'Beta'; button 'Close'; generic 'Card Buy'; button 'Buy'",
+    ),
+    "a transparent field with a label for readers of the screen, over a picture and over nothing": (
+        "<style>div { position:relative;width:48px;height:48px } input { position:absolute;inset:0;width:48px;"
+        "opacity:0 } label { position:absolute;width:1px;height:1px;overflow:hidden }</style><div><label for=a>Find"
+        "</label><svg width=16 height=16><circle r=8 /></svg><input id=a></div>"
+        "<div><label for=b>Gone</label><input id=b></div>",
+        "textbox 'Find'",
+    ),
+    "the field of an editor of tags by the label of the field that it replaces": (
+        f"<label for=a>Words</label><p style='{BOX}'><b contenteditable=false>red</b><b contenteditable "
+        "aria-label=Tags style='display:inline-block;width:60px;height:20px'></b></p><input id=a "
+        "style='transform:scale(0)'>",
+        "textbox 'Words: Tags'",
+    ),
+    "a list that shows what is chosen by a button": (
+        "<p><label>City</label><div role=combobox aria-haspopup=listbox aria-expanded=false onclick=1 style='"
+        "width:250px'><button>Oslo</button></div></p>",
+        "combobox 'City' = 'Oslo'",
+    ),
     "the frame of a list, its placeholder and its arrow": (
         f"<div tabindex=0 onclick=1 style='{BOX};overflow:hidden'><div style='height:30px;cursor:pointer'><input "
         "aria-hidden=true style='display:none'></div>Pick</div>",

@@ -187,7 +187,8 @@ webgym.act = (() => {
     if (editor) return { typing: true, editor: true, empty: append };
     if (append) return { typing: true, empty: true };
     if (isField) field.select();
-    else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
+    // an empty editor has put the caret into the format that was chosen for what comes next
+    else if (shown(field.textContent) || field.querySelector("img")) field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
     return { typing: true, slow: isCodeBox(field, text), empty: (isField ? field.value : field.textContent) === "" };
   });
 

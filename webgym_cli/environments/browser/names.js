@@ -169,7 +169,8 @@ webgym.names = (() => {
       const label = named.filter((one) => one.className === named[0].className).length === 1 && named[0]; // several are another field's options
       // of several fields each has a name of its own, and the buttons of a field are not the field
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside) || label && hasNamed(beside)) return null;
-      if (label && (!label.control || isUnused(label.control))) return textOf(label);
+      // a component may keep the labelled field without a box beside the one that a person fills in
+      if (label && (!label.control || isUnused(label.control) || !rectOf(label.control).width)) return textOf(label);
       if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
     }
     return null;

@@ -23,16 +23,16 @@ webgym.observe = (() => {
   const frameOf = (element, seen) => {
     const labels = Array.from(element.labels || []), isPressed = seen && element.localName !== "input" && listens(element);
     let drawn = null, clicked = null;
-    const sections = sectionsOf(element);
-    const isClear = !seen && element.tabIndex >= 0 && Boolean(place(element, true)); // its label lies in its place
+    const sections = sectionsOf(element), labelsIn = (at) => labels.filter((label) => label !== at && at.contains(label));
+    const isClear = !seen && element.tabIndex >= 0 && Boolean(place(element, true)); // its label or picture lies in its place
     for (let at = parentOf(element), level = 0; at && level < WRAPPERS && at.localName !== "body"; at = parentOf(at), level++) {
-      if (matches(at, PARTS) || labels.some((label) => label !== at && at.contains(label))) break;
+      if (matches(at, PARTS) || labelsIn(at).some((label) => !isClear || rectOf(label).width > 1)) break; // one of a pixel is for readers of the screen
       if (inside(at, FIELDS).some((other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
       const stands = place(at);
       if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
       // a thing that is placed freely, such as a flow editor's node, is more than its field; a list may take its own clicks
       if (interest(at) && !(seen && styleOf(at).position === "absolute") && !(isPressed && interest(at) === 1)) clicked = stands;
-      else if (!drawn && (isDrawn(at) || sections.length || isClear && wordsIn(at).trim())) drawn = stands;
+      else if (!drawn && (isDrawn(at) || sections.length || isClear && (at.querySelector("svg,img") || !labelsIn(at).length && wordsIn(at).trim()))) drawn = stands;
     }
     if (!seen || isSmall(seen)) return clicked || drawn;
     return clicked && area(seen) * 2 < area(clicked) && { ...clicked, point: seen.point, aim: element };

@@ -61,14 +61,16 @@ webgym.repeats = (() => {
 
   // What opens the list that it is in, and does nothing else.
   const isArrow = (part) => !wordsOf(part) && (matches(part, "[role=button]:is([aria-haspopup],[aria-expanded]):not(button)") && !listens(part) ||
-    !matches(part, NATIVE) && /(^| )(arrow|caret|chevron|dropdown)( down)?$/.test(nameOf(part)));
+    !matches(part, NATIVE) && /(^| )(arrow|caret|chevron|drop|dropdown)( down)?$/.test(nameOf(part)));
 
   // A cross that removes the tab, option or chip that it is in, which does something else itself.
   const CROSS = /^[x×✕✖✗⨯]$|\b(close|remove|delete|dismiss|clear|cancel)/i;
   const isCross = (outer, inner) => listens(inner) && CROSS.test(nameOf(inner)) && Boolean(wordsOf(outer)) && !CROSS.test(wordsOf(outer)) &&
     !matches(outer, `${TWINS},[aria-haspopup],[aria-expanded]`);
 
-  const isChosen = ({ element }, inner) => matches(inner.element, "[role=option]") && element.getAttribute("aria-expanded") !== "true"; // its value
+  // What shows a list's value: the chosen option, or a button with all its words.
+  const isChosen = (outer, inner) => (matches(inner.element, "[role=option]") ? outer.element.getAttribute("aria-expanded") !== "true" :
+    inner.element.localName === "button" && Boolean(wordsOf(inner.element)) && wordsOf(inner.element) === wordsOf(outer.element));
 
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner, index) => {

@@ -2,7 +2,7 @@
 webgym.texts = (() => {
   const { childrenOf, matches, memo, pictured, styleOf, treeOf } = webgym.roles;
   const LONGEST = 400, MOST_NODES = 300; // characters and nodes of a name
-  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
+  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const oneLine = (text, most = 80) => {
     const line = `${(text || "").slice(0, LONGEST).replace(/[\s\u200b]+/g, " ").trim().toWellFormed()}`; // pages replace methods
@@ -37,7 +37,9 @@ webgym.texts = (() => {
     const end = element.getBoundingClientRect().bottom;
     // its own popup
     const isBelow = (node) => node.childElementCount > 0 && styleOf(node).position === "absolute" && node.getBoundingClientRect().top >= end - 2;
-    const isLeft = (node) => node === field || matches(node, BESIDES) || isBelow(node) || styleOf(node).opacity === "0";
+    // a picture that is pressed, such as the cross of a tab or a chip
+    const isPicture = (node) => matches(node, CONTROLS) && ![node.textContent, textOf(node)].every((text) => /[\p{L}\p{N}]/u.test(text));
+    const isLeft = (node) => node === field || matches(node, BESIDES) || isPicture(node) || isBelow(node) || styleOf(node).opacity === "0";
     return textOf(element, { left: MOST_NODES, unread: isLeft });
   };
 
@@ -61,7 +63,7 @@ webgym.texts = (() => {
 
   // What a label that is linked by its id says, also a tooltip that is hidden until it shows.
   const labelIn = (label) => {
-    const isHidden = !label.checkVisibility({ visibilityProperty: true });
+    const isHidden = label.ariaHidden === "true" || !label.checkVisibility({ visibilityProperty: true });
     return label.getAttribute("aria-label") || textOf(label) || isHidden && hiddenText(label) || "";
   };
   const hiddenText = (node) => {
