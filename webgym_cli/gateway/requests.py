@@ -192,9 +192,9 @@ def _join_calls(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages in which calls belong to the answer before them, so that a history has it as it was sampled."""
     joined: list[dict[str, Any]] = []
     for message in messages:
-        last = next(reversed(joined), dict[str, Any]())
-        if "tool_calls" in message and last.get("role") == "assistant":
-            last.setdefault("tool_calls", []).extend(message["tool_calls"])  # in place: there may be 100,000
+        if joined and "tool_calls" in message and joined[-1]["role"] == "assistant":
+            # in place: there may be 100,000
+            joined[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
         else:
             joined.append(message)
     return joined
