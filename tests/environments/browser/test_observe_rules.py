@@ -47,6 +47,11 @@ CASES = {
         "<div role=button class='tree-icon' style='width:20px;height:20px'><i class='fa fa-trash'></i></div>",
         "button 'trash'",
     ),
+    "an icon by its class that says what it shows, not how it is drawn": (
+        "<button><i class='fa-solid fa-2x fa-times'></i></button><button><i class='fa-brands fa-light-switch'></i>"
+        "</button>",
+        "button 'times'; button 'light switch'",
+    ),
     "an icon by its class, else by what it is called in tests": (
         "<button><svg class='lucide lucide-circle-play h-5' width=20 height=20></svg></button>"
         "<button data-testid='save-button'><svg class='h-5' width=20 height=20></svg></button>",
