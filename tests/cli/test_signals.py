@@ -19,9 +19,9 @@ from tests.cli.runs import filled
 from tests.executable import Command
 from tests.forked import webgym
 from tests.records.builders import shot
-from webgym_cli.errors import Terminated
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.store.status import read_running_command
+from webgym_cli.util import stopping
 
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 LIMIT = 60
@@ -72,15 +72,22 @@ def test_ctrl_c_during_the_first_imports_is_no_traceback(monkeypatch):
     assert error.value.code == 130
 
 
-@pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-def test_a_signal_while_pydantic_builds_a_schema_is_a_signal(raised, code):
+@SIGNALS
+def test_an_error_in_place_of_what_the_handler_raised_is_the_signal(number, code):
+    """As pydantic-core raises one for a schema that it builds, and DuckDB for a query."""
+    handlers = {one: signal.getsignal(one) for one in stopping.SIGNALS}
+
     class Interrupted:
         def __repr__(self):
-            raise raised
+            cli_main._stop(number, None)
 
-    with pytest.raises(SchemaError) as error:
-        SchemaValidator({"type": "literal", "expected": [Interrupted()]})
-    assert cli_main._click_error(error.value) == code
+    try:
+        with pytest.raises(SchemaError) as error:
+            SchemaValidator({"type": "literal", "expected": [Interrupted()]})
+        assert cli_main._click_error(error.value) == code
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
 
 
 @SIGNALS

@@ -31,6 +31,11 @@ except BaseException as error:
 """
 WAITS = 'print("up", flush=True); await asyncio.sleep(600)'
 HOLDS_UP = 'with interruptible(): print("up", flush=True); time.sleep(600)'
+QUERIES = """with interruptible():
+            import duckdb
+            connection = duckdb.connect(config={"threads": 1})
+            print("up", flush=True)
+            connection.execute("SELECT count(*) FROM range(10000000000000) numbers(a) WHERE sin(a) > 2")"""
 each_signal = pytest.mark.parametrize(
     ("number", "raised"), [(signal.SIGTERM, "Terminated"), (signal.SIGINT, "KeyboardInterrupt")], ids=str
 )
@@ -43,9 +48,9 @@ def start(code):
 
 
 @each_signal
-@pytest.mark.parametrize("times", [1, 2])
-def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
-    process = start(PROGRAM.replace("WORK", HOLDS_UP))
+@pytest.mark.parametrize(("work", "times"), [(HOLDS_UP, 1), (HOLDS_UP, 2), (QUERIES, 1)], ids=["one", "two", "query"])
+def test_work_that_holds_up_the_loop_is_broken_into(number, raised, work, times):
+    process = start(PROGRAM.replace("WORK", work))
     for _ in range(times):
         process.send_signal(number)
     assert process.communicate(timeout=20)[0].split() == ["cleaning", "cleaned", raised]

@@ -154,7 +154,7 @@ def test_terminated_in_each_stage_and_run_again_a_loop_in_turns_is_the_uninterru
         for stage in STAGES:
             command = run.start(*loop, DIAL_PAUSE="0.2", TRAIN_SECONDS="1")
             command.until(partial(is_in, stage, run, command))
-            assert command.send(signal.SIGTERM) == 143
+            assert command.send(signal.SIGTERM) == 143, command.err.read_text()[-3000:]
         looped(run, *loop)
     assert list_content(run) == list_content(whole)
     assert sum(one["outcome"]["failure"] == "cancelled" for one in run.read_stored()) > 0

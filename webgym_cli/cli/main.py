@@ -36,6 +36,7 @@ _NO_MEMORY = re.compile(
 # Environment variable with which an exception that a plug-in caused is shown with its traceback.
 TRACEBACK = "WEBGYM_TRACEBACK"
 _REASON = 500
+_STOPS: dict[int, tuple[str, int]] = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 ROOM = "make room (df -h) or give access (ls -l), then the same command goes on where this stopped"
 
 
@@ -64,9 +65,9 @@ def main() -> None:
         fail(str(error), _find_limit(error) or error.hint or _default_hint(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(_report_stop("interrupted", 130))
+        sys.exit(_report_stop(*_STOPS[signal.SIGINT]))
     except Terminated:
-        sys.exit(_report_stop("terminated", 143))
+        sys.exit(_report_stop(*_STOPS[signal.SIGTERM]))
     except OSError as error:
         sys.exit(_os_error(error))
     except SystemExit as error:
@@ -77,7 +78,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         sys.exit(_click_error(error))
     if code == 130:  # typer's code for KeyboardInterrupt
-        _report_stop("interrupted", 130)
+        _report_stop(*_STOPS[signal.SIGINT])
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -97,18 +98,14 @@ def _run() -> Any:
 
 def _click_error(error: Exception) -> int:
     """Print a click error in webgym's format and return its exit code; any other exception is a bug and is raised."""
+    if (stopped := stopping.first_signal()) is not None:
+        return _report_stop(*_STOPS[stopped])
     explain = getattr(error, "format_message", None)
     if explain is None and (limit := _find_limit(error)):
         fail(" ".join(str(error).split()) or "not enough memory", limit)
         return 1
     if explain is None:
-        # pydantic-core makes what a signal's handler raises, while a schema is built, into an error that names it
-        raised = str(error).strip()
-        if raised.endswith(f"{Terminated.__name__}:"):
-            return _report_stop("terminated", 143)
-        if type(error).__name__ == "Abort" or raised.endswith("KeyboardInterrupt:"):
-            return _report_stop("interrupted", 130)
-        return _explain(error)
+        return _report_stop(*_STOPS[signal.SIGINT]) if type(error).__name__ == "Abort" else _explain(error)
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         error.show()  # type: ignore[attr-defined]
     else:
@@ -212,7 +209,7 @@ def _show_warning(usual: Callable[..., None], message: Warning | str, *where: An
 
 def _stop(received: int, _: object) -> NoReturn:
     """Raise what ends the command, only once: a second signal must not cut its clean-up short."""
-    stopping.ignore_further()
+    stopping.ignore_further(received)
     raise Terminated if received == signal.SIGTERM else KeyboardInterrupt
 
 

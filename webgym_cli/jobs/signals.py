@@ -58,6 +58,10 @@ def interruptible() -> Iterator[None]:
     received.blocks = True
     try:
         yield
+    except Exception as error:
+        if received:  # DuckDB's "Query interrupted", say, in place of what the handler raised
+            raise asyncio.CancelledError from error
+        raise
     finally:
         received.blocks = False
 
@@ -69,7 +73,7 @@ async def _supervise(main: Coroutine[Any, Any, T], received: _CaughtSignals) -> 
 
     def on_signal(number: int, _: object) -> None:
         received.append(number)
-        ignore_further()
+        ignore_further(number)
         if task.done():
             return
         if received.blocks:

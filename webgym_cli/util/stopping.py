@@ -5,23 +5,44 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Seconds from the first signal in which another one does not cut the clean-up short.
 GRACE = 10.0
 
 
-def ignore_further() -> None:
-    """Leave further signals without effect for `GRACE`; a later one ends the process, its guards the children."""
-    began = time.monotonic()
+@dataclass(frozen=True, slots=True)
+class _LaterSignals:
+    """Handler of the signals after the first: without effect for `GRACE`, then the process ends at once."""
 
-    def end_late(number: int, _: object) -> None:
-        if time.monotonic() - began >= GRACE:
+    first: int
+    began: float = field(default_factory=time.monotonic)
+
+    def __call__(self, number: int, _: object) -> None:
+        """Handle a signal."""
+        if time.monotonic() - self.began >= GRACE:
             os.write(2, b"webgym: ended at once by a further signal; its clean-up had not ended\n")
             os._exit(128 + number)
 
+
+def ignore_further(received: int) -> None:
+    """Leave signals after a received one without effect for `GRACE`.
+
+    A later one ends the process, its guards the children.
+    """
+    handler = _LaterSignals(received)
     for one in SIGNALS:
-        signal.signal(one, end_late)
+        signal.signal(one, handler)
+
+
+def first_signal() -> int | None:
+    """Return the signal that stops this process, if one came.
+
+    DuckDB and pydantic-core raise an error of their own in place of what a handler raised during a call of theirs.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    return handler.first if isinstance(handler, _LaterSignals) else None
 
 
 def ignore_at_exit(first: object) -> None:
