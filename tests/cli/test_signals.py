@@ -25,6 +25,8 @@ from webgym_cli.util import stopping
 
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 LIMIT = 60
+LONGER_THAN_THE_START = 2.0
+"""CPU seconds of a command that is within its query."""
 
 
 @pytest.fixture
@@ -88,6 +90,15 @@ def test_an_error_in_place_of_what_the_handler_raised_is_the_signal(number, code
     finally:
         for one, handler in handlers.items():
             signal.signal(one, handler)
+
+
+@SIGNALS
+def test_a_query_is_broken_into(run, number, code):
+    """DuckDB's other threads went on with it, and the command waited for them."""
+    sql = "SELECT count(*) FROM range(10000000000000) numbers(a) WHERE sin(a) > 2"
+    command = Command(run.root.parent, "inspect-buffer", run.root, "--sql", sql)
+    command.until(lambda: sum(psutil.Process(command.process.pid).cpu_times()[:2]) > LONGER_THAN_THE_START)
+    assert command.send(number) == code, command.err.read_text()
 
 
 @SIGNALS

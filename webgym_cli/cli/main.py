@@ -210,6 +210,7 @@ def _show_warning(usual: Callable[..., None], message: Warning | str, *where: An
 def _stop(received: int, _: object) -> NoReturn:
     """Raise what ends the command, only once: a second signal must not cut its clean-up short."""
     stopping.ignore_further(received)
+    stopping.interrupt_work()
     raise Terminated if received == signal.SIGTERM else KeyboardInterrupt
 
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from webgym_cli.errors import Terminated
-from webgym_cli.util.stopping import SIGNALS, ignore_further
+from webgym_cli.util.stopping import SIGNALS, ignore_further, interrupt_work
 
 T = TypeVar("T")
 
@@ -77,6 +77,7 @@ async def _supervise(main: Coroutine[Any, Any, T], received: _CaughtSignals) -> 
         if task.done():
             return
         if received.blocks:
+            interrupt_work()
             raise asyncio.CancelledError
         loop.call_soon_threadsafe(task.cancel)
 

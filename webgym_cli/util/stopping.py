@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Seconds from the first signal in which another one does not cut the clean-up short.
 GRACE = 10.0
+_interrupts: list[Callable[[], None]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,22 @@ class _LaterSignals:
         if time.monotonic() - self.began >= GRACE:
             os.write(2, b"webgym: ended at once by a further signal; its clean-up had not ended\n")
             os._exit(128 + number)
+
+
+@contextmanager
+def interruptible_by(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let `interrupt_work` call a function during the block: DuckDB's threads go on when a handler raises."""
+    _interrupts.append(interrupt)
+    try:
+        yield
+    finally:
+        _interrupts.remove(interrupt)
+
+
+def interrupt_work() -> None:
+    """Interrupt the blocks of `interruptible_by`. A handler that raises calls it first."""
+    for interrupt in _interrupts:
+        interrupt()
 
 
 def ignore_further(received: int) -> None:

@@ -14,6 +14,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.stopping import interruptible_by
 from webgym_cli.util.temporary_folder import TemporaryFolder
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
@@ -86,16 +87,17 @@ class Index:
         """Yield a query's rows, in batches. Raises `UsageError` if a condition fails at a row, `StoreError`."""
         import duckdb
 
+        cursor = self._connection.cursor()
+        given = parameters if isinstance(parameters, Mapping) else list(parameters)
         try:
-            cursor = self._connection.cursor()
-            given = parameters if isinstance(parameters, Mapping) else list(parameters)
-            result = cursor.execute(sql, given)
-            names = [column[0] for column in result.description or ()]
-            types = [str(column[1]) for column in result.description or ()]
-            if any(_ZONED in kind for kind in types):
-                result = cursor.execute(_cast_zoned(sql, types), given)
-            while batch := result.fetchmany(_ROWS):
-                yield from (dict(zip(names, values, strict=True)) for values in batch)
+            with interruptible_by(cursor.interrupt):
+                result = cursor.execute(sql, given)
+                names = [column[0] for column in result.description or ()]
+                types = [str(column[1]) for column in result.description or ()]
+                if any(_ZONED in kind for kind in types):
+                    result = cursor.execute(_cast_zoned(sql, types), given)
+                while batch := result.fetchmany(_ROWS):
+                    yield from (dict(zip(names, values, strict=True)) for values in batch)
         except duckdb.DataError as error:
             words = f"the condition on trajectories fails at a row: {format_duckdb_error(error)}"
             raise UsageError(words, hint="TRY_CAST(COLUMN AS TYPE) is NULL there") from error
@@ -107,7 +109,9 @@ class Index:
 
     def table(self, sql: str) -> pa.Table:
         """Return all rows of a query as an Arrow table. Raises DuckDB's errors."""
-        return self._connection.cursor().sql(sql).to_arrow_table()
+        cursor = self._connection.cursor()
+        with interruptible_by(cursor.interrupt):
+            return cursor.sql(sql).to_arrow_table()
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         """Return the single row of a query. Raises `StoreError`."""
