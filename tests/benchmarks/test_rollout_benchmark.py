@@ -18,6 +18,7 @@ from webgym_cli.config.load import load
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.plan import write_plan
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir
@@ -45,6 +46,7 @@ class World:
         pool = PacedPool(inner, self.scripts, self.barrier)
         actor = ScriptedAgent((160, 210), InteractionMode.COORDINATES)
         runner = LocalRunner(self.run, self.settings, actor, pool)
+        write_plan(self.run, self.plan)
         rollout = RolloutEngine(self.plan, self.run, self.settings, runner, lambda _: None, queue=self.queue)
         await rollout.execute()
         return {one.seed: len(one.steps) for one in scan_stored(self.run, Split.TRAIN, 0)}
