@@ -2,11 +2,15 @@
 
 import asyncio
 import socket
+from pathlib import Path
 
 import pytest
 
 from webgym_cli.errors import UsageError
 from webgym_cli.serve import ports
+
+OUTGOING = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+"""The first port that Linux gives to outgoing connections."""
 
 
 @pytest.fixture
@@ -39,3 +43,11 @@ async def test_a_port_of_nobody_before_is_refused_at_once(holder, monkeypatch):
     monkeypatch.setattr(ports.asyncio, "sleep", fail)
     with pytest.raises(UsageError):
         await ports.claim_port("127.0.0.1", holder.getsockname()[1])
+
+
+async def test_a_free_port_is_none_that_an_outgoing_connection_may_take(holder, monkeypatch):
+    assert 0 < await ports.claim_port("127.0.0.1", 0) < OUTGOING
+    taken = holder.getsockname()[1]
+    monkeypatch.setattr(ports, "_FREE", [taken])
+    monkeypatch.setattr(ports, "_TRIED", 1)
+    assert await ports.claim_port("127.0.0.1", 0) not in (0, taken)

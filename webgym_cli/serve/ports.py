@@ -6,6 +6,8 @@ import asyncio
 import errno
 import socket
 import time
+from contextlib import suppress
+from random import SystemRandom
 
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.util.optional import when
@@ -15,6 +17,10 @@ _CONNECT_SECONDS = 1.0
 # How long a port is waited for that was this server's, and how often it is tried, in seconds.
 _RECLAIM_SECONDS = 15.0
 _RETRY_SECONDS = 0.25
+# Free ports are looked for below those that Linux gives to outgoing connections: one of them, as a browser's, took the
+# port before vLLM listened there.
+_FREE = range(20_000, 30_000)
+_TRIED = 20
 
 
 async def claim_port(host: str, wanted: int, last: int = 0) -> int:
@@ -25,14 +31,20 @@ async def claim_port(host: str, wanted: int, last: int = 0) -> int:
     the host can't be bound.
     """
     deadline = time.monotonic() + when(last and wanted in (0, last), _RECLAIM_SECONDS)
-    while True:
+    preferred = wanted or last
+    while preferred:
         try:
-            return _bind(host, wanted or last)
+            return _bind(host, preferred)
         except UsageError:
             if time.monotonic() >= deadline:
+                if wanted:
+                    raise
                 break
         await asyncio.sleep(_RETRY_SECONDS)
-    return _bind(host, wanted)
+    for port in SystemRandom().sample(_FREE, _TRIED):
+        with suppress(UsageError):
+            return _bind(host, port)
+    return _bind(host, 0)
 
 
 async def is_listening(host: str, port: int) -> bool:
