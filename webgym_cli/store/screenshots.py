@@ -52,6 +52,10 @@ class Recoded(Record):
     """Size of the stored file."""
 
 
+class MissingImageError(StoreError):
+    """An image is not in the store, or not as it was stored."""
+
+
 class ScreenshotStore:
     """Image files under `<root>/3f/3f9a….png` (or `.webp`), named by the SHA-256 of the PNG's bytes."""
 
@@ -100,7 +104,11 @@ class ScreenshotStore:
             write_atomic(self.webp(sha256), content)
 
     def get(self, sha256: str) -> bytes:
-        """Return an image's bytes (PNG or WebP). Raises `StoreError` if it is missing or altered."""
+        """Return an image's bytes (PNG or WebP).
+
+        Raises `MissingImageError` if it is missing or altered, `StoreError` if it can't be read: on a failing share it
+        may be whole, and a dataset must not leave it out, because the next preparation would have it.
+        """
         path = self.png(sha256)
         try:
             try:
@@ -111,14 +119,15 @@ class ScreenshotStore:
                 path = self.webp(sha256)
                 content = _read(path)
         except OSError as error:
-            raise StoreError(f"{path}: the screenshot can't be read: {error.strerror}") from error
+            kind = MissingImageError if isinstance(error, FileNotFoundError) else StoreError
+            raise kind(f"{path}: the screenshot can't be read: {error.strerror}") from error
         digest: str | None = sha256
         record = "its name"
         if path.suffix == ".webp":
             digest, record = map_known(lambda line: line.recoded_sha256, self.find_recoded(sha256)), LEDGER
         if hashlib.sha256(content).hexdigest() != digest:
             message = f"{path}: the screenshot was altered: its content doesn't match {record}"
-            raise StoreError(message, hint=DAMAGE_HINT)
+            raise MissingImageError(message, hint=DAMAGE_HINT)
         return content
 
     def find_recoded(self, sha256: str) -> Recoded | None:
@@ -193,15 +202,6 @@ def _renew(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def raise_if_there(error: StoreError) -> None:
-    """Raise an error of `get` again if the image may be whole: a share, the disk or a permission fails.
-
-    A dataset must not leave it out: the next preparation of the same run would have it.
-    """
-    if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
-        raise error
 
 
 def _read(path: Path) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import StoreError, WebGymError
+from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
 from webgym_cli.prepare.rl.replay import build_replay_lines, select_replay
@@ -31,7 +31,7 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore, raise_if_there
+from webgym_cli.store.screenshots import MissingImageError, ScreenshotStore
 from webgym_cli.util.files import WriteLine, open_line_writer, rebuild_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 from webgym_cli.util.optional import when
@@ -189,8 +189,7 @@ class _BatchWriter:
         try:
             lines = [key | row.to_line(list(map(self._located, row.images))) for row in rows]
             after = [list(map(self._located, state.images)) for state in states]
-        except StoreError as error:
-            raise_if_there(error)
+        except MissingImageError:
             return MaskReason.IMAGE_MISSING
         for line in lines:
             line["version"] = oldest_version(trajectory, line["steps"])

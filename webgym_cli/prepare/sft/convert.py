@@ -12,11 +12,10 @@ from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
 from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
-from webgym_cli.store.screenshots import ScreenshotStore, raise_if_there
+from webgym_cli.store.screenshots import MissingImageError, ScreenshotStore
 from webgym_cli.util.optional import known_or, when
 
 # Tokens after a response: the stop token and the template's line end.
@@ -111,8 +110,7 @@ class Converter:
     def _is_whole(self, sha256: str) -> bool:
         try:
             self._screenshots.get(sha256)
-        except StoreError as error:
-            raise_if_there(error)
+        except MissingImageError:
             return False
         return True
 
