@@ -383,11 +383,12 @@ def test_a_file_of_molmoweb(run, folder):
     assert [step.observation.screenshot.sha256 for step in trajectory.steps] == [digest(FIRST), digest(SECOND)]
 
 
-def test_a_file_of_cuaverifierbench_awaits_the_judge_that_is_compared_with_people(run, folder):
+@pytest.mark.parametrize("picture", [{"bytes": FIRST, "path": None}, FIRST], ids=["a struct", "plain bytes"])
+def test_a_file_of_cuaverifierbench_awaits_the_judge_that_is_compared_with_people(run, folder, picture):
     log = [{"source": "agent", "arguments": {"thoughts": "The lamp.", "action": "left_click"}}, {"message": "loaded"}]
     row = {"task_id": "t_1", "instruction": "Buy a lamp.", "init_url": "https://shop.test/", "final_answer": "bought"}
     row |= {"web_surfer_log": "\n".join(map(json.dumps, log)), "is_aborted": False, "majority_human_outcome_vote": 1}
-    row |= {"screenshots": [FIRST]}
+    row |= {"screenshots": [picture]}
     silent = row | {"task_id": "t_2", "final_answer": "<no_answer>", "is_aborted": True}
     lacking = row | {"task_id": "t_3", "screenshots": []}
     pq.write_table(pa.Table.from_pylist([row, silent, lacking]), folder / "internal-0.parquet")

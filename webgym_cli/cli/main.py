@@ -36,7 +36,6 @@ _NO_MEMORY = re.compile(
 # Environment variable with which an exception that a plug-in caused is shown with its traceback.
 TRACEBACK = "WEBGYM_TRACEBACK"
 _REASON = 500
-_STOPS: dict[int, tuple[str, int]] = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 ROOM = "make room (df -h) or give access (ls -l), then the same command goes on where this stopped"
 
 
@@ -65,9 +64,9 @@ def main() -> None:
         fail(str(error), _find_limit(error) or error.hint or _default_hint(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(_report_stop(*_STOPS[signal.SIGINT]))
+        sys.exit(_report_stop(signal.SIGINT))
     except Terminated:
-        sys.exit(_report_stop(*_STOPS[signal.SIGTERM]))
+        sys.exit(_report_stop(signal.SIGTERM))
     except OSError as error:
         sys.exit(_os_error(error))
     except SystemExit as error:
@@ -78,7 +77,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         sys.exit(_click_error(error))
     if code == 130:  # typer's code for KeyboardInterrupt
-        _report_stop(*_STOPS[signal.SIGINT])
+        _report_stop(signal.SIGINT)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -97,15 +96,20 @@ def _run() -> Any:
 
 
 def _click_error(error: Exception) -> int:
-    """Print a click error in webgym's format and return its exit code; any other exception is a bug and is raised."""
+    """Print a click error in webgym's format, or that a signal stopped the command, and return the exit code.
+
+    Any other exception is a bug and is raised.
+    """
     if (stopped := stopping.first_signal()) is not None:
-        return _report_stop(*_STOPS[stopped])
+        return _report_stop(stopped)
     explain = getattr(error, "format_message", None)
     if explain is None and (limit := _find_limit(error)):
         fail(" ".join(str(error).split()) or "not enough memory", limit)
         return 1
     if explain is None:
-        return _report_stop(*_STOPS[signal.SIGINT]) if type(error).__name__ == "Abort" else _explain(error)
+        if type(error).__name__ == "Abort":
+            return _report_stop(signal.SIGINT)
+        return _explain(error)
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         error.show()  # type: ignore[attr-defined]
     else:
@@ -214,10 +218,11 @@ def _stop(received: int, _: object) -> NoReturn:
     raise Terminated if received == signal.SIGTERM else KeyboardInterrupt
 
 
-def _report_stop(how: str, code: int) -> int:
-    """Print that the command was stopped and whether it can be resumed; return the exit code."""
+def _report_stop(received: int) -> int:
+    """Print that a signal stopped the command and whether it can be resumed; return the exit code."""
+    how = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[signal.Signals(received)]
     if set(_typed_command()[-1:]) & set(RESUMABLE):
         fail(f"{how}; what was finished is stored", AGAIN)
     else:
         fail(how, "the same command again")
-    return code
+    return 128 + received

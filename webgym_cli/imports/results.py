@@ -118,8 +118,8 @@ def _list_steps(source: Path, result: dict[str, Any], answer: str | None) -> lis
     if len({*numbers}) < len(shots) or any(number - numbers[0] >= count for number in numbers):
         numbers = list(range(len(shots)))
     named = {number - numbers[0]: name for number, name in zip(numbers, shots, strict=True)}
-    words = {"thought": dict(enumerate(as_list(result.get("thoughts")))), "action": dict(enumerate(history))}
-    columns = {"screenshot": named, **words}
+    thoughts = dict(enumerate(as_list(result.get("thoughts"))))
+    columns = {"screenshot": named, "thought": thoughts, "action": dict(enumerate(history))}
     steps = [{name: values.get(number) for name, values in columns.items()} for number in range(count)]
     if answer is not None:  # so that the last action is the answer, as in the second schema
         steps[-1]["action"] = f"ANSWER; {answer}"

@@ -260,8 +260,9 @@ def open_table(content: bytes, delimiters: str) -> Iterator[dict[str | Any, str 
     named = [name for name in names if name]  # a sheet's empty columns have no names
     if len({*named}) < len(named):
         raise csv.Error(f"two columns have the same name: {', '.join(names)}")
-    # A spreadsheet may write empty rows at the end: `,,`.
-    yield from (row for row in rows if "".join(map(str, filter(None, row.values()))).strip())
+    for row in rows:
+        if any(str(value or "").strip() for value in row.values()):  # a spreadsheet may write empty rows: `,,`
+            yield row
 
 
 def _table_records(content: bytes, delimiters: str) -> Iterator[tuple[int, ReadRecord]]:

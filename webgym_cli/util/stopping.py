@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Seconds from the first signal in which another one does not cut the clean-up short.
 GRACE = 10.0
+# What interrupts the blocks of `interruptible_by`, at work now.
 _interrupts: list[Callable[[], None]] = []
 
 
