@@ -90,6 +90,21 @@ def test_a_dry_training_writes_nothing_and_says_if_only_prepare_reads_what_is_ch
     assert (f"webgym prepare {place / 'run'}" in result.stderr) is noted
 
 
+@pytest.mark.parametrize(
+    ("words", "noted"),
+    [
+        (("train.algorithm=grpo",), True),
+        (("train.algorithm=grpo", "policy_config.top_k=-1", "policy_config.top_p=1"), False),
+        (("train.algorithm=sft",), False),
+        (("train.algorithm=grpo", "rollout.policy=oracle"), False),
+    ],
+)
+def test_episodes_of_another_server_that_could_not_be_trained_on_are_noted_before_they_run(place, words, noted):
+    given = ("tasks.train=miniwob:click-test", "rollout.policy=http://127.0.0.1:9/v1", *words)
+    result = webgym("rollout", "new", "--dry-run", *(word for one in given for word in ("-s", one)), cwd=place)
+    assert ("can't train on these episodes" in result.stderr) is noted
+
+
 def test_a_dry_run_counts_by_the_index_that_is_there(place):
     """And takes in what is new elsewhere."""
     plain = webgym("prepare", "run", "--dry-run", cwd=place).stdout

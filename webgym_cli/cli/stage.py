@@ -33,6 +33,8 @@ Result = TypeVar("Result")
 _LOOPS = ("loop", "curriculum")
 # The commands that start a policy server if `rollout.policy` requires one.
 _SERVING = ("rollout", "gateway", "eval", "loop", "curriculum")
+# Kinds of training data that consist of sampled tokens with their log-probabilities.
+_SAMPLED_DATA = ("batch", "steps", "transitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ def check_command(command: str, run: RunDir, settings: Settings, options: dict[s
         note_ineffective(settings, output)
 
     policy = options.get("policy") or settings.rollout.policy
+    if command in _SERVING and command != "eval" and options.get("split") != "test" and policy not in (VLLM, ORACLE):
+        note_untrainable(settings, output)
     model = settings.policy_config.base_model
     if run.exists and saved_settings(run).policy_config.base_model == model:
         return
@@ -119,6 +123,21 @@ def note_ineffective(settings: Settings, output: Output) -> None:
 
     for line in list_ineffective(settings):
         output.note(line)
+
+
+def note_untrainable(settings: Settings, output: Output) -> None:
+    """Note before the first episode that `prepare` will refuse what another server samples with these settings."""
+    from webgym_cli.records.sampling import Sampling
+    from webgym_cli.train.registry import find_backend
+
+    given, name = settings.policy_config, settings.train.algorithm
+    sampling = Sampling(temperature=given.temperature, top_k=given.top_k, top_p=given.top_p, min_p=given.min_p)
+    if find_backend(name).data in _SAMPLED_DATA and not sampling.untouched:
+        output.note(
+            f"train.algorithm={name} can't train on these episodes: log-probabilities of a server that is not webgym's"
+            " are taken for those before temperature, top_k, top_p and min_p (-s policy_config.temperature=1"
+            " -s policy_config.top_k=-1 -s policy_config.top_p=1 -s policy_config.min_p=0)"
+        )
 
 
 def open_training(run: RunDir, settings: Settings, options: StageOptions) -> Output:

@@ -226,3 +226,10 @@ def test_versions_that_are_not_there_are_wrong_usage(invoke):
         invoke("compare", 0, 1, "--split", Split.TRAIN.value)
     with pytest.raises(UsageError, match="no train trajectories"):
         invoke("compare", "--split", Split.TRAIN.value)
+
+
+def test_a_run_with_one_version_has_none_to_compare_it_with(invoke, tmp_path):
+    other = fill_run(tmp_path / "other", attempt(0, "a", solved=True, iteration=3))
+    with pytest.raises(UsageError, match="only version 3 has test trajectories"):
+        app.call("compare", other.root)
+    assert json.loads(invoke("compare", other.root, "--json")[0])["newest"]["pairs"] == 1

@@ -153,6 +153,9 @@ def _compare_versions(opened: Iterable[tuple[RunDir, Index, list[int]]], split: 
         known = versions or find_versions(index, split)
         if not known:
             raise UsageError(f"{run.root}: no {split} trajectories", hint=f"webgym inspect-buffer {run.root}")
+        if not versions and len(known) < 2:
+            hint = f"webgym rollout {run.root} --split test --version N"
+            raise UsageError(f"{run.root}: only version {known[0]} has {split} trajectories", hint=hint)
         chosen = versions or (known[0], known[-1])
         sides += [ComparedVersion(run, index, version) for version in chosen]
     return compare_versions(sides[0], sides[1], split)
