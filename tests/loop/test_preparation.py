@@ -9,6 +9,7 @@ from tests.prepare.actor_server import ActorServer
 from tests.prepare.rl_builders import episode, line_of, served, settings, store, talk, write_plan
 from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
 from tests.records.builders import UNSOLVED
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError, MissingStageError, SettingsError
 from webgym_cli.loop import preparation
@@ -34,6 +35,7 @@ class Servers:
     starts: int = 0
     error: Exception | None = None
     """How they end while they are watched."""
+    policy: ServedPolicy = ServedPolicy()
 
     async def current(self):
         assert self.base_urls, "no server is needed"
@@ -157,18 +159,21 @@ async def test_a_server_that_dies_while_it_scores_ends_the_preparation(tmp_path,
             await asyncio.wait_for(prepare(run, with_, lambda event: None, dies, again=False), 30)
 
 
-async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown, server, monkeypatch):
+@pytest.mark.parametrize("adapter", ["", "policy-v1"])
+async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown, server, monkeypatch, adapter):
     run, events = RunDir(tmp_path / "second"), []
     with_ = second_phase(run, model, experience(shown))
 
     async def current(serving):
         assert serving.run == run
+        serving.policy = ServedPolicy(model=adapter)
         return (server.base_url,)
 
     monkeypatch.setattr(Serving, "current", current)
     async with StageContext(run, with_, tmp_path, events.append) as context:
         prepared_record = await preparation.prepare(context)
     assert (len(server.requests), prepared_record.replayed_rows) == (7, 7)
+    assert server.models == {adapter or "policy"}
     (noted,) = read_events(run, "prepare")
     assert (noted["current_rows"], noted["replayed_rows"]) == (4, 7)
 

@@ -30,6 +30,8 @@ class ActorServer(LocalServer):
         self.max_model_len = max_model_len
         self.requests: list[list[int]] = []
         """The sequences of the questions so far."""
+        self.models: set[str] = set()
+        """The models that were asked."""
         self.statuses: deque[int] = deque()
         """HTTP statuses that the next questions get; 200: an answer."""
 
@@ -50,6 +52,7 @@ class ActorServer(LocalServer):
             await self.closing.wait()
             raise web.HTTPServiceUnavailable
         self.requests.append(body["prompt"])
+        self.models.add(body["model"])
         return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._prompt_logprobs(body)}]})
 
     def _prompt_logprobs(self, body: dict[str, Any]) -> list[Any]:

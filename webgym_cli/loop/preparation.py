@@ -157,8 +157,10 @@ async def _open_client_factory(context: StageContext, started: asyncio.Event) ->
         if how.base_url:
             clients.append(PromptLogprobs(how.model_copy(update={"model": how.model or name})))
         else:
-            own = how.model_copy(update={"model": name, "api_key_env_var": ""})
-            clients.append(PromptLogprobs(own, await context.serving.current()))
+            base_urls = await context.serving.current()
+            # a LoRA policy may be served as an adapter, beside the weights that it was trained on
+            own = how.model_copy(update={"model": context.serving.policy.model or name, "api_key_env_var": ""})
+            clients.append(PromptLogprobs(own, base_urls))
             started.set()
         return clients[-1]
 
