@@ -37,8 +37,8 @@ TASK = {"task_id": "shop-cheapest", "seed": 3}
 
 @pytest.fixture(scope="module")
 async def host():
-    settings = ("tasks.train=sites:all", "context_config.interaction_mode=set_of_marks", "browser.max_idle_wait=2")
-    async with SessionHost(load(overrides=settings)) as opened:
+    shown = ("context_config.interaction_mode=set_of_marks", "context_config.observation=tree")
+    async with SessionHost(load(overrides=["tasks.train=sites:all", "browser.max_idle_wait=2", *shown])) as opened:
         yield opened
 
 
@@ -63,7 +63,7 @@ async def test_an_episode_with_pictures_and_the_reward_of_the_site(address, host
         picture = Image.open(io.BytesIO(base64.b64decode(first.observation["screenshot"])))
         assert picture.format == "PNG"
         assert (first.done, first.reward) == (False, None)
-        assert first.observation["elements"]
+        assert first.observation["elements"] and "link" in first.observation["tree"]
         late = await client.step({"action": "click", "element_id": 999})
         assert "999" in late.observation["action_error"]
         assert (await client.state())["step_count"] == 1

@@ -53,6 +53,7 @@ class WebObservation(OpenObservation):  # type: ignore[misc]
     url: str = ""
     title: str = ""
     elements: list[dict[str, Any]] = Field(default=[], description="The marked elements, with set_of_marks.")
+    tree: str = Field(default="", description="The accessibility tree, with context_config.observation=tree.")
     notices: list[str] = Field(default=[], description="Dialogs, downloads and the like since the last observation.")
     tabs: list[dict[str, Any]] = Field(default=[], description="The open tabs, if there is more than one.")
     action_error: str = Field(default="", description="Why the last action could not be read, or not be carried out.")
@@ -174,7 +175,7 @@ def _observe(turn: Turn) -> WebObservation:
         seen.reward, seen.stop, seen.success = outcome.reward, outcome.stop, outcome.success
     if (view := turn.view) is not None:
         seen.screenshot = base64.b64encode(view.png).decode()
-        seen.url, seen.title, seen.notices = view.url, view.title, [*view.notices]
+        seen.url, seen.title, seen.tree, seen.notices = view.url, view.title, view.tree, [*view.notices]
         seen.elements = [element.model_dump(mode="json") for element in view.elements]
         seen.tabs = [tab.model_dump(mode="json") for tab in view.tabs]
     return seen
