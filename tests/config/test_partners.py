@@ -25,6 +25,8 @@ CORRECTION = "rl.algorithm.rollout_correction.rollout_is"
         ("rl.algorithm.kl_ctrl.type=adaptive", "rl.algorithm.use_kl_in_reward=true"),
         ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
         ("algorithm_config.learning_rate=0.1", "loop.demonstration_iterations=1"),
+        ("algorithm_config.cutoff_len=512", "loop.demonstration_iterations=1"),
+        ("algorithm_config.report_to=none", "loop.demonstration_iterations=1"),
         ("algorithm_config.eval_steps=5", "algorithm_config.do_eval=true"),
         ("rl.webrl.beta=0.5", "train.algorithm=webrl"),
     ],
@@ -57,6 +59,8 @@ def test_a_setting_without_its_partner_is_named(given, partner):
         ("rl.actor.loss_scale_factor=100", "rl.actor.loss_agg_mode", "token-mean", "seq-mean-token-sum-norm"),
         ("rl.algorithm.kl_ctrl.horizon=9", "rl.algorithm.kl_ctrl.type", "fixed", "adaptive"),
         (f"{CORRECTION}_threshold=3", CORRECTION, "none", "sequence"),
+        (f"{CORRECTION}=sequence", "rl.actor.recompute_old_log_probs", "false", "true"),
+        ("rollout.max_parse_errors=3", "rollout.agent", '"python agent.py"', '""'),
     ],
 )
 def test_a_setting_of_a_training_that_does_not_read_it_is_named(given, decides, without, with_it):

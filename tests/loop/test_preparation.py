@@ -1,7 +1,7 @@
 """What an iteration's training is made of, by the algorithm; written once, unless it is asked for again."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -35,7 +35,7 @@ class Servers:
     starts: int = 0
     error: Exception | None = None
     """How they end while they are watched."""
-    policy: ServedPolicy = ServedPolicy()
+    policy: ServedPolicy = field(default_factory=ServedPolicy)
 
     async def current(self):
         assert self.base_urls, "no server is needed"

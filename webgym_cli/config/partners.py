@@ -8,6 +8,7 @@ from collections.abc import Callable
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import find_section
+from webgym_cli.records.series import ORACLE
 
 # By setting or section, separated by spaces: the settings that decide whether they have an effect, and whether these
 # values let them have one.
@@ -21,16 +22,24 @@ def _needs(*names: str) -> Callable[[str], bool]:
     return lambda name: name in names or name not in _ESTIMATORS
 
 
+# The others also choose what `export-sharegpt` writes, or are harmless in a recipe for every algorithm.
 _IMITATION = (
-    "learning_rate max_grad_norm weight_decay num_train_epochs warmup_steps lr_scheduler_type "
-    "per_device_train_batch_size gradient_accumulation_steps finetuning_type lora_rank freeze_vision_tower bf16 "
-    "deepspeed_config_filename save_steps"
+    "learning_rate max_grad_norm weight_decay num_train_epochs warmup_steps lr_scheduler_type cutoff_len "
+    "per_device_train_batch_size gradient_accumulation_steps finetuning_type lora_rank lora_alpha lora_target "
+    "freeze_vision_tower freeze_multi_modal_projector freeze_language_model disable_gradient_checkpointing bf16 "
+    "deepspeed_config_filename save_steps save_only_model report_to positive_samples_to_train weighting "
+    "recency_bias_power"
 )
 _PARTNERS: _Partners = {
     "judge": ("judge.base_url", bool),
     "tasks.difficulty_ratio": ("tasks.sampler", "ratio".__eq__),
     "tasks.pool_shares": ("tasks.sampler", "pass_rate".__eq__),
     "rollout.completion_grace": ("rollout.completion_threshold", lambda threshold: threshold < 1),
+    # the gateway ends no session of an agent for these
+    "rollout.max_parse_errors rollout.max_repeated_actions": (
+        "rollout.agent rollout.policy",
+        lambda agent, policy: not agent or policy == ORACLE,
+    ),
     "rollout.ray_address": ("rollout.executor train.executor", lambda *executors: "ray" in executors),
     "rollout.ray_cpus": ("rollout.executor", "ray".__eq__),
     "train.nodes": ("train.executor train.nodes", lambda executor, nodes: executor == "ray" or nodes == 1),
@@ -73,6 +82,8 @@ _PARTNERS: _Partners = {
         "rl.algorithm.rollout_correction.rollout_is",
         "none".__ne__,
     ),
+    # the sampler's own log-probabilities leave nothing to correct
+    "rl.algorithm.rollout_correction": ("rl.actor.recompute_old_log_probs", bool),
     "rl.algorithm.gamma": ("train.algorithm", lambda name: name not in _GROUPS),
     "rl.algorithm.lam": ("train.algorithm", _needs("gae")),
     "rl.algorithm.norm_adv_by_std_in_grpo": ("train.algorithm", _needs("grpo", "gigpo")),
