@@ -107,14 +107,23 @@ async def test_a_reset_that_forgets_the_login_is_followed_by_another(settings, m
             assert (mail.resets, mail.logins) == (done, done + 1)
 
 
-async def test_episodes_that_share_a_site_ask_it_once_in_a_while(settings, mail, browsers):
+async def test_episodes_that_share_a_site_have_a_session_each(settings, mail, browsers):
+    """With one for all an agent that logged out ended it for the others, whose checks gave them 0."""
+
+    async def start(stack):
+        start = await stack.enter_async_context(desk.reserve([LAB]))
+        return next(cookie["value"] for cookie in start.storage_state["cookies"])
+
     shared = settings("sites.gitlab.isolation=parallel")
     await log_in_to_sites(shared, [task(LAB)])
     desk = Desk(shared, lambda: browsers)
-    async with desk.reserve([LAB]), desk.reserve([LAB]):
-        mail.sessions.clear()
-    async with desk.reserve([LAB]):
-        assert mail.logins == 1
+    async with AsyncExitStack() as one, AsyncExitStack() as another:
+        own, others = await start(one), await start(another)
+        assert (own != others, mail.logins) == (True, 2)
+        mail.sessions[own].logged_in = False
+    async with AsyncExitStack() as one, AsyncExitStack() as another:
+        assert others in (await start(one), await start(another)), "the one that is still valid"
+        assert mail.logins == 3
 
 
 async def test_a_login_that_fails_is_the_environments_error(settings, mail, browsers, monkeypatch):
@@ -165,10 +174,15 @@ async def test_an_episode_that_is_led_to_the_login_page_is_a_failure_and_the_nex
     """A session that ends between the check of a login and the first page would be a reward of 0."""
     known, agent = desk_of_an_agent(settings, mail, monkeypatch, "sites.desk.isolation=parallel")
     await log_in_to_sites(known, [agent])
+    endings = [mail.sessions.clear]
+
+    def end_the_session():
+        if endings:
+            endings.pop()()
+
+    monkeypatch.setitem(SETUPS.registered, "desk", SiteSetup.of(end_the_session, "desk", timeout=None))
     async with WebPool(known, InteractionMode.SET_OF_MARKS) as pool:
         environment = pool.new()
-        await environment.reset(agent, 1)
-        mail.sessions.clear()
         with pytest.raises(BoundaryError, match="leads to the login page") as led:
             await environment.reset(agent, 1)
         assert (led.value.kind, led.value.hint) == (FailureKind.ENVIRONMENT_ERROR, "webgym login desk --role agent")

@@ -84,12 +84,12 @@ class LoginManager:
             async with session.guard("keeping the login"):
                 return dict(await session.page.context.storage_state())
 
-    async def check_session(self, login: Login, state: Path) -> str:
+    async def check_session(self, login: Login, state: Path | dict[str, Any]) -> str:
         """Return why a site seems to reject a stored login; empty if it accepts it.
 
         Raises `BoundaryError` if the site can't be reached, or the login can't be read.
         """
-        async with self._session(login, {"storage_state": str(state)}) as session:
+        async with self._session(login, {"storage_state": state}) as session:
             return await self._check_session(session, login)
 
     async def _check_session(self, session: BrowserSession, login: Login) -> str:

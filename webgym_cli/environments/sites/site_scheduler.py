@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,10 +29,11 @@ from webgym_cli.environments.sites.accounts import (
     task_sites,
 )
 from webgym_cli.environments.sites.login import LoginManager, open_login_manager
+from webgym_cli.environments.sites.login_sessions import LoginSessions, no_login, renew_login
 from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.environments.sites.site_expert import EXPERTS
 from webgym_cli.environments.sites.site_setup import SETUPS, require_setup_fields, require_tenants
-from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
+from webgym_cli.errors import BoundaryError, SettingsError, StoreError, UsageError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -46,8 +46,6 @@ _LOOK_AGAIN = 0.2
 _OTHER_FOLDER = "choose another browser.auth_folder"
 # A site that has no entry is only a name for set-up functions and experts.
 _ABSENT = SiteSettings(isolation="parallel")
-# Seconds for which a verified login of a shared site is trusted.
-_BELIEVED = 60.0
 
 
 class SiteScheduler:
@@ -59,8 +57,7 @@ class SiteScheduler:
         self._logins = LoginManager(settings, browsers, gate)
         self._states = LoginStore.of(settings)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._seen: dict[str, float] = {}
+        self._sessions = LoginSessions(settings, self._logins, self._states)
 
     def address(self, text: str) -> str:
         """Return a text with the sites' URLs in place of placeholders like `__SHOPPING__`.
@@ -99,7 +96,6 @@ class SiteScheduler:
         """Raise `BoundaryError` if a task with a login starts on a login page: the site ended its session."""
         for login in login_sites(task):
             if why := await self._logins.find_login_page(session, login, self.address(start_url)):
-                self._seen.pop(login, None)  # the next attempt checks the login again
                 hint = describe_renewal(login, find_account(self._settings, login)[1])
                 raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{login} is not logged in: {why}", hint=hint)
 
@@ -135,8 +131,13 @@ class SiteScheduler:
             for answer in await gather_or_cancel(*(self._reset(site, known[site], values) for site in wanted)):
                 start = start.updated_by(answer)
             for login in logins:
-                if start.storage_state is None and not self._states.fault(login).startswith("missing"):
-                    await self._enter(login)
+                if start.storage_state is not None or self._states.fault(login).startswith("missing"):
+                    continue
+                if len(logins) == 1 and self._sessions.may_multiply(login):
+                    own = await stack.enter_async_context(self._sessions.reserve(login))
+                    start = start.model_copy(update={"storage_state": own})
+                else:
+                    await self._sessions.renew(login)
             yield start
 
     def _site(self, name: str) -> SiteSettings:
@@ -173,15 +174,6 @@ class SiteScheduler:
         own = f".{values['episode']}" if site.isolation == "tenant" else ""
         return await reset_site(name, site, self._states.folder / f"{name}{own}.reset.log", values)
 
-    async def _enter(self, login: Login) -> None:
-        """Ensure a valid login: an earlier episode or a reset may have ended it."""
-        async with self._doors[login]:
-            shared = self._site(login.site).is_shared
-            if shared and time.monotonic() - self._seen.get(login, -_BELIEVED) < _BELIEVED:
-                return
-            await _renew(self._settings, self._states, self._logins, login)
-            self._seen[login] = time.monotonic()
-
 
 def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     """Check that the settings provide what tasks on sites need; other tasks need nothing.
@@ -212,7 +204,7 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
         if fault and known.login == "auto" and not account.storage_state:
             read_password(login, account)
         elif fault:
-            raise _no_login(settings, login, fault)
+            raise no_login(settings, login, fault)
 
 
 def _is_only_name(settings: Settings, task: Task) -> bool:
@@ -243,7 +235,7 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[Lo
     if not needed:
         return ()
     async with open_login_manager(settings) as manager:
-        entered = [login for login in needed if await _renew(settings, states, manager, login)]
+        entered = [login for login in needed if await renew_login(settings, states, manager, login)]
     for logins in sorted(wanted - {()}):
         states.join(logins)
     return tuple(entered)
@@ -258,23 +250,6 @@ def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolat
 def exclusive_sites(settings: Settings, task: Task) -> frozenset[str]:
     """Return the sites on which no other episode may run together with this task."""
     return frozenset(site for site in task_sites(task) if not settings.sites.get(site, _ABSENT).is_shared)
-
-
-async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, login: Login) -> bool:
-    """Renew an unusable login. Returns whether that was necessary; raises if only a user may do it."""
-    why = states.fault(login) or await logins.check_session(login, states.path((login,)))
-    if not why:
-        return False
-    site, account = find_account(settings, login)
-    if site.login == "manual" or account.storage_state:
-        raise _no_login(settings, login, why)
-    states.save(login, await logins.log_in(login))
-    return True
-
-
-def _no_login(settings: Settings, login: Login, why: str) -> MissingStageError:
-    hint = describe_renewal(login, find_account(settings, login)[1])
-    return MissingStageError(f"the login of {login} is of no use: {why}", hint=hint)
 
 
 async def _acquire_lock(lock: FileLock) -> None:
