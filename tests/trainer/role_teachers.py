@@ -141,6 +141,21 @@ def test_a_training_goes_on_with_the_adapter_of_the_one_before():
             train(place, **other)
 
 
+def test_the_adapter_of_a_critic_counts_once_in_the_next_training():
+    with scratch() as place:
+        usual(place)
+        given = {**GAE, "model": LORA["model"], "actor": {"ppo_epochs": 4}, "critic": {"optim": {"lr": 0.02}}}
+        trained = train(place, **given)
+        critic = {**given["critic"], "path": str(trained / "critic")}
+        predicted = {}
+        for name, states in (("moments", str(trained / "rl_state")), ("new", None)):
+            following = {**given, "critic": critic, "trainer": {"output_dir": str(place / name), "carry_state": states}}
+            train(place, **following)
+            predicted[name] = learned(place, **following).tensors["values"]
+        assert predicted["new"].abs().max() > 0.1
+        torch.testing.assert_close(predicted["moments"], predicted["new"], atol=1e-5, rtol=1e-5)
+
+
 def test_the_reference_of_an_adapter_is_the_model_without_it():
     with scratch() as place:
         model, _ = usual(place)

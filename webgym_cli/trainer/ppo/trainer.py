@@ -100,9 +100,16 @@ class Trainer(ABC):
         carried = self.options.trainer.carry_state
         source = state or (Path(carried) if carried else None)
         for name, engine in self.engines.items():
-            if source is not None:
+            if source is not None and not self._has_merged(name, source):
                 engine.load(source / name)
         return BatchRunner(self.options, self.world, self.batch, collate)
+
+    def _has_merged(self, name: str, states: Path) -> bool:
+        """Whether a network starts from weights that have the adapter of these states: loaded, it would count twice.
+
+        That is a critic, whose next adapter is a new one; the policy goes on with its own on the weights below it.
+        """
+        return self.options.model.lora_rank > 0 and self.sources[name] == states.with_name(name)
 
     def _improve(self, runner: BatchRunner, targets: BatchTargets, numbers: range, log: TrainerLog | None) -> None:
         """Make the optimizer steps `numbers`, with a state every `save_freq`."""
