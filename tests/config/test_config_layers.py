@@ -206,10 +206,25 @@ def test_what_is_commented_out_changes_nothing(written, content, changed):
     assert load([written("a.yaml", content)]) == resolve_model_defaults(Settings(**changed))
 
 
-def test_a_text_for_a_list_is_answered_with_how_a_list_is_written():
+@each(
+    ("override", "hint"),
+    [
+        ("plugins=a.py,b.py", "-s 'plugins=[FIRST, SECOND]'"),
+        ("log_config.run_name=12", """-s 'log_config.run_name="TEXT"': as it is, the value is JSON"""),
+        ("agent.tools=[1]", "webgym config show | grep -F agent.tools"),
+        ("algorithm_config.warmup_steps=10%", "webgym config show | grep -F algorithm_config.warmup_steps"),
+        ("sites.shop.login_hours=0", "webgym config show | grep -F sites.shop.login_hours"),
+    ],
+)
+def test_a_value_of_another_kind_is_answered_with_how_it_is_written_or_where_to_look(override, hint):
     with pytest.raises(SettingsError) as caught:
-        load(overrides=["plugins=a.py,b.py"])
-    assert caught.value.hint == "-s 'plugins=[FIRST, SECOND]'"
+        load(overrides=[override])
+    assert caught.value.hint == hint
+
+
+def test_numbers_of_gpus_are_their_names():
+    given = load(overrides=["serve.gpus=[0]", 'train.gpus=[1, "GPU-5f3"]'])
+    assert (given.serve.gpus, given.train.gpus) == (("0",), ("1", "GPU-5f3"))
 
 
 @each(

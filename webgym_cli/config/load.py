@@ -216,7 +216,11 @@ def _explain(key: str, words: str, sources: Mapping[str, str]) -> SettingsError:
     near = (name for name in names if dotted.startswith(f"{name}.") or f"{name}.".startswith(dotted))
     source = next((sources[name] for name in near), "")
     parts = [part for part in (source, key, words) if part not in ("", "default")]
-    hint = f"webgym config show | grep -F {key or 'KEY'}"
+    # without the place in a list, or the kind of number
+    known = find_section(key, known_keys().keys() - {"sites"})
+    hint = f"webgym config show | grep -F {known or key or 'KEY'}"
     if source.startswith("-s ") and "should be a list" in words:
         hint = f"-s '{key}=[FIRST, SECOND]'"
+    elif source == f"-s {key}" and "valid string" in words:
+        hint = f"""-s '{key}="TEXT"': as it is, the value is JSON"""
     return SettingsError(": ".join(parts), hint=hint)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
+
+# Numbers in most places, ids (`GPU-...`) in others.
+GpuNames = tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...]
 
 
 class ServeSettings(ConfigSection):
@@ -32,7 +35,7 @@ class ServeSettings(ConfigSection):
     replicas: int | None = Field(default=None, ge=1)
     """Number of servers on this machine, each on its own GPUs; all requests of an episode go to the same one. null: as
     many as fit on the GPUs, one on a CPU."""
-    gpus: tuple[str, ...] = ()
+    gpus: GpuNames = ()
     """GPUs of the servers, by the names that `CUDA_VISIBLE_DEVICES` takes; none: all that it leaves. With `train.gpus`
     on other ones the servers keep running during a training."""
     restarts: int = Field(default=2, ge=0)

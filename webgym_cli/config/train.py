@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
+from webgym_cli.config.serve import GpuNames
 
 
 class TrainSettings(ConfigSection):
@@ -19,7 +20,7 @@ class TrainSettings(ConfigSection):
     estimator of yours (`plugins`). Demonstration iterations use `loop.demonstration_algorithm`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
     """Number of training processes on this machine; null: one per GPU (`train.gpus`), one on a CPU."""
-    gpus: tuple[str, ...] = ()
+    gpus: GpuNames = ()
     """GPUs of this machine's training, by the names that `CUDA_VISIBLE_DEVICES` takes; none: all that it leaves."""
     keep_optimizer_state: bool = True
     """Carry over the optimizer state from one iteration's training to the next."""
