@@ -7,11 +7,12 @@ import pytest
 from tests.loop.curriculum_stages import WORDS, Killed, Told, planned_instructions, ran, settings_in
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.loop.phases import Phases, last_iteration, phase_of, plan_curriculum
+from webgym_cli.loop.preparation import count_missing_episodes
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_events
-from webgym_cli.store.run import create_or_open
+from webgym_cli.store.run import create_or_open, saved_settings
 from webgym_cli.tasks.source import open_tasks
 
 
@@ -62,6 +63,13 @@ async def test_the_demonstrations_come_first_and_are_phase_0(run, tmp_path, monk
     survey = json.loads(run.survey.config.read_text())
     assert survey["policy_config"]["base_model"] == str(run.checkpoints / "model_20260101_000000")
     assert [(event["phase"], event["version"]) for event in read_events(run, "phase")] == [(1, 2), (2, 3)]
+
+
+async def test_a_survey_gets_no_further_episodes_for_equal_rewards(run, tmp_path):
+    await ran(run, settings_in(tmp_path, "train.algorithm=grpo", "agent.num_chains=2"))
+    surveyed = saved_settings(run.survey)
+    plan = plan_rollout(run.survey, surveyed, Split.TRAIN, 0, 8)
+    assert (plan.done, count_missing_episodes(run.survey, surveyed, plan)) == (8, 0)
 
 
 async def test_what_a_phase_and_its_survey_came_to_is_recorded(run, tmp_path):

@@ -116,7 +116,9 @@ class Phases:
         """Attempt the original tasks in a nested run and generate new tasks from those that failed."""
         run, settings = self.context.run, self.context.settings
         policy, loop = {"base_model": str(policy_path(run, settings))}, {"demonstration_iterations": 0}
-        surveyed = settings.with_changes(policy_config=policy, log_config={"tracking": "disabled"}, loop=loop)
+        # not trained on: under a policy gradient, groups whose rewards are all equal would be replaced by more episodes
+        train, log = {"algorithm": "sft"}, {"tracking": "disabled"}
+        surveyed = settings.with_changes(policy_config=policy, loop=loop, train=train, log_config=log)
         with lock_run(run.survey, f"curriculum {run.root}"):
             create_or_open(run.survey, surveyed)
             # the survey uses the same policy and its running servers
