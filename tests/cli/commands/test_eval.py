@@ -13,10 +13,13 @@ import pytest
 from aiohttp import web
 
 from tests.agent.policy_host import Host
+from tests.cli.runs import model
 from tests.executable import Command
 from tests.forked import webgym
-from tests.records.builders import store_images
+from tests.records.builders import published, store_images
 from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
+from webgym_cli.cli.commands import eval_
+from webgym_cli.cli.options import PaidOptions, format_overrides
 from webgym_cli.compare.study import list_differences
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
@@ -421,3 +424,16 @@ def test_addresses_prices_and_concurrency_are_no_conditions(tmp_path):
     others = ("sites.shop.url=http://b.test", "sites.shop.reset=./reset", "rollout.concurrency=3", prices)
     usual, other = (conditions(tmp_path, "sites.shop.isolation=tenant", *more) for more in ((), others))
     assert list_differences(usual, other) == []
+
+
+def test_a_trained_policy_is_evaluated_with_what_its_run_was_given_for_the_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = {"agent.call_format": "react", "policy_config.thinking": True, "policy_config.template": "qwen"}
+    words = [f"policy_config.base_model={model(tmp_path / 'model')}", *format_overrides(given)]
+    create_or_open(run := RunDir(tmp_path / "run"), load(overrides=words))
+    published(run, load(overrides=words))
+    for options, call_format in ((PaidOptions(), "react"), (PaidOptions(set_=["agent.call_format=hermes"]), "hermes")):
+        settings = eval_._resolve("run", None, options, {})
+        assert settings.policy_config.base_model.startswith(str(run.checkpoints))
+        assert (settings.agent.call_format, settings.policy_config.thinking) == (call_format, True)
+        assert settings.policy_config.template == "qwen"

@@ -135,6 +135,7 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
     if base is None:
         files = (_DEFAULTS, *files)
     model: str | None = subject
+    trained: Settings | None = None
     acting = subject if subject == ORACLE or "://" in subject else VLLM
     if acting != VLLM:
         model = None
@@ -142,12 +143,29 @@ def _resolve(subject: str, out: Path | None, options: PaidOptions, values: dict[
         require_readable(evaluated)
         if options.trust:
             trust(evaluated)
-        model = locate_model(policy_path(evaluated, load(run_config=evaluated.config)))
+        trained = load(run_config=evaluated.config)
+        model = locate_model(policy_path(evaluated, trained))
         base = base or evaluated.config
     given = {**values, "rollout.policy": acting, "policy_config.base_model": model}
     overrides = [*options.overrides, *format_overrides(given)]
-    settings, _ = load_with_sources(files, overrides, run_config=base, executes=True)
+    settings, sources = load_with_sources(files, overrides, run_config=base, executes=True)
     settings.cost.require_prices()
+    if trained is not None and base == evaluated.config:
+        return _keep_given(settings, trained, sources)
+    return settings
+
+
+def _keep_given(settings: Settings, trained: Settings, sources: dict[str, str]) -> Settings:
+    """Return the settings with what the run `trained` was given or derived of its model, whose newest policy is meant.
+
+    Else it would be derived anew of the policy's folder: a call format of the run's would be another in its evaluation.
+    """
+    from webgym_cli.config.model_defaults import MODEL_DEPENDENT
+
+    for key in MODEL_DEPENDENT:
+        section, name = key.split(".")
+        if sources[key].startswith(("run ", "model ", "default")):
+            settings = settings.with_changes(**{section: {name: getattr(getattr(trained, section), name)}})
     return settings
 
 
