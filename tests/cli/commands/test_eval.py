@@ -426,14 +426,14 @@ def test_addresses_prices_and_concurrency_are_no_conditions(tmp_path):
     assert list_differences(usual, other) == []
 
 
-def test_a_trained_policy_is_evaluated_with_what_its_run_was_given_for_the_model(tmp_path, monkeypatch):
+def test_a_trained_policy_is_evaluated_as_its_run_was_given_and_on_everybody_s_episodes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = {"agent.call_format": "react", "policy_config.thinking": True, "policy_config.template": "qwen"}
-    words = [f"policy_config.base_model={model(tmp_path / 'model')}", *format_overrides(given)]
+    words = [f"policy_config.base_model={model(tmp_path / 'model')}", "tasks.test_seed=5", *format_overrides(given)]
     create_or_open(run := RunDir(tmp_path / "run"), load(overrides=words))
     published(run, load(overrides=words))
     for options, call_format in ((PaidOptions(), "react"), (PaidOptions(set_=["agent.call_format=hermes"]), "hermes")):
         settings = eval_._resolve("run", None, options, {})
         assert settings.policy_config.base_model.startswith(str(run.checkpoints))
         assert (settings.agent.call_format, settings.policy_config.thinking) == (call_format, True)
-        assert settings.policy_config.template == "qwen"
+        assert (settings.policy_config.template, settings.test_seed) == ("qwen", 0)
