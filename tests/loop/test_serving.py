@@ -176,8 +176,9 @@ def trained_adapter(run, version, content, **layout):
     return weights(folder, content)
 
 
-async def test_a_lora_policy_is_served_as_one_adapter_a_version_on_the_same_weights(serving):
-    one = serving("venvs.device=cpu", *LORA)
+@pytest.mark.parametrize("demonstrated", [0, 1])
+async def test_a_lora_policy_is_served_as_one_adapter_a_version_on_the_same_weights(serving, demonstrated):
+    one = serving("venvs.device=cpu", *LORA, f"loop.demonstration_iterations={demonstrated}")
     urls = await one.current()
     assert one.policy.model == "" and not await one.serve_beside()
     for version in (1, 2):

@@ -22,7 +22,7 @@ from webgym_cli.store.adapters import find_adapter, is_plain_adapter
 from webgym_cli.store.checkpoints import current, locate_model, policy_name, policy_path, version
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.registry import current_backend
+from webgym_cli.train.registry import current_backend, find_backend
 from webgym_cli.util.text import hide_passwords
 from webgym_cli.venvs.locate import resolve_device, role_python
 
@@ -109,7 +109,9 @@ class Serving:
 
     def _plan_fleet(self) -> Fleet:
         python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
-        rank = current_backend(self.run, self.settings).adapter_rank(self.settings)
+        # of demonstrations, and of what trains after them: a server that keeps running must take both
+        backends = current_backend(self.run, self.settings), find_backend(self.settings.train.algorithm)
+        rank = max(backend.adapter_rank(self.settings) for backend in backends)
         plans = plan_servers(self.settings, self.weights, python, device, phases=True, lora_rank=rank)
         nvml, digests = open_nvml(device), Digests()
         others = self._plan_others(plans[0].lora_rank, digests)
