@@ -371,6 +371,8 @@ def test_the_printed_columns_have_the_interval_of_recall_and_how_people_agree(tm
     append_judgement(RunDir(tmp_path / "a"), Split.TRAIN, 0, judgements[0])
     lines = (json.dumps({"trajectory": episode.id, "label": "yes", "who": who}) for who in ("anna", "ben"))
     (tmp_path / "labels.jsonl").write_text("\n".join(lines))
-    shown = webgym("judge", "a", "--against", "labels.jsonl", cwd=tmp_path).stdout
+    outcome = webgym("judge", "a", "--against", "labels.jsonl", "--precision", "0.9", cwd=tmp_path)
+    shown = outcome.stdout
+    assert "--precision: these episodes have no shares of votes" in outcome.stderr
     assert shown.count("[0.2065, 1.0]") == 2  # Wilson, 1 of 1: of precision and of recall
     assert shown.endswith("# people\n1\t\n"), "one pair, and no kappa of one"

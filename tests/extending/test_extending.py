@@ -61,6 +61,14 @@ def test_a_toy_environment_is_rolled_out_shown_and_reported(webgym, tmp_path):
     assert len(stored(tmp_path)) == 4
 
 
+def test_an_episode_out_of_steps_is_scored_0_and_no_judge_changes_that(webgym, tmp_path):
+    webgym(*ROLLOUT, "--episodes", "1", *SETTINGS, *settings("tasks.train=dial:3", "agent.max_turns=1"))
+    (trajectory,) = stored(tmp_path)
+    assert (trajectory["outcome"]["stop"], trajectory["outcome"]["reward"]) == ("step_limit", 0.0)
+    plan = json.loads(webgym("judge", "run", "--all", "--dry-run", *settings("judge.base_url=scripted")))
+    assert (plan["owed"], plan["skipped_scored_by_environment"]) == (0, 1)
+
+
 def test_a_toy_environment_is_resumed_where_it_was_killed(webgym, tmp_path):
     arguments = (*ROLLOUT, "--episodes", "40", *SETTINGS, "-s", "rollout.concurrency=2")
     command = Command(tmp_path, *arguments, DIAL_PAUSE="0.2")
@@ -108,6 +116,7 @@ def test_the_documented_task_format_is_converted(webgym, tmp_path):
 
 
 def test_an_import_format_of_the_user_s_brings_episodes(webgym, tmp_path):
+    write_example("IMPORT_FORMATS", tmp_path / "my_logs.py")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "1.png").write_bytes(png())
     fields = {

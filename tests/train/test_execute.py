@@ -101,7 +101,7 @@ async def test_trains_and_publishes(ready, run, monkeypatch):
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
     events = [event["event"] for event in ready.events if event["event"] != "train"]
     assert events == ["train_note", "train_start", "train_done"]
-    assert "weights are not here to be measured" in ready.events[0]["message"]
+    assert "is not known: the free space is not checked" in ready.events[0]["message"]
     assert result.seconds > 0
     assert result.loss == 2.5
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()

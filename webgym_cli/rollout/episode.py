@@ -282,10 +282,11 @@ class EpisodeRun:
         An episode that is stuck or out of steps gets a reward of 0, unless it is judged or its environment allows a
         reward model to score unfinished episodes.
         """
-        scores = tuple(filter(None, [score]))
         spec = find_environment(self.task.environment)
         open_ended = stop not in (Stop.STEP_LIMIT, Stop.STUCK) or spec.scores_unfinished
         if spec.is_judged(self.settings) or (score is None and open_ended):
-            return Outcome(stop=stop, answer=answer, scores=scores)
-        value, threshold = (score.value if score else 0.0), self.settings.rollout.success_threshold
-        return Outcome(reward=value, success_threshold=threshold, stop=stop, answer=answer, scores=scores)
+            return Outcome(stop=stop, answer=answer, scores=tuple(filter(None, [score])))
+        # Without a score of its own `webgym judge` took the episode for one that awaits a verdict.
+        score = score or Score(source="environment", value=0.0, detail=f"ended by {stop}")
+        threshold = self.settings.rollout.success_threshold
+        return Outcome(reward=score.value, success_threshold=threshold, stop=stop, answer=answer, scores=(score,))

@@ -77,7 +77,8 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
     if not settings.train.check_disk_space:
         return
     if plan.disk_bytes is None:
-        message = f"{plan.data.model}: its weights are not here to be measured: whether the disk has room is not known"
+        # A model that is not downloaded yet, or a backend of the user's, whose files webgym can't estimate.
+        message = f"how much disk the training of {plan.data.model} needs is not known: the free space is not checked"
         sink({"event": "train_note", "message": message})
         return
     there: list[Path] = []

@@ -54,8 +54,9 @@ def test_a_run_without_metrics_has_nothing_to_send(tmp_path, monkeypatch):
 
 
 def test_refusals_name_the_reason(run, tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="WANDB_MODE=disabled"):
+    with pytest.raises(UsageError, match="WANDB_MODE=disabled") as refused:
         call("track", run.root)
+    assert refused.value.hint == f"env -u WANDB_MODE webgym track {run.root} -s log_config.tracking=auto"
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_API_KEY", "short")
     with pytest.raises(JobError, match=r"Weights & Biases: .*tracking\.log"):

@@ -138,3 +138,5 @@ def _show_agreement(
             output.table(name, columns, ([row[column] for column in columns] for row in rows))
     counts = {name: value for name, value in agreement.items() if isinstance(value, int)}
     output.note(", ".join(f"{value} {name}" for name, value in counts.items()))
+    if precision is not None and not agreement["thresholds"]:
+        output.note("--precision: these episodes have no shares of votes (judge.votes=3) and no scores (webgym score)")

@@ -39,7 +39,8 @@ def track(run: RunArg, options: StageOptions) -> None:
         output.show(facts)
         return
     if not plan.enabled:
-        raise UsageError(f"{run}: nothing is tracked: {plan.reason}", hint=f"webgym track {run} --dry-run")
+        hint = f"env -u WANDB_MODE webgym track {run} -s log_config.tracking=auto"
+        raise UsageError(f"{run}: nothing is tracked: {plan.reason}", hint=hint)
     if plan.mode == "offline":
         raise UsageError(
             f"{run}: nothing can be sent: {plan.reason}", hint=f"WANDB_API_KEY=... WANDB_MODE=online webgym track {run}"
