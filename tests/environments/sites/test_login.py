@@ -360,6 +360,32 @@ async def test_a_page_that_logs_in_without_navigation_is_not_waited_for_until_th
         assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
 
 
+@pytest.mark.parametrize(
+    ("keep", "is_kept"),
+    [
+        ("sessionStorage.sid = 1; location.reload()", "sessionStorage.sid"),
+        ("indexedDB.open('sid').onsuccess = () => location.reload()", "(await indexedDB.databases()).length"),
+    ],
+    ids=["sessionStorage", "IndexedDB"],
+)
+async def test_a_login_that_another_context_could_not_start_with_is_refused(settings, monkeypatch, keep, is_kept):
+    """Without IndexedDB, or from sessionStorage, all episodes started logged out, and `webgym login` had no doubt."""
+    form = f"""<form onsubmit="event.preventDefault(); {keep}"><input name=name><input name=password type=password>
+      <button>Go</button></form><script type=module>if ({is_kept}) document.body.innerHTML = "Inside"</script>"""
+
+    async def answer(_):
+        return web.Response(text=form, content_type="text/html")
+
+    async with serve_desk(answer, monkeypatch) as (_, desk):
+        known = settings(*desk)
+        if "indexedDB" in keep:
+            assert await log_in_to_sites(known, [task("desk")]) == ("desk",)
+            assert await log_in_to_sites(known, [task("desk")]) == ()
+        else:
+            with pytest.raises(BoundaryError, match="another browser context is not let in"):
+                await log_in_to_sites(known, [task("desk")])
+
+
 @pytest.fixture
 async def secured(mail, tmp_path):
     """The port of the mail site behind TLS, with a certificate that nobody signed."""

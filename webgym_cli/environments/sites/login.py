@@ -81,8 +81,23 @@ class LoginManager:
                     f"this role sees {when(site.proof, f'{site.proof!r} on ')}{site.proof_page or 'the first page'}, "
                     f"then: {login.command}",
                 )
+            return await self._keep(session, login)
+
+    async def _keep(self, session: BrowserSession, login: Login) -> dict[str, Any]:
+        """Return the storage state of a login that another context can start with. Raises `BoundaryError`."""
+        why = ""
+        for indexed_db in (False, True):  # not without need: it may be large, or hold what can't be copied
             async with session.guard("keeping the login"):
-                return dict(await session.page.context.storage_state())
+                state = dict(await session.page.context.storage_state(indexed_db=indexed_db))
+            # Without this trial each episode started logged out, and was scored 0 where its first page needs no login.
+            if not (why := await self.check_session(login, state)):
+                return state
+        raise BoundaryError(
+            FailureKind.ENVIRONMENT_ERROR,
+            f"{login}: with the cookies, localStorage and IndexedDB of the login another browser context is not let in "
+            f"({why}), as when the site keeps it in sessionStorage",
+            hint="give its tasks no role, and a set-up function that returns a start_url which logs in",
+        )
 
     async def check_session(self, login: Login, state: Path | dict[str, Any]) -> str:
         """Return why a site seems to reject a stored login; empty if it accepts it.
