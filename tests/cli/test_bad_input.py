@@ -6,12 +6,14 @@ import shlex
 import socket
 import subprocess
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import read_refusal, refused, webgym
 from webgym_cli.cli import main
+from webgym_cli.cli.output import fail
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
@@ -116,6 +118,15 @@ def test_a_command_to_type_next_can_be_pasted(tmp_path):
         _, hint = refused(command, name, cwd=tmp_path, code=3)
         word = shlex.split(hint.partition(",")[0].partition(":")[0])[2]
         assert word in (name, str(tmp_path / name)) and not word.startswith("-")
+
+
+@pytest.mark.parametrize("path", ["evaluations/a-1", "a b/record.json", "a b"])
+def test_a_path_that_begins_like_an_argument_is_quoted_as_a_whole(path, tmp_path, monkeypatch, capsys):
+    (tmp_path / "my runs").mkdir()
+    monkeypatch.chdir(tmp_path / "my runs")
+    monkeypatch.setattr("sys.argv", ["webgym", "eval", "a b"])
+    fail("message", f"webgym show {Path.cwd() / path}, then more")
+    assert f"webgym show {shlex.quote(str(Path.cwd() / path))}, then more" in capsys.readouterr().err
 
 
 WANT_A_RUN = [

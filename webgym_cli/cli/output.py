@@ -269,8 +269,8 @@ def _quote_arguments(hint: str) -> str:
     special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
     if not special:
         return hint
-    # skips quoted parts
-    pattern = rf"(?<!['\"])(?:{'|'.join(map(re.escape, special))})(?!['\"])"
+    # Skips quoted parts, and takes the rest of a longer path: the word `eval` is also the beginning of `evaluations/a`.
+    pattern = rf"(?<!['\"])(?:{'|'.join(map(re.escape, special))})(?:[\w./-]*\w)?(?!['\"])"
     return re.sub(pattern, lambda match: shlex.quote(match[0]), hint)
 
 

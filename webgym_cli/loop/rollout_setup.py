@@ -55,10 +55,15 @@ def plan_current_rollout(
     number = version(run) if iteration is None else iteration
     plan = plan_rollout(run, settings, split, number, episodes, policy, blocked, again=again)
     check_policy(settings, policy, [owed.episode.task for owed in plan.owed])
-    tasks, notes = plan.list_tasks(), list[str]()
+    tasks = plan.list_tasks()
+    return replace(plan, notes=(*plan.notes, *list_unscored(settings, tasks), *list_refused(settings, tasks)))
+
+
+def list_unscored(settings: Settings, tasks: Collection[Task]) -> list[str]:
+    """Return a note if nothing scores some of the tasks."""
     if count := count_unscored(settings, tasks):
-        notes.append(f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them")
-    return replace(plan, notes=(*plan.notes, *notes, *list_refused(settings, tasks)))
+        return [f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them"]
+    return []
 
 
 async def note_silent_sites(plan: RolloutPlan, settings: Settings) -> RolloutPlan:

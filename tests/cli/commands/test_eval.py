@@ -437,3 +437,12 @@ def test_a_trained_policy_is_evaluated_as_its_run_was_given_and_on_everybody_s_e
         assert settings.policy_config.base_model.startswith(str(run.checkpoints))
         assert (settings.agent.call_format, settings.policy_config.thinking) == (call_format, True)
         assert (settings.policy_config.template, settings.test_seed) == ("qwen", 0)
+
+
+def test_a_dry_run_notes_tasks_that_nothing_scores(tmp_path):
+    task = {"instruction": "Go.", "start_url": "https://a.example/"}
+    (tmp_path / "own.jsonl").write_text(json.dumps(task))
+    for judge, noted in (("", True), ("scripted", False)):
+        words = ("http://127.0.0.1:9/v1", "-b", "own.jsonl", "-o", "new", "-s", f"judge.base_url={judge}")
+        shown = webgym("eval", *words, "--dry-run", cwd=tmp_path)
+        assert ("1 task without a check, and judge.base_url is empty" in shown.stderr) is noted

@@ -84,7 +84,7 @@ def eval_(
     """
     from webgym_cli.cli.stage import check_command, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
-    from webgym_cli.loop.rollout_setup import check_policy
+    from webgym_cli.loop.rollout_setup import check_policy, list_unscored
     from webgym_cli.store.run import RunDir
 
     source = _locate_tasks(subject, benchmark)
@@ -94,12 +94,15 @@ def eval_(
     chosen = Benchmark(source, _read_ids(subset) if subset else None, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
+    tasks = [*{episode.task.id: episode.task for episode in plan.episodes}.values()]
     if not directory.conditions.is_file():  # before the run is made, so that the corrected command can make it
-        check_policy(settings, settings.rollout.policy, [episode.task for episode in plan.episodes])
+        check_policy(settings, settings.rollout.policy, tasks)
     output = options.open_output()
     own_options = _collect_options(settings, chosen, subset)
     if options.dry_run:
         check_command("eval", directory, settings, own_options, output)
+        for line in list_unscored(settings, tasks):
+            output.note(line)
         output.show(plan.to_json())
         return
     with stage("eval", directory, settings, output, own_options) as at:

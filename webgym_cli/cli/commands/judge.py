@@ -70,7 +70,7 @@ def judge(
 
     Exit codes: 3, 75, 86.
 
-    See also: webgym rollout, webgym inspect-buffer.
+    See also: webgym label, webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop.scoring import score
