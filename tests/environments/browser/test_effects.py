@@ -8,7 +8,8 @@ import pytest
 from tests.environments.browser.test_executors import act
 from tests.environments.browser.test_observe import read_controls, show
 from webgym_cli.environments.browser.actions import perform_action
-from webgym_cli.environments.browser.frames import NOWHERE, ActScript
+from webgym_cli.environments.browser.frames import ACT_JS, NOWHERE, ActScript
+from webgym_cli.environments.browser.mouse import click
 from webgym_cli.environments.browser.observe import list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -50,6 +51,15 @@ async def test_a_drag_rests_where_a_page_looks_at_intervals(session: BrowserSess
     assert len(await list_elements(session)) == 2
     assert await perform(session, ActionName.DRAG, element_id=0, to_element_id=1) is None
     assert await session.evaluate("() => document.title") == "b"
+
+
+async def test_an_editor_hears_that_all_of_it_is_selected_before_the_keys(session: BrowserSession, tmp_path: Path):
+    editor = """<p contenteditable>Old words</p><script>document.onselectionchange = () => {
+    document.title = getSelection().toString() }</script>"""
+    await show(session, tmp_path, editor)
+    await click(session, (30, 30))
+    prepare = f"async () => [await {ACT_JS}.prepare([30, 30], ''), document.title]"
+    assert (await session.evaluate(prepare))[1] == "Old words"
 
 
 async def test_an_empty_editor_keeps_the_format_that_is_chosen_for_what_comes_next(session, tmp_path: Path):

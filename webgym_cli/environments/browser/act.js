@@ -2,7 +2,7 @@
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
   const { bare, inside, matches, oneLine: shown, parentOf, treeOf } = webgym.names;
-  const { until, waitUntilIdle } = webgym.waits;
+  const { selectAll, until, waitUntilIdle } = webgym.waits;
   const { hasChanged, heldOpen, openerOf, settled, watch, wheelAt } = webgym.scrolls;
   const { groupOf, holds, isCodeBox, maskedBy, kindOf, partsOf, sectionsOf } = webgym.sections;
   const { deepest, focused, isOpaque, numberOf } = webgym.frames;
@@ -186,10 +186,11 @@ webgym.act = (() => {
     before = append ? "" : bare(held(field));
     if (editor) return { typing: true, editor: true, empty: append };
     if (append) return { typing: true, empty: true };
+    const ready = { typing: true, slow: isCodeBox(field, text), empty: (isField ? field.value : field.textContent) === "" };
     if (isField) field.select();
     // an empty editor has put the caret into the format that was chosen for what comes next
-    else if (shown(field.textContent) || field.querySelector("img")) field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
-    return { typing: true, slow: isCodeBox(field, text), empty: (isField ? field.value : field.textContent) === "" };
+    else if (shown(field.textContent) || field.querySelector("img")) return selectAll(field).then(() => ready);
+    return ready;
   });
 
   // The next key that moves the slider with the focus towards a number, as long as it comes nearer.

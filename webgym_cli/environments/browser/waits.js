@@ -18,6 +18,13 @@ webgym.waits = (() => {
     return holds();
   };
 
+  // Select all of an editor, which hears of it a moment later: keys before that would go to its old selection.
+  const selectAll = (field) => new Promise((done) => {
+    field.ownerDocument.addEventListener("selectionchange", done, { once: true });
+    setTimeout(done, QUIET_MS);
+    field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
+  });
+
   const loading = () => document.fonts.status === "loading" ||
     Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
 
@@ -120,5 +127,5 @@ webgym.waits = (() => {
     return isBusy ? "busy" : "bare";
   });
 
-  return Object.freeze({ settle, splashOf, until, waitUntilIdle });
+  return Object.freeze({ selectAll, settle, splashOf, until, waitUntilIdle });
 })();
