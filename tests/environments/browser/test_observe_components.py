@@ -16,6 +16,14 @@ ICON = "display:inline-block;width:16px;height:16px"
 BOX = "display:inline-block;width:160px;height:30px;border:1px solid"
 STAR = f"<b tabindex=0 class='C' style='{ICON}'></b>"
 CODE = "<input style='width:30px;height:32px'>"
+DAYS = [str(day) for day in range(10, 25)]
+
+
+def name_day(month: str, day: str) -> str:
+    around = " ".join((month, *(other for other in DAYS if other != day)))
+    return f"generic '{day}' (in {around[:39]}…)"
+
+
 CASES = {
     "boxes of one code, and a field beside one that is no part of it": (
         f"<p>Code</p><p>{CODE * 3}</p><label>Zip <input maxlength=3></label><input maxlength=9>",
@@ -398,7 +406,7 @@ CASES = {
         "<div onclick=1 style='cursor:default;width:200px'><div ondragover='event.preventDefault()' ondrop=1>"
         "<b role=columnheader aria-sort=none>Name</b><b role=columnheader aria-sort=none>Age</b></div></div>"
         "<div role=treegrid><div role=row tabindex=0 aria-selected=false><div role=gridcell>Ann</div></div></div>",
-        "columnheader 'Name'; columnheader 'Age'; generic 'NameAge'; gridcell 'row 1, column 1' = 'Ann'",
+        "columnheader 'Name'; columnheader 'Age'; generic 'Name Age'; gridcell 'row 1, column 1' = 'Ann'",
     ),
     "cells under the headers over them, whatever else the head rows have": (
         "<div role=grid><div role=row><div role=gridcell style='display:inline-block;width:90px'><input type=checkbox "
@@ -735,6 +743,36 @@ CASES = {
         "<p><label>City</label><div role=combobox aria-haspopup=listbox aria-expanded=false onclick=1 style='"
         "width:250px'><button>Oslo</button></div></p>",
         "combobox 'City' = 'Oslo'",
+    ),
+    "what is drawn over an empty field, or is pale, a unit or its label; a list whose words have a label": (
+        "<style>div { position:relative;width:200px } u { position:absolute;inset:0;pointer-events:none }</style>"
+        "<label for=a>Town</label><div><input id=a><u>Lima</u></div><label for=b>City</label><div><input id=b>"
+        "<u style='color:#bbb'>Pick</u></div><label for=c>Cost</label><div><input id=c><u style='right:160px'>$</u>"
+        f"</div><div><u>Name</u><input aria-label=Name></div><div tabindex=0 style='{BOX};cursor:pointer'>"
+        "<b role=combobox aria-label=Rows aria-expanded=false>10</b></div>",
+        "textbox 'Town' = 'Lima'; textbox 'City'; textbox 'Cost'; textbox 'Name'; combobox 'Rows' = '10'",
+    ),
+    "the arrow of a split button, stars of which one is active, pictures in labels with a tip": (
+        f"<style>b {{ {ICON} }}</style><button class='x-button'>Save</button><button class='x-button x-button-only' "
+        "aria-haspopup=true><b></b></button><div><label>Score</label><ul><b class='rate-item on' onclick=1></b>"
+        "<b class=rate-item onclick=1></b></ul></div><label title=Small><input type=radio name=size> <b></b></label>",
+        "button 'Save'; button 'Save: menu'; generic 'Score' (1 of 2); generic 'Score' (2 of 2); "
+        "radio 'Small' (unchecked)",
+    ),
+    "a cell with a picture of a box, a tree's item that is a button, rows with boxes, cells in one line": (
+        f"<style>p {{ {ICON} }}</style><div role=grid><div role=row><p role=gridcell tabindex=0 aria-checked=true></p>"
+        "<p role=gridcell tabindex=0 aria-checked=false></p></div></div><ul role=tree><li role=treeitem aria-expanded="
+        "true><b role=button tabindex=0>Docs</b><ul role=group><li role=treeitem tabindex=0>Work</li></ul></li></ul>"
+        "<div><input type=checkbox aria-label='Row unselected'><b role=cell>Ann</b><b role=cell>20</b> <button>Edit"
+        "</button></div><div><b role=cell>Ben</b><button>Edit</button></div>",
+        "treeitem 'Docs' = 'expanded'; treeitem 'Work'; checkbox 'Row unselected' (unchecked); button 'Edit' "
+        "(in Ann 20); button 'Edit' (in Ben); gridcell 'row 1, column 1' = 'checked'; gridcell 'row 1, column 2' "
+        "(unchecked)",
+    ),
+    "days of two months": (
+        "<style>b { cursor:pointer }</style>"
+        + "".join(f"<div><p>{month}</p><div><b>{'</b> <b>'.join(DAYS)}</b></div></div>" for month in ("May", "July")),
+        "; ".join(name_day(month, day) for month in ("May", "July") for day in DAYS),
     ),
     "the frame of a list, its placeholder and its arrow": (
         f"<div tabindex=0 onclick=1 style='{BOX};overflow:hidden'><div style='height:30px;cursor:pointer'><input "

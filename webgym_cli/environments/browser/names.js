@@ -171,7 +171,7 @@ webgym.names = (() => {
       if (hasOther((!isField && at.parentElement) || at) || beside && hasOther(beside) || label && hasNamed(beside)) return null;
       // a component may keep the labelled field without a box beside the one that a person fills in
       if (label && (!label.control || isUnused(label.control) || !rectOf(label.control).width)) return textOf(label);
-      if (before && (label || !isField && before.getAttribute("class") !== at.getAttribute("class"))) return null;
+      if (before && (label || !isField && before.classList[0] !== at.classList[0])) return null; // one of equal parts may be active
     }
     return null;
   };
@@ -210,7 +210,7 @@ webgym.names = (() => {
       const label = takes && element.closest("label"), control = label && label.control;
       return control && (control.localName === "button" || isUnused(control)) && textOf(label, { left: MOST_NODES, words: true });
     };
-    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || wordsBut(label, element).trim() || textOf(label)).join(" ");
+    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || wordsBut(label, element).trim() || textOf(label).trim() || label.title).join(" ");
     const content = (read = wordsOf) => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
       return isField || HOLDERS.has(role) ? "" : read(element);
@@ -258,7 +258,7 @@ webgym.names = (() => {
       () => takes && (near() || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => (/^(generic|image)$/.test(role) || editable(element)) && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && (withClass(nameAround(element)) || menuName(element) || classOf(parentOf(element) || element)),
+      () => /^(button|generic)$/.test(role) && (menuName(element) || withClass(nameAround(element)) || classOf(parentOf(element) || element)),
       () => styleOf(element).cursor.endsWith("-resize") ? "resize" : role === "generic" && !element.childElementCount && element.id.match(WORDS)?.[0],
     ]) {
       const name = oneLine(source());

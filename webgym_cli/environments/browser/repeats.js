@@ -112,7 +112,9 @@ webgym.repeats = (() => {
     if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !oneLine(outer.element.textContent)) return "outer";
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;
-    return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
+    // the middle of a tree's item may be in the items below it
+    const isBeside = !within(outer.point, inner.box) && !matches(inner.element, "[role=treeitem] [role=button]");
+    return inner.element.matches("button,input,select,textarea") || isBeside ? "outer" : "inner";
   };
 
   // Whether an element handles clicks itself; its cursor does not tell where only the words in it have a listener.

@@ -4,6 +4,7 @@ webgym.texts = (() => {
   const LONGEST = 400, MOST_NODES = 300; // characters and nodes of a name
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
+  const CELLS = "[role$=cell],[role=columnheader]"; // side by side, whatever they are to a style sheet
   const oneLine = (text, most = 80) => {
     const line = `${(text || "").slice(0, LONGEST).replace(/[\s\u200b]+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
@@ -29,9 +30,13 @@ webgym.texts = (() => {
 
   // The same without boxes to tick, the names of icons, and a row's buttons and the items below it, if there are other words.
   const TICKS = "[type=checkbox],[type=radio],[role=checkbox],[role=radio],[role=switch]";
-  const BESIDES = `svg,title,[role=img],[role=presentation][aria-label],${TICKS},` +
-    ":is([role=treeitem],[role^=menuitem],li,[role=listitem]) :is(button,[role=button],[role=group],[role=menu])";
-  const wordsOf = (element) => (wordsIn(element).trim() ? wordsIn(element) : textOf(element));
+  const ITEMS = ":is([role=treeitem],[role^=menuitem],li,[role=listitem])", BELOW = `${ITEMS} :is([role=group],[role=menu])`;
+  const BESIDES = `svg,title,[role=img],[role=presentation][aria-label],${TICKS},${ITEMS} :is(button,[role=button]),${BELOW}`;
+  const wordsOf = (element) => {
+    for (const read of [wordsIn, wordsAbove]) if (read(element).trim()) return read(element);
+    return textOf(element);
+  };
+  const wordsAbove = memo((element) => textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BELOW) }));
   const wordsIn = memo((element) => wordsBut(element, null));
   const wordsBut = (element, field) => {
     const end = element.getBoundingClientRect().bottom;
@@ -58,7 +63,7 @@ webgym.texts = (() => {
     const isLabel = told && (tag === "img" || matches(node, FIELDS));
     const words = isLabel || held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work);
     const inner = told && !/\p{L}{2}/u.test(words) ? told : words; // a person reads the words, not the label
-    return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
+    return (style.display.startsWith("inline") || style.display === "contents") && !matches(node, CELLS) ? inner : ` ${inner} `;
   };
 
   // What a label that is linked by its id says, also a tooltip that is hidden until it shows.

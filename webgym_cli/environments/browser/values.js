@@ -1,7 +1,7 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { cellContextOf, editable, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsIn, wordsOf, oneLine } = webgym.names;
-  const { attributeOf } = webgym.roles;
+  const { cellContextOf, editable, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, rectOf, styleOf, textOf, wordsIn, wordsOf, oneLine } = webgym.names;
+  const { attributeOf } = webgym.roles, { TICKS } = webgym.texts;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const FIELDS = "input:not([type=hidden]),select,textarea", LABELLED = /^(button|generic|link)$/;
@@ -12,6 +12,7 @@ webgym.values = (() => {
   const LONGEST = 400, UNBOUNDED = 1e15, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
   // Maximum number of levels searched for a text that tells equal names apart, and its length.
   const AROUND = 8, LONGEST_CONTEXT = 40;
+  const NUMBERS = /^\P{L}+…$/u; // of the days of a calendar, whose month is told further out
 
   // What a person reads in a field's wrapper: its text without icons, buttons, labels, placeholders and the crosses of chips.
   const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,input,select,textarea,[role=listbox],[role=option]";
@@ -26,11 +27,20 @@ webgym.values = (() => {
   const isSpoken = (node) => node.offsetWidth <= 1 && node.offsetHeight <= 1 && styleOf(node).overflow !== "visible" && styleOf(node).display !== "contents";
 
   // A placeholder, which is paler than a text. Some components keep the class for the chosen option.
-  const isPale = (node) => {
-    if (!matches(node, "[class*=placeholder i]")) return false;
+  const isPale = (node) => matches(node, "[class*=placeholder i]") && isFaint(node);
+  const isFaint = (node) => {
     const [red, green, blue, alpha = 1] = styleOf(node).color.match(/[\d.]+/g).map(Number);
     return alpha < 0.6 || Math.min(red, green, blue) > 150;
   };
+
+  // What a component draws over the middle of its empty field, such as the chosen option.
+  const drawnOver = (field) => {
+    const { left, top, width, height } = rectOf(field), point = [left + width / 2, top + height / 2];
+    const isOver = (part) => styleOf(part).position === "absolute" && within(point, rectOf(part)) && !matches(part, UNREAD) && !isFaint(part) && part.checkVisibility();
+    const texts = [field.previousElementSibling, field.nextElementSibling].filter((part) => part && isOver(part)).map((part) => shownIn(part));
+    return texts.find((text) => text && text !== nameOf(field)) || "";
+  };
+  const within = ([x, y], box) => x > box.left && x < box.right && y > box.top && y < box.bottom;
 
   // The innermost element around a field with a text, if it has no other field.
   const aroundOf = (field) => {
@@ -63,7 +73,7 @@ webgym.values = (() => {
       (element.required === true || is("required")) && "required",
       wrong && `invalid${message() && `: ${message()}`}`,
       isMixed && "mixed",
-      TICKED.test(role) && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
+      (TICKED.test(role) || told("checked") === "false") && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
       told("pressed") === "false" && "not pressed",
       (told("expanded") && is("selected") || matches(element, `[role=row][aria-selected=true]>:is(${CELLS})`)) && "selected",
       sortedBy(element),
@@ -95,15 +105,16 @@ webgym.values = (() => {
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
     const opens = role === "combobox" || role === "listbox" && (own || isField); // a drop-down list, or the input of one
     if (opens && isEmpty && element.localName !== "select") {
-      return shownIn(chosen, nameOf(element)) || own;
+      return shownIn(element, nameOf(element)) || shownIn(chosen, nameOf(element)) || own; // its frame is read with its label
     }
+    if (isField && role === "textbox" && !own) return drawnOver(element);
     const isList = isEmpty && element.getAttribute("aria-haspopup") === "listbox";
     if (isEmpty && LABELLED.test(role) && matches(element, "[aria-label],[aria-labelledby]")) {
       const words = oneLine(wordsIn(element)); // what is seen, where the name is another
       if (/\p{L}{2}/u.test(words) && !nameOf(element).toLowerCase().includes(words.toLowerCase())) return own && !isList ? `${words}, ${own}` : words;
     }
     if (labelBefore(element)) return shownIn(element) ? oneLine(wordsOf(element)) : own;
-    const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element, { left: MOST_NODES, words: true })) || oneLine(textOf(element)) : own;
+    const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element, { left: MOST_NODES, words: true })) || oneLine(textOf(element)) || own : own;
     return text === nameOf(element) && text !== own ? "" : text;
   };
 
@@ -141,9 +152,9 @@ webgym.values = (() => {
       for (const at of found) around.set(at, (around.get(at) || 0) + 1);
       return found;
     });
-    const unread = (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name || isSpoken(node);
+    const unread = (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name || isSpoken(node) || matches(node, TICKS) && !node.textContent;
     const read = (at) => [textOf(at, { left: MOST_NODES, words: true, unread }), matches(at, "[aria-label]:not(form)") && at.getAttribute("aria-label")]
-      .map((text) => oneLine(text, LONGEST_CONTEXT)).find((text) => text && text !== name);
+      .map((text) => oneLine(text, LONGEST_CONTEXT)).find((text) => text && text !== name && !NUMBERS.test(text));
     const found = equals.map((element, index) => {
       const cell = cellContextOf(element);
       if (cell !== null) return cell;
