@@ -11,7 +11,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.sites.accounts import Login, LoginStore, describe_renewal, find_account
 from webgym_cli.environments.sites.login import LoginManager
-from webgym_cli.errors import MissingStageError
+from webgym_cli.errors import BoundaryError, MissingStageError
 from webgym_cli.util.files import read_json
 
 
@@ -38,7 +38,7 @@ class LoginSessions:
 
     @asynccontextmanager
     async def reserve(self, login: Login) -> AsyncIterator[dict[str, Any]]:
-        """Yield a valid session that no other episode of this process uses.
+        """Yield a valid session that no other episode of this process uses, if the site lets in that often.
 
         With one for all, an episode that logged out ended those of the others, whose checks then gave them 0.
         """
@@ -49,13 +49,25 @@ class LoginSessions:
         unused = self._unused[login]
         state = unused.pop() if unused else None
         if state is None or await self._logins.check_session(login, state):
-            async with self._doors[login]:  # one after another, as sites limit the logins of a moment
-                state = await self._logins.log_in(login)
-            self._states.save(login, state)
+            state = await self._log_in(login)
         try:
             yield state
         finally:
-            unused.append(state)
+            if state not in unused:
+                unused.append(state)
+
+    async def _log_in(self, login: Login) -> dict[str, Any]:
+        """Return a new session, or the newest one if the site refuses another while it accepts that."""
+        async with self._doors[login]:  # one after another, as sites limit the logins of a moment
+            try:
+                state = await self._logins.log_in(login)
+            except BoundaryError:
+                newest: dict[str, Any] = read_json(self._states.path((login,)))
+                if await self._logins.check_session(login, newest):
+                    raise
+                return newest
+            self._states.save(login, state)
+            return state
 
 
 async def renew_login(settings: Settings, states: LoginStore, logins: LoginManager, login: Login) -> bool:
