@@ -33,8 +33,6 @@ Result = TypeVar("Result")
 _LOOPS = ("loop", "curriculum")
 # The commands that start a policy server if `rollout.policy` requires one.
 _SERVING = ("rollout", "gateway", "eval", "loop", "curriculum")
-# Kinds of training data that consist of sampled tokens with their log-probabilities.
-_SAMPLED_DATA = ("batch", "steps", "transitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +125,13 @@ def note_ineffective(settings: Settings, output: Output) -> None:
 
 def note_untrainable(settings: Settings, output: Output) -> None:
     """Note before the first episode that `prepare` will refuse what another server samples with these settings."""
+    from webgym_cli.prepare.data import PREPARED_DATA
     from webgym_cli.records.sampling import Sampling
     from webgym_cli.train.registry import find_backend
 
     given, name = settings.policy_config, settings.train.algorithm
     sampling = Sampling(temperature=given.temperature, top_k=given.top_k, top_p=given.top_p, min_p=given.min_p)
-    if find_backend(name).data in _SAMPLED_DATA and not sampling.untouched:
+    if PREPARED_DATA.find(find_backend(name).data).needs_logprobs and not sampling.untouched:
         output.note(
             f"train.algorithm={name} can't train on these episodes: log-probabilities of a server that is not webgym's"
             " are taken for those before temperature, top_k, top_p and min_p (-s policy_config.temperature=1"

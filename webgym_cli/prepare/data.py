@@ -44,6 +44,9 @@ Plan = TypeVar("Plan", bound=DataPlan)
 class PreparedData(ABC, Generic[Plan]):
     """A kind of training data. Backends name it (`TrainingBackend.data`), other code asks it."""
 
+    needs_logprobs = False
+    """Whether it holds the log-probabilities that the tokens of a trajectory were sampled with."""
+
     @abstractmethod
     def folder(self, run: RunDir) -> Path:
         """Return the folder that `write` replaces."""

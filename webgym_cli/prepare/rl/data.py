@@ -42,6 +42,7 @@ class GradientBatch(PreparedData["RlPlan"]):
     transitions: bool = False
     """A row is one step with the state after it, and earlier experience is replayed."""
 
+    needs_logprobs = True
     find_written = staticmethod(find_batch)
     group_by = staticmethod(resolve_group_by)
     write = staticmethod(lazy("webgym_cli.prepare.rl.execute:execute"))
