@@ -37,7 +37,7 @@ from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, write_plan
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, create_or_open
 
 _EXPERT_STEPS = 30
 """Step limit of the expert's episodes."""
@@ -253,6 +253,7 @@ async def run(job: Job, root: Path) -> dict[str, Any]:
     queue, barrier = arrange(job.scheduler, plan.owed, job.concurrency)
     size = inner.options.width, inner.options.height
     agent: Agent = OracleAgent(job.mode) if job.expert else ScriptedAgent(size, job.mode)
+    create_or_open(folder, settings)
     write_plan(folder, plan)
     async with PacedPool(inner, job.scripts, barrier) as pool:
         clock, meter = Clock(), Meter()

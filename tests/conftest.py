@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.records.builders import new_run
-from webgym_cli.store.run import RunDir
 
 pytest_plugins = ["tests.stack_fixtures"]
 
@@ -25,13 +24,7 @@ settings.load_profile("webgym")
 
 @pytest.fixture
 def run(tmp_path):
-    """The folder of a run that is not there yet."""
-    return RunDir(tmp_path / "run")
-
-
-@pytest.fixture
-def made_run(tmp_path):
-    """A run that was made with the usual settings."""
+    """A new run with the usual settings."""
     return new_run(tmp_path / "run")
 
 

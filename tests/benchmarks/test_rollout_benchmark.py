@@ -12,16 +12,15 @@ from benchmarks.engine import Job, PacedPool, ScriptedAgent, planned
 from benchmarks.episodes import NETWORK, POLICY, Distributions, Script
 from benchmarks.harness import ROOT, Row, Series, table
 from benchmarks.schedulers import NAIVE, OURS, REFILL, StepBarrier, arrange
+from tests.records.builders import new_run
 from tests.rollout.scripted import Script as Environment
 from tests.rollout.scripted import ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.plan import write_plan
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.run import RunDir
 
 STEPS = (3, 1, 2, 5, 1, 1, 4, 2, 1)
 """How long the episodes are."""
@@ -32,8 +31,8 @@ class World:
 
     def __init__(self, folder, scheduler, size=3):
         self.turns = defaultdict(list)
-        self.run = RunDir(folder / scheduler)
         self.settings = load(overrides=[f"rollout.concurrency={size}", "rollout.max_attempts=1"])
+        self.run = new_run(folder / scheduler, self.settings)
         self.scripts = [Script(n, (0.0,) * steps, (0.0,) * steps) for n, steps in enumerate(STEPS)]
         self.plan = planned(Job(tuple(self.scripts), size))
         self.queue, self.barrier = arrange(scheduler, self.plan.owed, size)
@@ -46,7 +45,6 @@ class World:
         pool = PacedPool(inner, self.scripts, self.barrier)
         actor = ScriptedAgent((160, 210), InteractionMode.COORDINATES)
         runner = LocalRunner(self.run, self.settings, actor, pool)
-        write_plan(self.run, self.plan)
         rollout = RolloutEngine(self.plan, self.run, self.settings, runner, lambda _: None, queue=self.queue)
         await rollout.execute()
         return {one.seed: len(one.steps) for one in scan_stored(self.run, Split.TRAIN, 0)}

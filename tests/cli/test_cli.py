@@ -26,10 +26,10 @@ TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with three stored trajectories."""
-    fill(made_run, trajectory(0), trajectory(1), trajectory(2, outcome=CRASHED))
-    return made_run
+    fill(run, trajectory(0), trajectory(1), trajectory(2, outcome=CRASHED))
+    return run
 
 
 def test_ids_can_be_piped_on(webgym, run):

@@ -11,6 +11,7 @@ import httpx
 from aiohttp import web
 from PIL import Image
 
+from tests.records.builders import new_run
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -126,8 +127,8 @@ class World:
 @asynccontextmanager
 async def gateway(root, model, upstream=None, *overrides, **options):
     """Yield a world. `upstream`: one that runs already."""
-    run = RunDir(root)
     settings = load(overrides=[*LIMITS, f"policy_config.base_model={model}", *overrides])
+    run = new_run(root, settings)
     tokens, events = ModelTokens(str(model)), []
     own = upstream or Upstream(tokens)
     if upstream is None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.imports.foreign import pickled, webgym_episode, webgym_pictures
+from tests.records.builders import new_run
 from webgym_cli.errors import UsageError
 from webgym_cli.imports import visualagentbench, webgym
 from webgym_cli.imports.execute import Importer
@@ -86,7 +87,7 @@ def test_episodes_of_webgym_with_odd_parts(tmp_path):
     file.write_bytes(pickled({"trajectories": odd, "metadata": {}}))
     result = outcome(webgym.read, file)
     assert len(result) == len(odd) > 500 and result.count(ImportedEpisode) > 100
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     summary = Importer(plan_import(run, "webgym", file), run, lambda event: None).execute()
     assert summary["imported"] + sum(summary["skipped"].values()) == len(odd)
     assert summary["imported"] == len(list(scan(run, Split.TRAIN, 0))) > 30

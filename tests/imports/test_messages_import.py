@@ -15,7 +15,7 @@ import pytest
 from tests.imports.test_import_execute import bring
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
-from tests.records.builders import SOLVED, png, trajectory
+from tests.records.builders import SOLVED, new_run, png, trajectory
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -29,7 +29,6 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 FIRST, SECOND = png(1), png(2)
@@ -538,7 +537,7 @@ def test_the_answer_of_a_result_of_webvoyager_is_what_its_brackets_hold(run, fol
 
 @pytest.mark.parametrize("format_", ["webvoyager", "online-mind2web"])
 def test_exported_results_are_imported_with_their_steps_and_answer(run, tmp_path, format_):
-    other, task = RunDir(tmp_path / "other"), Task(id="a", start_url="http://a/")
+    other, task = new_run(tmp_path / "other"), Task(id="a", start_url="http://a/")
     answered = SOLVED.model_copy(update={"stop": Stop.STEP_LIMIT, "answer": "12 EUR"})
     fill(other, trajectory(0, steps=2, outcome=answered, task=task, instruction="Find the price."))
     exported(other, tmp_path / "out", format=format_)

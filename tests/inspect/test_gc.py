@@ -26,13 +26,13 @@ LONG_AGO = time.time() - 10 * GRACE
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run whose trajectories name the images 0 to 2; 10 and 11 are named by none. All are old."""
-    fill(made_run, trajectory(0, steps=3), trajectory(1))
+    fill(run, trajectory(0, steps=3), trajectory(1))
     for shade in (10, 11):
-        ScreenshotStore(made_run.screenshots).put(png(shade))
-    aged(made_run)
-    return made_run
+        ScreenshotStore(run.screenshots).put(png(shade))
+    aged(run)
+    return run
 
 
 def aged(run):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.prepare.exported import recode, webp
-from tests.records.builders import CRASHED, png, published, shot, step, store_images, trajectory
+from tests.records.builders import CRASHED, new_run, png, published, shot, step, store_images, trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.config.model import Settings
 from webgym_cli.inspect.findings import LISTED
@@ -19,7 +19,6 @@ from webgym_cli.store.index import arrow, fragments
 from webgym_cli.store.index.build import update
 from webgym_cli.store.index.fragments import Catalog
 from webgym_cli.store.metrics import append_event
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 TRAIN = Split.TRAIN
@@ -29,7 +28,7 @@ ID = "train-0000-0000{}"
 @pytest.fixture
 def run(tmp_path):
     """A sound run: two splits, two iterations, two ranks, a failure, judgements, five images that are shared."""
-    run_dir = RunDir(tmp_path / "run")
+    run_dir = new_run(tmp_path / "run")
     for number in range(4):
         add(run_dir, trajectory(number), rank=number % 2)
     add(run_dir, trajectory(4, steps=0, outcome=CRASHED))
@@ -201,6 +200,13 @@ def test_a_missing_image_is_named(run):
 def test_an_altered_image_is_named(run, content):
     image(run, 0).write_bytes(content)
     only(run, "image_altered", image(run, 0))
+
+
+def test_an_image_that_cannot_be_read_is_not_called_altered(run):
+    path = image(run, 0)
+    path.unlink()
+    path.mkdir()  # root reads files without permission
+    only(run, "image_unreadable", path)
 
 
 def test_what_was_no_image_from_the_start_is_named(run):

@@ -8,7 +8,7 @@ import pytest
 from tests.prepare.actor_server import ActorServer
 from tests.prepare.rl_builders import episode, line_of, served, settings, store, talk, write_plan
 from tests.prepare.webrl_builders import POLICY, demonstrations, experience, second_phase
-from tests.records.builders import UNSOLVED
+from tests.records.builders import UNSOLVED, new_run
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError, MissingStageError, SettingsError
@@ -61,7 +61,7 @@ async def prepare(run, settings, sink, servers, *, again):
 @pytest.fixture
 def run(tmp_path, model):
     """A group of two episodes: one solved its task."""
-    run, tokens = RunDir(tmp_path / "run"), ModelTokens(str(model))
+    run, tokens = new_run(tmp_path / "run"), ModelTokens(str(model))
     write_plan(run, *(episode(number, "q") for number in range(2)))
     store(run, served(talk(0), tokens), served(talk(1, outcome=UNSOLVED), tokens))
     return run

@@ -52,11 +52,11 @@ def run(tmp_path):
         odd = {"instruction": HOSTILE, "task": hostile, "policy": HOSTILE, "split": Split.TRAIN}
         odd["outcome"] = SOLVED.model_copy(update={"answer": HOSTILE})
         episodes.append(trajectory(30, iteration=iteration, **odd))
-    made_run = fill_run(tmp_path / "run", *(episode.model_copy(update={"steps": steps}) for episode in episodes))
+    run = fill_run(tmp_path / "run", *(episode.model_copy(update={"steps": steps}) for episode in episodes))
     for n in range(3):
-        note(made_run, *happened(n))
-        log_steps(made_run, f"m{n}", *({"loss": n + step / 10} for step in (1, 2, 3)))
-    return made_run
+        note(run, *happened(n))
+        log_steps(run, f"m{n}", *({"loss": n + step / 10} for step in (1, 2, 3)))
+    return run
 
 
 ROW = '<th scope="row">webgym</th>'

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.inspect.buffers import fill_run
-from tests.records.builders import step
+from tests.records.builders import new_run, step
 from tests.report.runs import at, did, facts, note
 from tests.tables import each
 from webgym_cli.records.batch import DroppedGroup, TrainingBatch
@@ -17,7 +17,6 @@ from webgym_cli.report.training_metrics import (
     read_warnings,
 )
 from webgym_cli.store.metrics import append_batch
-from webgym_cli.store.run import RunDir
 
 WELL = {"actor/entropy": 0.8, "critic/score/min": 0.0, "critic/score/max": 1.0}
 WELL |= {"actor/rows_with_gradient": 1.0, "rollout_corr/kl": 0.001}
@@ -94,7 +93,7 @@ def test_the_entropy_that_rose_meanwhile_is_named(entropies, words):
 
 
 def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
-    run = RunDir(tmp_path)
+    run = new_run(tmp_path)
     rates = [("test", 0, 79, "m"), ("test", 1, 13, "m"), ("train", 0, 5, "m"), ("train", 1, 60, "m")]
     rates += [("train", 2, 1, "oracle"), ("test", 2, 0, "x at http://h:1/v1"), ("test", 1, 14, "m")]
     for split, iteration, successes, policy in rates:
@@ -116,7 +115,7 @@ def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
     ],
 )
 def test_repeats_of_an_evaluation_are_no_trials_in_the_warning_of_a_collapse(tmp_path, before, now, words):
-    run, names = RunDir(tmp_path), ("episodes", "successes", "scored_cases", "solved_cases")
+    run, names = new_run(tmp_path), ("episodes", "successes", "scored_cases", "solved_cases")
     for iteration, counts in enumerate((before, now)):
         evaluated = {"iteration": iteration, "split": "test", "policy": "m"}
         note(run, {"event": "evaluation", **evaluated, **dict(zip(names, counts, strict=False))})

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.records.builders import new_run
 from tests.rewards.cases import PICTURES, judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
@@ -21,7 +21,7 @@ def pictures(tmp_path_factory):
 @pytest.fixture
 def pictured(tmp_path_factory, pictures):
     """A run with these screenshots."""
-    run = RunDir(tmp_path_factory.mktemp("pictured"))
+    run = new_run(tmp_path_factory.mktemp("pictured"))
     run.screenshots.symlink_to(pictures)
     return run
 

@@ -27,7 +27,7 @@ OLD = "0" * 64
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with an episode of every kind; the check now gives half of what `size` says."""
     with mock.patch.dict(CHECKS.registered, clear=True):
 
@@ -51,10 +51,10 @@ def run(made_run):
             task = Task(
                 id=name, site={"old": "desk", "failed": "own"}.get(name, ""), check="size", extra={"size": given}
             )
-            append(made_run, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
-        append(made_run, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
-        append(made_run, trajectory(8, id="unchecked"))
-        yield made_run
+            append(run, trajectory(number, id=name, task=task, outcome=outcome, final=FinalState()))
+        append(run, trajectory(7, id="reset", task=task, outcome=failed))  # it failed before its end
+        append(run, trajectory(8, id="unchecked"))
+        yield run
 
 
 async def score(run, **query):

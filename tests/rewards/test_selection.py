@@ -21,24 +21,24 @@ NAMES = ["new", "same", "other", "failed", "blocked", "crashed", "scored", "mini
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with an episode of every kind; `test` and iteration 1 have one new episode each."""
     kinds = {"crashed": CRASHED, "scored": SCORED, "ended": SOLVED}
     for number, name in enumerate(NAMES):
         episode = answered(number, id=name, **({"outcome": kinds[name]} if name in kinds else {}))
         if name == "miniwob":
             episode = trajectory(number, id=name, steps=0, outcome=UNSOLVED, task=Task(id="click-test"))
-        append(made_run, episode)
-    append(made_run, answered(0, id="later", iteration=1))
-    append(made_run, answered(0, id="held-out", split=Split.TEST))
+        append(run, episode)
+    append(run, answered(0, id="later", iteration=1))
+    append(run, answered(0, id="held-out", split=Split.TEST))
     for name, changes in {
         "same": {"settings_digest": DIGEST, "success": True},
         "other": {"settings_digest": OTHER, "success": True},
         "failed": {"settings_digest": DIGEST, "failure": FailureKind.JUDGE_FAILED},
         "blocked": {"settings_digest": DIGEST, "failure": FailureKind.SITE_BLOCKED},
     }.items():
-        append_judgement(made_run, Split.TRAIN, 0, judgement(trajectory=name, **changes))
-    return made_run
+        append_judgement(run, Split.TRAIN, 0, judgement(trajectory=name, **changes))
+    return run
 
 
 def ids(plan):

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.executable import needs_chromium
+from tests.records.builders import new_run
 from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
 from tests.store.test_blocklist import clock  # noqa: F401  a fixture
 from webgym_cli.agent.client.gate import PolicyGate
@@ -36,7 +37,7 @@ class World:
     files = ("webarena",)
 
     def __init__(self, folder):
-        self.run = RunDir(folder / "run")
+        self.run = new_run(folder / "run")
         self.file = folder / "tasks.jsonl"
         self.write_tasks({"id": f"t{number}", **task_fields(number)} for number in range(4))
         self.events = []

@@ -1,11 +1,10 @@
 import asyncio
-import shutil
 import threading
 from collections import Counter
 
 import pytest
 
-from tests.records.builders import png
+from tests.records.builders import new_run, png
 from tests.rollout.scripted import ANSWER, CALL, ScriptedAgent, failing
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.environments.base import RawObservation
@@ -234,7 +233,7 @@ async def test_failures_in_a_row_end_the_rollout_and_scattered_ones_do_not(world
     assert "webgym doctor" in caught.value.hint
     counted = [failure for failure in world.failures if failure is not FailureKind.CANCELLED]
     assert MAX_CONSECUTIVE_FAILURES <= len(counted) < MAX_CONSECUTIVE_FAILURES + 2  # two ran at once
-    shutil.rmtree(world.run.root)
+    world.run = new_run(world.run.root.with_name("another"))
     world.load("rollout.concurrency=1")
     summary = await world.roll(40, on_reset=failing(tasks="t1"))
     assert (summary["episodes"], summary["failures"]) == (30, {"browser_crashed": 30})

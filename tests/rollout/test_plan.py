@@ -154,7 +154,7 @@ def test_a_damaged_line_is_named_and_owed_again(world):
 
 def test_the_plan_is_kept_and_extended_and_needs_no_task_file_until_it_grows(world):
     plan_rollout(world.run, world.settings, Split.TRAIN, 0, 3)
-    assert not world.run.root.exists()
+    assert not world.run.plan(Split.TRAIN, 0).exists()
     few, many = world.plan(3), world.plan(8)
     assert many.episodes[:3] == few.episodes
     assert read_plan(world.run, Split.TRAIN, 0) == many.episodes

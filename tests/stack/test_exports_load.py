@@ -8,11 +8,10 @@ import pytest
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
-from tests.records.builders import UNSOLVED, trajectory
+from tests.records.builders import UNSOLVED, new_run, trajectory
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
 from webgym_cli.records.dataset import TRAIN
-from webgym_cli.store.run import RunDir
 
 pytestmark = pytest.mark.stack
 HERE = Path(__file__).parent
@@ -42,7 +41,7 @@ BAD = replied(2, "click a", "click z", outcome=UNSOLVED)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Two successes and a failure whose first reply is a success's too."""
-    run_dir = RunDir(tmp_path_factory.mktemp("exports") / "run")
+    run_dir = new_run(tmp_path_factory.mktemp("exports") / "run")
     fill(run_dir, GOOD, SHORT, BAD)
     return run_dir
 

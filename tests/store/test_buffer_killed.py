@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.records.builders import new_run
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import read, scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 
 KILLS, ROUND = 100, 10
 """Deaths, and how many of them one run sees before a fresh one begins: each is checked against all of its run."""
@@ -28,7 +28,7 @@ def writers():
 
 @pytest.mark.parametrize("first", range(0, KILLS, ROUND))
 def test_what_was_acknowledged_outlives_a_kill_at_any_point(tmp_path, writers, first):
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     stored: dict[str, int] = {}
     judged: set[str] = set()
     for number in range(first, first + ROUND):

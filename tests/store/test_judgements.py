@@ -12,11 +12,11 @@ TRAIN = Split.TRAIN
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with four answered episodes that nobody has judged."""
     for number in range(4):
-        append(made_run, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
-    return made_run
+        append(run, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
+    return run
 
 
 def say(run, number, at=FIRST, rank=0, **changes):

@@ -150,7 +150,6 @@ def test_a_reader_never_sees_a_part(run):
 
 
 def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
-    run.root.mkdir()
     run.status().parent.write_text("a file")
     with pytest.raises(StoreError, match=r"rollout-0\.json: can't be written"):
         write_status(run, snapshot())

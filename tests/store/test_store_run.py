@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.records.builders import checkpoint, published
+from tests.records.builders import checkpoint, new_run, published, trajectory
+from tests.records.test_judgement import judgement
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
+from webgym_cli.records.judgement import EpisodeLabel
 from webgym_cli.records.stored_events import EvaluationEvent
+from webgym_cli.records.task import Split
 from webgym_cli.store import checkpoints, metrics, status
+from webgym_cli.store.buffer import append, append_judgement, append_label
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.outputs import check_output
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt
@@ -29,6 +33,14 @@ with lock_run(RunDir(Path(sys.argv[1])), "train runs/a"):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+LABEL = EpisodeLabel(trajectory="train-0000-00000", who="ben", label="yes", labelled_at="2026-01-01T00:00:00Z")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run that is not there yet."""
+    return RunDir(tmp_path / "run")
 
 
 @pytest.fixture
@@ -245,7 +257,24 @@ def test_a_damaged_note_of_what_is_under_way_is_named(run, content):
         status.read_running_command(run)
 
 
+WRITERS = {
+    "trajectory": lambda run: append(run, trajectory()),
+    "judgement": lambda run: append_judgement(run, Split.TRAIN, 0, judgement()),
+    "label": lambda run: append_label(run, "train_trajectories/iteration_0000/part-0.jsonl", LABEL),
+    "event": lambda run: metrics.append_event(run, {"event": "train"}),
+    "blocked site": lambda run: metrics.Blocklist(run, 1).add("http://a.example/", "train-0000-00000", "captcha"),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_nothing_is_appended_to_a_run_that_is_not_there(run, write):
+    with pytest.raises(StoreError, match=re.escape(f"{run.root}: ")):
+        write(run)
+    assert not run.root.exists()
+
+
 def test_events_come_back_by_name_with_their_time_and_a_torn_one_does_not_hide_the_others(run):
+    new_run(run.root)
     assert list(metrics.read_events(run, "train")) == []
     for number, name in enumerate(["train", "prepare", "train"]):
         metrics.append_event(run, {"event": name, "number": number})
@@ -305,11 +334,11 @@ def test_links_in_a_run_lead_no_write_out_of_it(run, tmp_path):
     other, folder = tmp_path / "mine.txt", tmp_path / "folder" / "deep"
     other.write_text("mine")
     folder.mkdir(parents=True)
-    run.root.mkdir()
+    new_run(run.root)
     for place in (run.metrics, run.lock):
         place.symlink_to(other)
     run.index.symlink_to(folder.parent)
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match=str(run.metrics)):
         metrics.append_event(run, {"event": "x"})
     with pytest.raises(StoreError), lock_run(run, "rollout"):
         pass

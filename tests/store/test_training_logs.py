@@ -7,11 +7,11 @@ from webgym_cli.store.metrics import POINTS, append_event, read_optimizer_steps,
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     for version in (1, 2):
         training = {"version": version, "name": f"m{version}", "parent": "base", "iteration": version - 1}
-        append_event(made_run, {"event": "train", **training, "steps": 2, "created_at": "x"})
-    return made_run
+        append_event(run, {"event": "train", **training, "steps": 2, "created_at": "x"})
+    return run
 
 
 def test_steps_count_on_from_training_to_training(run):

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.records.builders import trajectory
+from tests.records.builders import new_run, trajectory
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, scan
-from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import (
     append_lines,
     read_json,
@@ -46,7 +45,7 @@ def test_iterations_and_splits_are_apart_and_a_copy_that_somebody_made_is_none(r
 @settings(max_examples=40, deadline=None)
 @given(cut=st.integers(1, len(trajectory(1, instruction="网é\u2028").to_line().encode()) + 1))
 def test_wherever_the_last_line_is_cut_the_others_are_read(cut, tmp_path_factory):
-    run = RunDir(tmp_path_factory.mktemp("run"))
+    run = new_run(tmp_path_factory.mktemp("run"))
     append(run, trajectory(0))
     append(run, trajectory(1, instruction="网é\u2028"))
     part = run.part(Split.TRAIN, 0)

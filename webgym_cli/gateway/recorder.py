@@ -37,9 +37,8 @@ from webgym_cli.records.trajectory import (
 from webgym_cli.rollout.agents import ModelAgent, build_step
 from webgym_cli.rollout.episode import derive_sampling_seed
 from webgym_cli.store.buffer import append, read_plan, scan_stored
-from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.run import RunDir, append_to_run, now
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import append_lines
 
 # Maximum number of calls of a session that is no planned episode.
 MAX_CALLS = 1000
@@ -89,7 +88,7 @@ class Recorder:
         self._turns[task.key] += 1
         facts = {"split": self.split, "iteration": self.iteration, "task": task, "seed": seed, "position": position}
         episode = Episode.model_validate({"id": name, "max_steps": MAX_CALLS, **facts})
-        append_lines(self.run.plan(self.split, self.iteration, of_sessions=True), episode.model_dump_json())
+        append_to_run(self.run, self.run.plan(self.split, self.iteration, of_sessions=True), episode.model_dump_json())
         return self.admit(episode, OPEN_SUFFIX)
 
     def admit(self, episode: Episode, suffix: str = ".jsonl") -> tuple[Session, str]:

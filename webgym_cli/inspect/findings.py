@@ -36,6 +36,8 @@ class FindingKind(StrEnum):
     IMAGE_MISSING = "image_missing"
     IMAGE_ALTERED = "image_altered"
     """The content does not match the name, or the ledger."""
+    IMAGE_UNREADABLE = "image_unreadable"
+    """The disk or a permission fails; the content may be whole."""
     IMAGE_BROKEN = "image_broken"
     """The content is unaltered but not a valid image."""
     IMAGE_SIZE = "image_size"

@@ -35,7 +35,7 @@ from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
 from webgym_cli.store.index.schema import Row
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.screenshots import MissingImageError, ScreenshotStore
 from webgym_cli.util.files import file_size, is_json, read_json, read_lines
 from webgym_cli.util.optional import group_by
 from webgym_cli.util.text import format_count
@@ -247,7 +247,8 @@ def _check_image(store: ScreenshotStore, sha256: str) -> _ImageCheck:
     try:
         content = store.get(sha256)
     except StoreError as error:
-        return FindingKind.IMAGE_ALTERED, str(error).removeprefix(f"{path}: ")
+        kind = FindingKind.IMAGE_ALTERED if isinstance(error, MissingImageError) else FindingKind.IMAGE_UNREADABLE
+        return kind, str(error).removeprefix(f"{path}: ")
     try:
         with Image.open(io.BytesIO(content)) as image:
             size: tuple[int, int] = image.size

@@ -30,9 +30,9 @@ from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.store.buffer import append, append_judgement, read_plan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import refresh_index
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, append_to_run
 from webgym_cli.tasks.source import open_tasks
-from webgym_cli.util.files import append_lines, write_lines
+from webgym_cli.util.files import write_lines
 
 # Steps of a replay beyond its actions, which look for their targets.
 _MORE_STEPS = 30
@@ -80,7 +80,7 @@ class DemonstrationRecorder:
         outcome = with_verdict(trajectory, judgement).outcome
         problem = ""
         if outcome.success:
-            append_lines(run.plan(Split.TRAIN, episode.iteration, of_sessions=True), episode.model_dump_json())
+            append_to_run(run, run.plan(Split.TRAIN, episode.iteration, of_sessions=True), episode.model_dump_json())
             append(run, trajectory)
             if judgement is not None:
                 append_judgement(run, Split.TRAIN, episode.iteration, judgement)

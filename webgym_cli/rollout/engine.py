@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import claim_sites
-from webgym_cli.errors import StoreError, WebGymError
+from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES, task_group
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
@@ -191,7 +191,6 @@ class RolloutEngine:
 
     def _store(self, trajectory: Trajectory) -> None:
         with self.monitor.stages.time(trajectory.episode, EpisodeStage.STORE):
-            _require_plan(self.run, self.plan)
             append(self.run, trajectory)
         self.budget.charge(Work.EPISODE, [(self.settings.policy_models, trajectory.tokens)])
         self.sink(self.monitor.record_stored(trajectory))
@@ -254,15 +253,3 @@ class RolloutEngine:
 def make_claims(settings: Settings) -> ResourceClaims:
     """Return the claims of episodes to their environments' exclusive resources."""
     return ResourceClaims(partial(claim_sites, settings))
-
-
-def _require_plan(run: RunDir, plan: RolloutPlan) -> None:
-    """Raise `StoreError` if the run of a written plan was moved, removed or unmounted meanwhile.
-
-    Storing would make its folder anew, without settings: one that no command reads.
-    """
-    if not run.plan(plan.split, plan.iteration).exists():
-        raise StoreError(
-            f"{run.root}: the run was moved, removed or unmounted while its episodes ran",
-            hint="webgym resume RUN, with the folder where it is now; what was written here since is no run",
-        )

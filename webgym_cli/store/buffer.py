@@ -20,8 +20,8 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import EpisodeLabel, Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.run import RunDir, refuse_invalid
-from webgym_cli.util.files import append_lines, open_regular, read_jsonl, read_lines
+from webgym_cli.store.run import RunDir, append_to_run, refuse_invalid
+from webgym_cli.util.files import open_regular, read_jsonl, read_lines
 from webgym_cli.util.text import and_more
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement, Episode, EpisodeLabel)
@@ -54,12 +54,12 @@ def refuse_unknown(run: RunDir, missing: Sequence[str]) -> UsageError:
 
 def append(run: RunDir, trajectory: Trajectory, rank: int = 0) -> None:
     """Append a finished trajectory durably; its screenshots must be stored already. Raises `StoreError`."""
-    append_lines(run.part(trajectory.split, trajectory.iteration, rank), trajectory.to_line())
+    append_to_run(run, run.part(trajectory.split, trajectory.iteration, rank), trajectory.to_line())
 
 
 def append_judgement(run: RunDir, split: Split, iteration: int, judgement: Judgement, rank: int = 0) -> None:
     """Append a judgement durably; older ones of the same trajectory stay. Raises `StoreError`."""
-    append_lines(run.verdicts(split, iteration, rank), judgement.to_line())
+    append_to_run(run, run.verdicts(split, iteration, rank), judgement.to_line())
 
 
 def read_judgements(
@@ -215,7 +215,7 @@ def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = 
 
 def append_label(run: RunDir, file: str, label: EpisodeLabel) -> None:
     """Append a label of a trajectory that is in `file` of the run, durably; earlier ones stay. Raises `StoreError`."""
-    append_lines((run.root / file).with_name(_LABELS), label.to_line())
+    append_to_run(run, (run.root / file).with_name(_LABELS), label.to_line())
 
 
 def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:

@@ -20,8 +20,8 @@ from webgym_cli.records.events import Event
 from webgym_cli.records.stored_events import StoredEvent, TrainingEvent
 from webgym_cli.records.task import Split
 from webgym_cli.records.training_files import TRAINER_LOG
-from webgym_cli.store.run import RunDir, now
-from webgym_cli.util.files import append_lines, read_valid_lines
+from webgym_cli.store.run import RunDir, append_to_run, now
+from webgym_cli.util.files import read_valid_lines
 from webgym_cli.util.json_values import encode_json, parse_object
 from webgym_cli.util.urls import site_of
 
@@ -33,7 +33,7 @@ POINTS = 100
 def append_event(run: RunDir, event: Event) -> None:
     """Append an event with its time, without its message. Raises `StoreError`."""
     facts = {key: value for key, value in event.items() if key != "message"}
-    append_lines(run.metrics, encode_json({**facts, "at": now()}))
+    append_to_run(run, run.metrics, encode_json({**facts, "at": now()}))
 
 
 def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
@@ -63,7 +63,7 @@ def append_batch(run: RunDir, batch: TrainingBatch) -> None:
     left_out = {"created_at", "config_digest"}  # another one would lead to the same training
     newest = read_batches(run).get(batch.parent)
     if newest is None or batch.model_dump(exclude=left_out) != newest.model_dump(exclude=left_out):
-        append_lines(run.batches, batch.to_line())
+        append_to_run(run, run.batches, batch.to_line())
 
 
 def read_batches(run: RunDir) -> dict[int, TrainingBatch]:
@@ -224,5 +224,5 @@ class Blocklist:
                 self._append(block.model_copy(update={"expires_at": now, "reason": "judged again: not blocked"}))
 
     def _append(self, block: Block) -> None:
-        append_lines(self.run.blocklist, block.model_dump_json())
+        append_to_run(self.run, self.run.blocklist, block.model_dump_json())
         self._blocks[block.site, block.trajectory] = block

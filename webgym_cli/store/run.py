@@ -18,7 +18,7 @@ import webgym_cli
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.groups import Split
-from webgym_cli.util.files import disk_errors, read_json, replace_link, write_json
+from webgym_cli.util.files import append_lines, disk_errors, read_json, replace_link, write_json
 
 # What reads a run's settings imports their models itself: building them takes longer than all else that `status` does.
 if TYPE_CHECKING:
@@ -240,6 +240,18 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
         system = {"python": platform.python_version(), "platform": platform.platform()}
         write_json(run.provenance, {"created_at": now(), "argv": sys.argv, "webgym": webgym_cli.__version__, **system})
     record_code(run.root, run.code, settings, own=is_new)
+
+
+def append_to_run(run: RunDir, path: Path, *lines: str) -> None:
+    """Append lines to a file of a run durably, all or none. Raises `StoreError`, also if the run is gone."""
+    # The append would make the folder of a run that was moved or unmounted anew: one without settings, which no
+    # command reads, and in which episodes were lost.
+    if not run.exists:
+        raise StoreError(
+            f"{run.root}: the run was moved, removed or unmounted meanwhile",
+            hint="webgym resume RUN, with the folder where it is now; what was written here since is no run",
+        )
+    append_lines(path, *lines)
 
 
 def run_id(run: RunDir, settings: Settings) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.records.builders import step, trajectory
+from tests.records.builders import new_run, step, trajectory
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set, make_action_set
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.tools import describe_action
@@ -21,7 +21,6 @@ from webgym_cli.records.action import CustomAction, InteractionMode
 from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Trajectory
-from webgym_cli.store.run import RunDir
 
 PLUGIN = """
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, make_action_set
@@ -157,7 +156,7 @@ def test_a_set_describes_its_steps_to_a_reward_model(ledger):
 
 
 def test_text_pages_are_imported_for_a_set_that_shows_them_but_not_responses_in_another_language(ledger, tmp_path):
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     form = replace(IMPORT_FORMATS.find("messages"), text=True, for_policy=None, find=lambda path: [path])
     IMPORT_FORMATS.register("texts", form)
     try:

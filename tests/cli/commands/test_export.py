@@ -18,14 +18,14 @@ def export(tmp_path, run):
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with a success on two tasks each, and a failure and a crash."""
     hard = Task(id="hard", environment="web", start_url="https://shop.example.com/", difficulty=7)
     episode = trajectory(2, outcome=UNSOLVED)
     steps = tuple(step.model_copy(update={"response": f"x{step.index}"}) for step in episode.steps)
-    fill(made_run, trajectory(0), trajectory(1, iteration=1, task=hard), episode.model_copy(update={"steps": steps}))
-    fill(made_run, trajectory(3, outcome=CRASHED))
-    return made_run
+    fill(run, trajectory(0), trajectory(1, iteration=1, task=hard), episode.model_copy(update={"steps": steps}))
+    fill(run, trajectory(3, outcome=CRASHED))
+    return run
 
 
 def test_json_is_the_default_and_stdout_has_nothing_else(export):

@@ -21,13 +21,13 @@ FIRST, SECOND = "train-0000-00000", "train-0000-00001"
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with a right and a wrong answer that nobody has judged."""
     for shade in range(3):
-        ScreenshotStore(made_run.screenshots).put(png(shade))
-    append(made_run, answered(0))
-    append(made_run, answered(1, answer=WRONG))
-    return made_run
+        ScreenshotStore(run.screenshots).put(png(shade))
+    append(run, answered(0))
+    append(run, answered(1, answer=WRONG))
+    return run
 
 
 @pytest.fixture

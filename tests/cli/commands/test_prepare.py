@@ -14,10 +14,10 @@ from webgym_cli.store.metrics import read_events
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     """A run with two solved trajectories of two steps, one that failed and one that broke."""
-    fill(made_run, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED), trajectory(3, outcome=CRASHED))
-    return made_run
+    fill(run, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED), trajectory(3, outcome=CRASHED))
+    return run
 
 
 def prepare(run, *arguments, **options):

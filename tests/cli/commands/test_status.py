@@ -52,11 +52,6 @@ def until(ours, text):
     return shown.decode()
 
 
-@pytest.fixture
-def run(made_run):
-    return made_run
-
-
 def live(snapshot, **environment):
     """Run a command whose stderr is a terminal; return what the terminal showed before and after the end."""
     with terminal() as (ours, theirs):

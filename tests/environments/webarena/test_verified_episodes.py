@@ -10,7 +10,7 @@ from benchmarks.peers import VERIFIED
 from tests.environments.visits import HASTY
 from tests.peers import require
 from tests.prepare.exported import exported
-from tests.records.builders import step, trajectory
+from tests.records.builders import new_run, step, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.environments.webarena.tasks import convert_webarena
@@ -24,7 +24,6 @@ from webgym_cli.rewards.engine import execute_scoring
 from webgym_cli.rewards.official_scorer import OfficialScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.store.buffer import append, scan
-from webgym_cli.store.run import RunDir
 from webgym_cli.util.local_server import LocalServer
 
 pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.usefixtures("chromium")]
@@ -110,7 +109,7 @@ async def play(pool, run, number, task, name, answer):
 
 
 async def test_the_real_scorer_tells_right_episodes_from_wrong_ones(site, tasks, tmp_path):
-    run, out = RunDir(tmp_path / "run"), tmp_path / "out"
+    run, out = new_run(tmp_path / "run"), tmp_path / "out"
     given = [*HASTY, "context_config.prompt_version=webrl", "browser.screenshots=false"]
     given += [f"sites.{known}.url={site}" for known in ("shopping_admin", "gitlab")]
     async with find_environment("webarena").make_pool(load(overrides=given)) as pool:

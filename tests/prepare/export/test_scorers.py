@@ -9,14 +9,13 @@ from PIL import Image
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported, recode, webp
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, png, shot, step, trajectory
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 ANSWER = "It costs [about] 5\nEUR"
@@ -40,7 +39,7 @@ def clicked_episode(number, outcome=SOLVED, **changes):
 
 @pytest.fixture
 def run(tmp_path):
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     fill(run, clicked_episode(0), clicked_episode(1, UNSOLVED), trajectory(2, outcome=CRASHED))
     fill(run, trajectory(3, task=Task(id="../x y"), steps=1))
     return run
@@ -108,11 +107,12 @@ def test_a_last_step_is_the_answer_if_it_carries_it(action, is_answer):
 
 
 def test_the_answer_of_another_agent_is_no_fact_whatever_its_action_is_called(tmp_path):
+    run = new_run(tmp_path / "run")
     steps = (step(0), step(1, action=act("ANSWER; 5 EUR")))
     for number, (stop, answer) in enumerate(product((Stop.ANSWERED, Stop.STEP_LIMIT), ("5 EUR", "Order 17"))):
         outcome = SOLVED.model_copy(update={"stop": stop, "answer": answer})
-        fill(RunDir(tmp_path / "run"), trajectory(number, steps=steps, outcome=outcome, task=TASK))
-    exported(RunDir(tmp_path / "run"), tmp_path / "out", format="online-mind2web")
+        fill(run, trajectory(number, steps=steps, outcome=outcome, task=TASK))
+    exported(run, tmp_path / "out", format="online-mind2web")
     folders = sorted((tmp_path / "out").glob("*/BBC_News--3"))
     counts = [len(read_as_online_mind2web(folder)[1]) for folder in folders]
     assert counts == [1, 2, 2, 2], "the last step is left out only if it gives the answer"

@@ -7,17 +7,16 @@ import pytest
 
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported, recode, webp
-from tests.records.builders import UNSOLVED, png, shot, trajectory
+from tests.records.builders import UNSOLVED, new_run, png, shot, trajectory
 from webgym_cli.prepare.export import shards as shards_module
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
 from webgym_cli.prepare.export.shards import ParquetShards
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
 @pytest.fixture
 def run(tmp_path):
-    run_dir = RunDir(tmp_path / "run")
+    run_dir = new_run(tmp_path / "run")
     fill(run_dir, trajectory(0), trajectory(1, steps=3), trajectory(2, outcome=UNSOLVED))
     return run_dir
 

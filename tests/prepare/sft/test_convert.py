@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.prepare.buffer import WordTokens, settings
-from tests.records.builders import digested, shot, step, store_images, trajectory
+from tests.records.builders import digested, new_run, shot, step, store_images, trajectory
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft import convert
@@ -15,7 +15,6 @@ from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import IMAGE, Message, Sample
 from webgym_cli.records.trajectory import Generation, PromptSpec, PromptVersion
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 CALL = '<tool_call>{"name": "computer_use", "arguments": {"action": "go_back"}}</tool_call>'
@@ -35,7 +34,7 @@ class CharacterTokens(WordTokens):
 
 
 def converted(tmp_path, built, index, *, tokens=None, **limits):
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     store_images(run, built)
     with_ = settings(*[f"algorithm_config.{name}={value}" for name, value in limits.items()])
     converter = Converter(with_, tokens or WordTokens(), ScreenshotStore(run.screenshots))
@@ -58,7 +57,7 @@ def test_a_sample_has_the_images_that_were_sent(tmp_path, version, window, limit
 
 def test_an_image_that_was_not_sent_is_not_missed(tmp_path):
     episode = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     store_images(run, episode)
     store = ScreenshotStore(run.screenshots)
     for number in range(4):
@@ -79,7 +78,7 @@ def test_an_image_on_a_share_that_fails_is_not_left_out(tmp_path, monkeypatch):
 
 def test_a_picture_is_read_once(tmp_path, monkeypatch):
     episode = digested(trajectory(steps=6))
-    run = RunDir(tmp_path / "run")
+    run = new_run(tmp_path / "run")
     store_images(run, episode)
     store, read = ScreenshotStore(run.screenshots), []
     monkeypatch.setattr(store, "get", read.append)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.runs import model as word_model
 from tests.prepare.buffer import fill, planned, settings
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
@@ -18,7 +18,6 @@ from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_prepared
-from webgym_cli.store.run import RunDir
 
 MADE = [trajectory(number, steps=5, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(12)]
 MADE += [trajectory(12, outcome=UNSOLVED), trajectory(13, outcome=CRASHED)]
@@ -66,7 +65,7 @@ def test_the_same_seed_gives_the_same_bytes(run, model):
 
 def test_an_episode_whose_first_attempt_was_cancelled_gives_the_same_samples(run, model, tmp_path):
     """A rollout that was interrupted and went on gives the dataset of one that was not."""
-    other = RunDir(tmp_path / "other")
+    other = new_run(tmp_path / "other")
     cancelled = MADE[3].model_copy(update={"outcome": Outcome(failure=FailureKind.CANCELLED), "steps": ()})
     fill(run, *MADE)
     fill(other, *MADE[:3], cancelled, *MADE[4:])

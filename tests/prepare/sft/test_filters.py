@@ -9,7 +9,7 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.prepare.sft.execute import StepSampler
 from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_content_reasons
@@ -20,7 +20,6 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Observation, Outcome, ParseErrorKind
 from webgym_cli.store.buffer import append, append_judgement, scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 EVERY_FILTER = [
@@ -323,7 +322,7 @@ DAMAGED = {"same": {"page_changed": False}, "none": {"action": None, "parse_erro
     switched_on=st.sets(st.sampled_from(["older", "trajectory", "task", "site"])),
 )
 def test_every_step_is_eligible_or_dropped_for_one_reason(tmp_path_factory, drawn_episodes, switched_on):
-    run = RunDir(tmp_path_factory.mktemp("any") / "run")
+    run = new_run(tmp_path_factory.mktemp("any") / "run")
     for number, (iteration, outcome, kinds, site) in enumerate(drawn_episodes):
         steps = tuple(step(index, **DAMAGED.get(kind, {})) for index, kind in enumerate(kinds))
         fill(run, trajectory(number, iteration=iteration, steps=steps, outcome=outcome, task=web(site)))

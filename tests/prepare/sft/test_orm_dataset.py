@@ -7,7 +7,7 @@ import yaml
 
 from tests.cli.runs import model
 from tests.prepare.sft.test_orm_plan import run  # noqa: F401  a fixture
-from tests.records.builders import UNSOLVED, shot, step, trajectory
+from tests.records.builders import SOLVED, UNSOLVED, new_run, shot, step, trajectory
 from webgym_cli.agent.prompts.orm_prompt import SYSTEM, build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import shipped_root
@@ -36,18 +36,20 @@ def records(judged, name="train"):
     return json.loads((judged.orm.dataset / f"finetune_{name}.json").read_text())
 
 
-async def test_the_model_of_a_run_of_raw_prompts_reads_chats(run, tmp_path):  # noqa: F811
+async def test_the_model_of_a_run_of_raw_prompts_reads_chats(tmp_path):
     """`webrl_released` has Llama 3's control tokens in its texts; what the reward model reads has none."""
     texts = ["context_config.prompt_version=webrl_released", f"policy_config.base_model={model(tmp_path / 'model')}"]
     texts.append("policy_config.template=qwen3_vl_nothink")
-    create_or_open(run, load(overrides=[*texts, "algorithm_config.bf16=false", "venvs.device=cpu"]))
+    raw = new_run(tmp_path / "raw", load(overrides=[*texts, "algorithm_config.bf16=false", "venvs.device=cpu"]))
+    for number, outcome in enumerate((SOLVED, UNSOLVED)):
+        append(raw, trajectory(number, outcome=outcome))
     for _ in range(2):  # the second time its settings are those that it has stored
-        settings = orm_settings(run, [], ["algorithm_config.deepspeed_config_filename=null"])
-        await prepare_orm(run, settings, lambda event: None)
-    assert saved_settings(run).context_config.prompt_version == "webrl_released"
-    assert saved_settings(run.orm).context_config.prompt_version == "webrl"
-    assert read_train_config(run.orm)["template"] not in ("", "empty")
-    assert "<|eot_id|>" not in json.dumps(records(run))
+        settings = orm_settings(raw, [], ["algorithm_config.deepspeed_config_filename=null"])
+        await prepare_orm(raw, settings, lambda event: None)
+    assert saved_settings(raw).context_config.prompt_version == "webrl_released"
+    assert saved_settings(raw.orm).context_config.prompt_version == "webrl"
+    assert read_train_config(raw.orm)["template"] not in ("", "empty")
+    assert "<|eot_id|>" not in json.dumps(records(raw))
 
 
 async def test_a_sample_is_the_question_that_scoring_asks(judged):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, trajectory
 from tests.records.test_judgement import SCORED, WEB, by_orm, episode, judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
@@ -10,7 +10,6 @@ from webgym_cli.prepare.sft.orm import OrmDrop, find_label, plan_orm_dataset, re
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.run import RunDir
 
 TRUSTED = ("environment", "judge")
 BY_ORM = by_orm(0.9, trajectory="train-0000-00000", success=True)
@@ -45,17 +44,16 @@ def test_what_broke_and_what_did_nothing_is_left_out():
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(run):
     """Six episodes that were solved, two that were not, one that broke and one that nobody judged; one of a test."""
-    run_dir = RunDir(tmp_path / "run")
     for number in range(6):
-        append(run_dir, trajectory(number, iteration=number % 2, outcome=SOLVED))
-    append(run_dir, trajectory(6, outcome=UNSOLVED))
-    append(run_dir, trajectory(7, task=WEB, outcome=SCORED))
-    append(run_dir, trajectory(8, outcome=CRASHED))
-    append(run_dir, trajectory(9, task=WEB, outcome=episode().outcome))
-    append(run_dir, trajectory(0, split=Split.TEST, outcome=SOLVED))
-    return run_dir
+        append(run, trajectory(number, iteration=number % 2, outcome=SOLVED))
+    append(run, trajectory(6, outcome=UNSOLVED))
+    append(run, trajectory(7, task=WEB, outcome=SCORED))
+    append(run, trajectory(8, outcome=CRASHED))
+    append(run, trajectory(9, task=WEB, outcome=episode().outcome))
+    append(run, trajectory(0, split=Split.TEST, outcome=SOLVED))
+    return run
 
 
 def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
@@ -89,7 +87,7 @@ def test_the_digest_tells_what_would_be_written(run):
     ids=["one kind alone", "nobody's verdict"],
 )
 def test_what_no_label_or_one_kind_has_is_refused_with_what_to_do(tmp_path, given, reason, command):
-    run_dir = RunDir(tmp_path / "run")
+    run_dir = new_run(tmp_path / "run")
     with pytest.raises(MissingStageError, match="no training trajectories"):
         plan_orm_dataset(run_dir, load())
     append(run_dir, trajectory(0, **given))

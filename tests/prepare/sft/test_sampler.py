@@ -8,7 +8,7 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from tests.prepare.buffer import drawn, fill, planned, settings, steps_of
-from tests.records.builders import UNSOLVED, trajectory
+from tests.records.builders import UNSOLVED, new_run, trajectory
 from webgym_cli.errors import MissingStageError
 from webgym_cli.prepare.sft.execute import shuffle_and_split
 from webgym_cli.prepare.sft.filters import DropReason
@@ -18,7 +18,6 @@ from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import read as read_place
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 
 POSITION = ("algorithm_config.weighting=position", "algorithm_config.positive_samples_to_train=20")
 
@@ -26,7 +25,7 @@ POSITION = ("algorithm_config.weighting=position", "algorithm_config.positive_sa
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
     """A run with 4 iterations of 15 solved trajectories, 4 steps each."""
-    run = RunDir(tmp_path_factory.mktemp("four") / "run")
+    run = new_run(tmp_path_factory.mktemp("four") / "run")
     for iteration in range(4):
         fill(run, *(trajectory(number, iteration=iteration, steps=4) for number in range(15)))
     return run
@@ -139,7 +138,7 @@ def test_the_order_of_writing_decides_nothing(tmp_path, weighting):
     chosen = settings(*draws, "filters.max_steps_per_trajectory=3")
     calls = []
     for name, order, ranks in (("a", trajectories, 1), ("b", trajectories[::-1], 3)):
-        run = RunDir(tmp_path / name)
+        run = new_run(tmp_path / name)
         for number, one in enumerate(order):
             fill(run, one, rank=number % ranks)
         plan, draw = drawn(run, chosen, [0, 1])

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.json_server import completion
-from tests.records.builders import UNSOLVED, png
+from tests.records.builders import UNSOLVED, new_run, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, YES, answered, judge_settings, seen, web_task
 from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from tests.tables import each
@@ -314,7 +314,7 @@ async def test_cancellation_passes_and_the_requests_so_far_are_counted(server, p
 
 
 async def test_a_lost_screenshot_is_judge_failed_and_named_and_none_can_not_be_judged(judge, tmp_path):
-    judgement = await judge(answered(), run=RunDir(tmp_path))
+    judgement = await judge(answered(), run=new_run(tmp_path))
     assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
     assert "the screenshot can't be read" in judgement.failure_detail
     judgement = await judge(answered(steps=()))

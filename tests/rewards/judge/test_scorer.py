@@ -29,10 +29,10 @@ TRAIN = Split.TRAIN
 
 
 @pytest.fixture
-def run(made_run):
+def run(run):
     for shade in range(3):
-        ScreenshotStore(made_run.screenshots).put(png(shade))
-    return made_run
+        ScreenshotStore(run.screenshots).put(png(shade))
+    return run
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 
-from tests.records.builders import CRASHED, SOLVED, UNSOLVED, step, trajectory
+from tests.records.builders import CRASHED, SOLVED, UNSOLVED, new_run, step, trajectory
 from tests.tables import each
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
@@ -60,7 +60,7 @@ def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
 
 
 def test_several_runs_are_one_table_and_judgements_stay_in_theirs(tmp_path):
-    first, second, empty = (RunDir(tmp_path / name) for name in "abc")
+    first, second, empty = (new_run(tmp_path / name) for name in "abc")
     episode = trajectory(0, task=WEB, outcome=OPEN)
     for run in (first, second):
         append(run, episode)

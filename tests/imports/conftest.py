@@ -1,8 +1,0 @@
-"""What the tests of imports share."""
-
-import pytest
-
-
-@pytest.fixture
-def run(made_run):
-    return made_run
