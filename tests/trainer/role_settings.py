@@ -65,6 +65,16 @@ def test_a_training_s_name_is_that_of_what_it_learns():
         same = options(place, trainer=trainer, actor={"shuffle": False, "ppo_epochs": 2})
         moved = same.model_copy(update={"data": "elsewhere"})
         assert digest(moved, batch) == digest(given, batch)
+        batch_digests = set()
+        for run in ("a/run", "b/run"):
+            config = place / run / "zero.json"
+            config.parent.mkdir(parents=True)
+            config.write_text('{"zero_optimization": {"stage": 1}}')
+            folders = {"output_dir": f"{place}/{run}/checkpoints/n.partial", "deepspeed": str(config)}
+            carried = {"carry_state": f"{place}/{run}/checkpoints/m/rl_state"}
+            model = {"path": f"{place}/{run}/checkpoints/m"}
+            batch_digests.add(digest(options(place, model=model, trainer=folders | carried), batch))
+        assert len(batch_digests) == 1
         assert digest(options(place, actor={"ppo_epochs": 2, "shuffle": False}), batch) != digest(given, batch)
 
 

@@ -10,6 +10,7 @@ from tiny import (
     Stopped,
     assert_same,
     log_of,
+    options,
     plain_log_probs,
     scores,
     scratch,
@@ -26,6 +27,8 @@ from tiny import (
 from webgym_cli.trainer.__main__ import main
 from webgym_cli.trainer.data import read_batch
 from webgym_cli.trainer.options import TrainingError
+from webgym_cli.trainer.ppo.batch_targets import load_targets
+from webgym_cli.trainer.ppo.trainer import digest
 
 check = unittest.TestCase()
 WHOLE = {"actor": {"ppo_mini_batch_size": 3, "ppo_epochs": 2}}
@@ -133,6 +136,28 @@ def test_an_interrupted_training_goes_on_bit_for_bit():
             assert [name for name in line if "time" not in name and line[name] != other[name]] == []
         files = sorted(path.name for path in (place / "cut").iterdir())
         assert files == ["checkpoint-6", "lessons.safetensors", "trainer_log.jsonl"]
+
+
+def test_an_interrupted_training_goes_on_after_its_run_was_moved_or_by_a_newer_version():
+    for kind in ("moved", "newer"):
+        with scratch() as place:
+            run = place / "run"
+            usual(run)
+            out = {"trainer": {"output_dir": str(run / "checkpoints/n.partial")}}
+            with stopping_before(4), check.assertRaises(Stopped):
+                train(run, **WHOLE, **out)
+            state = run / "checkpoints/n.partial/state-4/state.json"
+            if kind == "moved":
+                run = run.rename(place / "elsewhere")
+                out = {"trainer": {"output_dir": str(run / "checkpoints/n.partial")}}
+            else:
+                given = options(run, **WHOLE, **out)
+                former = digest(given, read_batch(run / "data"), former=True)
+                state.write_text(json.dumps({"digest": former, "step": 4}))
+                targets = load_targets(state.parents[1], digest(given, read_batch(run / "data")))
+                targets.save(state.parents[1], former)
+            with stopping_before(3):  # the steps before aren't made again
+                assert train(run, **WHOLE, **out).name == "checkpoint-6"
 
 
 def test_a_finished_training_is_left_as_it_is_and_another_is_made_anew():

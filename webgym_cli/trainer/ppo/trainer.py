@@ -26,9 +26,11 @@ from webgym_cli.trainer.engine.engine import TrainEngine
 from webgym_cli.trainer.engine.model_factory import ModelFactory
 from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.model.model import model_folder
-from webgym_cli.trainer.options import TrainerOptions, TrainingError
+from webgym_cli.trainer.options import TrainerOptions, TrainingError, read_object
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets, load_targets
 from webgym_cli.util.json_values import digest_json
+from webgym_cli.util.optional import map_known
+from webgym_cli.util.text import map_texts
 from webgym_cli.util.training_log import trim_log
 
 
@@ -50,6 +52,9 @@ class Trainer(ABC):
             self.sources["critic"] = model_folder(options.critic.path or options.model.path)
         self.steps = self.make_minibatches()
         self.digest = digest(options, self.batch)
+        former = digest(options, self.batch, former=True)
+        if checkpoint.newest_state(self.output, former):  # an older version began this training
+            self.digest = former
         self.factory = ModelFactory(options, world, self.batch)
         self.engines: dict[str, TrainEngine] = {}
         self.metrics: dict[str, float] = {}
@@ -195,12 +200,20 @@ def check_lengths(rows: Sequence[TrainRow], most: int) -> None:
             )
 
 
-def digest(options: TrainerOptions, batch: Batch) -> str:
-    """Return the SHA-256 of options and batch: trainings with the same digest have the same result."""
+def digest(options: TrainerOptions, batch: Batch, *, former: bool = False) -> str:
+    """Return the SHA-256 of options and batch: trainings with the same digest have the same result.
+
+    It stays the same after the run was moved, which the output folder is in (`RUN/checkpoints/NAME`), or webgym, which
+    DeepSpeed's file may come from: an interrupted training goes on there. `former`: as an older version computed it.
+    """
     values = options.model_dump(
         mode="json", exclude={"data": True, "plugins": True, "trainer": {"output_dir", "save_freq"}}
     )
-    return digest_json([values, batch.digest])
+    if former:
+        return digest_json([values, batch.digest])
+    values["trainer"]["deepspeed"] = map_known(lambda path: read_object(Path(path)), options.trainer.deepspeed)
+    run = f"{Path(options.trainer.output_dir).resolve().parent.parent}/"
+    return digest_json([map_texts(values, lambda text: text.removeprefix(run)), batch.digest])
 
 
 @dataclass(slots=True)
