@@ -12,7 +12,7 @@ from webgym_cli.loop.training import plan_training
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import RlData
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.store.checkpoints import RECORD
+from webgym_cli.store.checkpoints import RECORD, set_first_version
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.policy_gradient.backend import total_steps
@@ -285,6 +285,12 @@ def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baselin
     assert plan.launch.config["critic"]["path"] == str(newest / "critic")
     assert plan.launch.config["trainer"]["critic_warmup"] == 4
     assert plan.launch.config["algorithm"]["kl_ctrl"]["kl_coef"] == 0.001
+
+
+def test_the_warm_up_counts_from_the_version_that_the_imported_episodes_left(planned, run):
+    set_first_version(run, 3)
+    batch(run, 3)
+    assert planned("gae", trainer={"critic_warmup": 2}).launch.config["trainer"]["critic_warmup"] == 5
 
 
 def test_demonstrations_are_always_imitated(run, role):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,9 @@ def _trainer_config(
     """Return the trainer's configuration: the settings `rl`, and paths and values of the run."""
     run, settings, newest = inputs.run, inputs.settings, checkpoints.current(inputs.run)
     config: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
-    kind, first = algorithm(run, settings), began.version if began else 0
+    kind = algorithm(run, settings)
+    # the base model's is not 0 in a run that imported the episodes of earlier versions
+    first = began.version if began else checkpoints.version(replace(run, newest=-1))
     config["data"] = str(run.rl_data.resolve())
     if config["actor"]["loss_agg_mode"] == "seq-mean-token-sum-norm" and config["actor"]["loss_scale_factor"] is None:
         config["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
