@@ -55,6 +55,24 @@ def test_log_probs_equal_a_plain_forward_pass():
                     torch.testing.assert_close(result, wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_a_model_that_changes_its_output_layer_s_logits_is_refused():
+    from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig
+
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "head_dim": 8}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0}
+    with scratch() as place:
+        usual(place)
+        for config, wanted in (
+            (Gemma2Config(**sizes), "final_logit_softcapping=30.0"),
+            (GraniteConfig(logits_scaling=8.0, **sizes), "logits_scaling=8.0"),
+        ):
+            AutoModelForCausalLM.from_config(config).save_pretrained(place / "changing")
+            with check.assertRaisesRegex(TrainingError, f"changing: its config.json has {wanted}, .*=sft trains it"):
+                scores(place, place / "changing")
+        AutoModelForCausalLM.from_config(GraniteConfig(**sizes)).save_pretrained(place / "plain")
+        assert len(scores(place, place / "plain"))
+
+
 def test_rewarded_answers_become_more_probable_and_others_less():
     with scratch() as place:
         model, _ = usual(place)

@@ -30,7 +30,9 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
     """A transformers model that returns log-probs and entropies of the trained tokens."""
 
     def __init__(self, network: Any, *, sampling: Sampling, chunk: int) -> None:
+        """Raises `TrainingError` for a model that changes its output layer's logits."""
         super().__init__()
+        _refuse_changed_logits(network)
         self.network = network
         layer = network.get_output_embeddings()
         layer.forward = functools.partial(_layer_log_probs, layer, sampling=sampling, chunk=chunk)
@@ -54,6 +56,21 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
         finally:
             for layer in layers:
                 layer.enable_adapters(True)
+
+
+# Keys of a model's configuration by which it changes its output layer's logits: of Gemma, Granite, Cohere and Falcon.
+_LOGIT_KEYS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
+
+
+def _refuse_changed_logits(network: Any) -> None:
+    """Raise `TrainingError` for a model whose log-probs are not its output layer's: other ones would be trained."""
+    config = network.config.get_text_config()
+    for key in _LOGIT_KEYS:
+        if getattr(config, key, None) not in (None, 1):
+            raise TrainingError(
+                f"{network.name_or_path}: its config.json has {key}={getattr(config, key)}, which changes the logits: "
+                "this trainer can't tell its log-probs; train.algorithm=sft trains it"
+            )
 
 
 def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
