@@ -45,3 +45,16 @@ def test_a_killed_rank_is_the_cause_not_the_connection_that_others_lost(tmp_path
     error = trainer_error(1, log)
     assert type(error) is kind and words in str(error)
     assert ("SIGKILL" in str(error)) == ("memory" in str(error)) == (words == "memory")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+        "loaded state dict has a different number of parameter groups",
+    ],
+)
+def test_carried_states_of_other_weights_name_the_setting_that_leaves_them(tmp_path, message):
+    log = tmp_path / "train.log"
+    log.write_text(f"Traceback (most recent call last):\nValueError: {message}\n")
+    assert "-s train.keep_optimizer_state=false" in trainer_error(1, log).hint

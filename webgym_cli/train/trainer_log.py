@@ -97,6 +97,9 @@ class TrainerLogTail:
 KILLED = re.compile(r"Root Cause.*traceback : Signal \d+ \((SIG(?:KILL|SEGV|BUS|ILL|FPE))\)", re.DOTALL)
 # A full disk, also as `torch.save` reports it, with positions in the file alone.
 DISK_FULL = re.compile(r"No space left on device|inline_container\.cc.*unexpected pos")
+# torch, where the carried states are of other weights than those that are trained now, as after a change of what is
+# frozen.
+OTHER_WEIGHTS = re.compile(r"loaded state dict (contains a parameter group|has a different number of parameter groups)")
 # A launcher's exceptions about a failed child, which don't contain the cause.
 _ECHOES = re.compile(r"([A-Za-z_][\w.]*\.)?(ChildFailedError|CalledProcessError|SignalException)(:|$)")
 # Prefix of our own trainer's line with the cause.
@@ -147,4 +150,6 @@ def trainer_error(code: int, log: Path) -> JobError:
     hint = f"read {log}, fix the cause, then run the same command again"
     if DISK_FULL.search(cause):
         hint = "free disk space, then run the same command again"
+    if OTHER_WEIGHTS.search(cause):
+        hint = "-s train.keep_optimizer_state=false starts with a new optimizer, for other weights than before"
     return kind(f"the trainer failed (exit status {code}): {cause}; log: {log}", hint=hint, returncode=code)
