@@ -73,6 +73,11 @@ def test_a_kl_in_the_reward_steers_its_coefficient():
         assert state["kl_coef"] == learned(place, **given).facts["kl_coef"]
         assert abs(state["kl_coef"] - 0.1 * (1 + 0.2 * 7 / 10)) < 1e-9
         assert last["critic/rewards/mean"] < last["critic/score/mean"]
+        # a later training with the penalty begins with its own coefficient
+        for part in ({"use_kl_in_reward": False}, {"kl_ctrl": {"kl_coef": 0.2}}):
+            given["trainer"] = {"output_dir": str(place / next(iter(part)))}
+            without = train(place, **{**given, "algorithm": algorithm | part})
+            assert "kl_coef" not in json.loads((without / "trainer_state.json").read_text())
 
 
 GAE = {"algorithm": {"adv_estimator": "gae"}}

@@ -14,6 +14,7 @@ from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import AlgorithmConfig, TrainingError
 from webgym_cli.trainer.ppo.advantages import estimate, outcome
 from webgym_cli.trainer.ppo.kl import importance_weights, kl_estimate, mismatch_by_staleness, next_coefficient
+from webgym_cli.util.optional import when
 
 FILE = "lessons.safetensors"
 # Advantages up to this absolute value count as 0: rounding errors of equal rewards.
@@ -71,8 +72,8 @@ def compute_targets(
 
     They are `old_log_probs`, which the ratio compares with, `advantages`, `weights`, the correction for data of other
     weights, where it counts the `reference`'s log-probs, and with a critic its `values` before the update and the
-    `returns` that it is to predict: all [K] float32. The fact `kl_coef` is the coefficient of a KL in the reward after
-    this batch.
+    `returns` that it is to predict: all [K] float32. The fact `kl_coef` is the adaptive coefficient of a KL in the
+    reward after this batch.
     """
     tokens = batch.tokens()
     rewards, coefficient, kl_metrics = outcome(tokens), options.kl_ctrl.kl_coef, {}
@@ -107,7 +108,9 @@ def compute_targets(
     tensors = {"old_log_probs": old_log_probs, "advantages": advantages, "weights": weights}
     further = {"reference": reference, "values": values, "returns": returns}
     tensors |= {name: tensor for name, tensor in further.items() if tensor is not None}
-    return BatchTargets(tensors, metrics, {"kl_coef": coefficient})
+    # of an adaptive one alone: a coefficient that never counted must not replace that of a penalty added later
+    adaptive = options.use_kl_in_reward and options.kl_ctrl.type == "adaptive"
+    return BatchTargets(tensors, metrics, when(adaptive, {"kl_coef": coefficient}))
 
 
 def _anchors(batch: Batch, tokens: Experience) -> torch.Tensor | None:
