@@ -202,8 +202,8 @@ class CriticSettings(ConfigSection):
     """The critic of `gae` and `webrl`; `webrl` reads `path`, `optim` and `grad_clip` only."""
 
     path: str | None = None
-    """Initial model of the critic, a critic or a policy; null: the critic of the previous training, or the policy in
-    the first one."""
+    """Model of the first critic, a critic or a policy; null: the policy. Later trainings go on with the critic of the
+    one before."""
     optim: CriticOptimSettings = CriticOptimSettings.model_construct(lr=1e-5)
     grad_clip: float = Field(default=1.0, gt=0)
     """Maximum gradient norm (clipping threshold)."""

@@ -285,6 +285,10 @@ def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baselin
     assert plan.launch.config["critic"]["path"] == str(newest / "critic")
     assert plan.launch.config["trainer"]["critic_warmup"] == 4
     assert plan.launch.config["algorithm"]["kl_ctrl"]["kl_coef"] == 0.001
+    named = {"critic": {"path": "another"}}  # the first critic
+    assert planned(**rl, **named).launch.config["critic"]["path"] == str(newest / "critic")
+    anew = {"train": {"keep_optimizer_state": False}}
+    assert planned(**rl, **named, **anew).launch.config["critic"]["path"] == str(newest / "critic")
 
 
 def test_the_warm_up_counts_from_the_version_that_the_imported_episodes_left(planned, run):
@@ -325,6 +329,7 @@ def test_the_first_phase_of_webrl_has_a_critic_of_the_policy(planned, run):
     batch(run, 1, baseline.name, **WEBRL)
     plan = planned("webrl")
     assert (plan.start.mode, plan.total_steps, plan.launch.config["critic"]["path"]) == ("fresh", 2, None)
+    assert planned("webrl", critic={"path": "another"}).launch.config["critic"]["path"] == "another"
     batch(run, 1, baseline.name)
     assert planned("grpo").launch.config.get("webrl") is None
 

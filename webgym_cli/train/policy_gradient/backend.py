@@ -150,8 +150,12 @@ def _trainer_config(
 
 
 def _go_on(config: dict[str, Any], settings: Settings, newest: Checkpoint, parent: Path, kind: str) -> None:
-    """Continue with the previous training's critic and KL coefficient."""
-    if config["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
+    """Continue with the previous training's critic and KL coefficient.
+
+    `rl.critic.path` is the first critic. As that of each training, it would begin anew without carried states, and have
+    the adapter of another one with them.
+    """
+    if newest.algorithm == kind and (parent / CRITIC).is_dir():
         config["critic"]["path"] = str(parent / CRITIC)
     if config["algorithm"]["kl_ctrl"]["type"] == "adaptive":
         state = working_dir.trainer_state(parent) or {}

@@ -82,5 +82,5 @@ def load_head(critic: Any, folder: Path) -> None:
     if {name: value.shape for name, value in weights.items()} != {
         name: value.shape for name, value in head.state_dict().items()
     }:
-        raise TrainingError(f"{path}: is of another kind of critic: set rl.webrl.heads as it was, or rl.critic.path")
+        raise TrainingError(f"{path}: is of another kind of critic: set rl.webrl.heads as it was, or begin another run")
     head.load_state_dict(weights)
