@@ -17,7 +17,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.statistics import cohen_kappa, wilson
 from webgym_cli.records.task import Episode, Split, Task
-from webgym_cli.records.trajectory import Outcome
+from webgym_cli.records.trajectory import FinalState, Outcome
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
@@ -69,6 +69,23 @@ def test_a_judge_that_fails_replaces_no_verdict(tmp_path):
         append_judgement(run, Split.TEST, 0, one)
     (result,) = read_results(run, "d", {}, {}, "")
     assert (result.end, result.failure) == (EpisodeEnd.SUCCESS, "")
+
+
+def test_an_attempt_that_a_mended_check_scored_is_the_result_whatever_ended_those_after_it(tmp_path):
+    """An evaluation was to run the episode still, which no command ran: by its plan it was done."""
+    run, facts = new_run(tmp_path), {"split": Split.TEST, "task": Task(id="t", check="c"), "final": FinalState()}
+    failed = Outcome(failure="environment_error", failure_detail="the check failed")
+    stopped = Outcome(failure="cancelled")
+    episodes = trajectory(outcome=failed, **facts), trajectory(outcome=stopped, id="later", attempt=1, **facts)
+    first = episodes[0]
+    tested = Episode(id=first.episode, split=Split.TEST, iteration=0, task=first.task, seed=1, max_steps=9)
+    write_lines(run.plan(Split.TEST, 0), [tested.model_dump(mode="json")])
+    for one in episodes:
+        append(run, one)
+    verdict = {"trajectory": first.id, "models": {"verdict": "c"}, "settings_digest": "d", "judged_at": WHEN}
+    append_judgement(run, Split.TEST, 0, Judgement(source="check", reward=1.0, success=True, **verdict))
+    (result,) = read_results(run, "", {"c": "d"}, {"c": "before"}, "")
+    assert (result.end, result.trajectory) == (EpisodeEnd.SUCCESS, first.id)
 
 
 def test_a_known_confusion_matrix_comes_out_exactly():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.records.builders import trajectory
+from tests.records.builders import CRASHED, trajectory
 from webgym_cli.errors import WebGymError
 from webgym_cli.loop.admission import Admission, EpisodeGroup
 from webgym_cli.records.sampling import PolicyVersion
@@ -151,6 +151,9 @@ def test_a_group_is_as_old_as_its_oldest_step_has_the_newest_attempts_and_is_clo
     episode_group.record(stored_step(episode_group, 0, version=4, attempt=1), judged=False)
     episode_group.record(stored_step(episode_group, 0, version=2), judged=False)
     assert (episode_group.oldest, episode_group.trajectories["a.0"].attempt) == (2, 1)
+    crashed = stored_step(episode_group, 0, version=2, attempt=2).model_copy(update={"outcome": CRASHED})
+    episode_group.record(crashed, judged=False)  # of no account: a check that was mended scored the one before it
+    assert episode_group.trajectories["a.0"].attempt == 1
     judged = group("b", 1)  # closed once its episodes are judged
     judged.record(stored_step(judged, 0, version=0, reward=None), judged=True)
     judged.pending.clear()

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import chain
 
 from webgym_cli.records.base import moment_of
-from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, can_check, newest_verdict, with_verdict
 from webgym_cli.records.task import Episode, Split
 from webgym_cli.records.trajectory import Trajectory
@@ -57,7 +57,7 @@ class EpisodeSpending:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeResult:
-    """The result of one planned episode, by its last attempt."""
+    """The result of one planned episode, by the attempt that counts."""
 
     episode: Episode
     end: EpisodeEnd
@@ -109,14 +109,15 @@ def read_results(
             one for one in by_trajectory.get(trajectory.id, ()) if one.settings_digest == counted.get(one.source)
         ]
         spent[trajectory.episode] = _sum_spending(trajectory, judgements) + spent.get(trajectory.episode, _NOTHING)
-        # an attempt that was rolled out counts; without one the newest failure does
-        rank = is_rolled_out(trajectory.outcome.failure), trajectory.attempt
-        if trajectory.episode in by_id and rank >= last.get(trajectory.episode, (False, -1)):
-            last[trajectory.episode] = rank
-            is_checked = not trajectory.task.check or check == _find_check(trajectory, first_checks)
-            finals[trajectory.episode] = _read_result(
-                by_id[trajectory.episode], trajectory, judgements, is_checked=is_checked
-            )
+        if (episode := by_id.get(trajectory.episode)) is None:
+            continue
+        is_checked = not trajectory.task.check or check == _find_check(trajectory, first_checks)
+        result = _read_result(episode, trajectory, judgements, is_checked=is_checked)
+        # An attempt that was rolled out counts, also one whose check was mended since: it is not run again. Without one
+        # the newest failure does.
+        rank = result.failure in ("", FailureKind.JUDGE_FAILED), trajectory.attempt
+        if rank >= last.get(episode.id, (False, -1)):
+            last[episode.id], finals[episode.id] = rank, result
     results = (finals.get(episode.id, EpisodeResult(episode, EpisodeEnd.PENDING)) for episode in planned)
     return [replace(one, spent=spent.get(one.episode.id, _NOTHING)) for one in results]
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.batch import BatchSelection
+from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.util.optional import known_or
@@ -40,7 +41,7 @@ class EpisodeGroup:
     pending: dict[str, PendingEpisode]
     """Episodes without a final attempt, by id."""
     trajectories: dict[str, Trajectory] = field(default_factory=dict)
-    """Newest attempt of each episode, without its steps, by episode id."""
+    """The attempt of each episode that counts, without its steps, by episode id."""
     unjudged: set[str] = field(default_factory=set)
     """Ids of episodes whose trajectory awaits its judgement."""
     oldest: int | None = None
@@ -68,7 +69,7 @@ class EpisodeGroup:
     def record(self, trajectory: Trajectory, *, judged: bool) -> None:
         """Record a stored attempt; called again when its judgement arrives. `judged`: whether a judge is configured."""
         before = self.trajectories.get(trajectory.episode)
-        if before is not None and before.attempt > trajectory.attempt:
+        if before and before.attempt != trajectory.attempt and _rank(before) > _rank(trajectory):
             return
         versions = [
             step.generation.policy_version.number for step in trajectory.steps if step.generation.policy_version
@@ -198,6 +199,11 @@ class Admission:
 
     def _lacks_gradient(self, group: EpisodeGroup) -> bool:
         return self.filters and group.closed and not group.has_gradient
+
+
+def _rank(trajectory: Trajectory) -> tuple[bool, int]:
+    """Return what decides which attempt of an episode counts: the last one that was rolled out, else the last one."""
+    return is_rolled_out(trajectory.outcome.failure), trajectory.attempt
 
 
 def _age(group: EpisodeGroup) -> int:

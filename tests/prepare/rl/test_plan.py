@@ -9,8 +9,11 @@ from tests.records.builders import CRASHED, UNSOLVED, checkpoint
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.plan import plan_batch
+from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.records.trajectory import Generation, Outcome
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import FinalState, Generation, Outcome
+from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.index.query import open_index
 from webgym_cli.util.files import write_json
 
@@ -125,6 +128,18 @@ def test_an_episode_counts_once_by_its_last_attempt_and_damaged_lines_are_named(
         file.write('{"schema": 1}\n')
     with planned(run) as plan:
         assert len(plan.damaged) == 1 and "part-0.jsonl: the line at byte" in plan.damaged[0]
+
+
+def test_an_attempt_that_a_mended_check_scored_counts_whatever_ended_those_after_it(run, tokens):
+    """The plan has its episode for done, and the batch masked it by the crash of a later attempt."""
+    write_plan(run, episode(0))
+    failed = Outcome(failure="environment_error", failure_detail="the check failed")
+    again = talk(0, outcome=CRASHED).model_copy(update={"id": "train-0000-00000.1", "attempt": 1})
+    store(run, served(talk(0, outcome=failed, final=FinalState()), tokens), again)
+    facts = {"models": {}, "settings_digest": "d", "judged_at": again.started_at}
+    verdict = Judgement(trajectory="train-0000-00000", source="check", reward=1.0, success=True, **facts)
+    append_judgement(run, Split.TRAIN, 0, verdict)
+    assert batch(run) == [("00000", 0, 1.0)]
 
 
 def test_two_trajectories_of_one_id_are_masked(run, tokens):

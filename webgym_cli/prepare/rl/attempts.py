@@ -1,4 +1,6 @@
-"""The last attempt of each training episode, with its shaped reward, and the groups of them whose rewards are equal.
+"""The attempt that counts of each training episode, its shaped reward, and the groups of them with equal rewards.
+
+It is the last one that was rolled out, also by a check that was mended since; without one the last failure.
 
 A `@shaping` function makes another reward of the stored one. Groups with equal rewards have no gradient if advantages
 compare the rewards of a group: they are replaced by others (dynamic sampling, DAPO, arXiv 2503.14476).
@@ -31,7 +33,8 @@ ambiguous AS (
         WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
     FROM (
         SELECT {rewarded} WHERE split = 'train' AND {where}
-        QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
+        QUALIFY row_number() OVER (PARTITION BY iteration, episode
+            ORDER BY coalesce(failure, 'judge_failed') = 'judge_failed' DESC, attempt DESC, file, start) = 1
     )
 )
 """

@@ -11,7 +11,7 @@ class MaskReason(StrEnum):
     AMBIGUOUS_ID = "ambiguous_id"
     """Another stored trajectory of the run has the same id, for example after files of two runs were merged."""
     FAILURE = "failure"
-    """The last attempt failed because of infrastructure."""
+    """Each attempt failed because of infrastructure."""
     EMPTY = "empty"
     """It has no steps."""
     REWARD_UNKNOWN = "reward_unknown"

@@ -91,7 +91,7 @@ class BatchMember:
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """Composition of the batch. The last attempt of each episode counts."""
+    """Composition of the batch. One attempt of each episode counts: see `attempts`."""
 
     trajectories: int
     steps: int
