@@ -32,9 +32,11 @@ def episode(outcome=ANSWERED, task=WEB):
     return trajectory(outcome=outcome, task=task)
 
 
+@pytest.mark.parametrize("threshold", [1.0, 0.0, 5.0])
 @pytest.mark.parametrize(("success", "reward"), [(True, 1.0), (False, 0.0)])
-def test_a_verdict_is_the_reward(success, reward):
-    outcome = with_verdict(episode(), judgement(success=success)).outcome
+def test_a_verdict_is_the_reward_whatever_reward_of_a_gateway_s_client_is_a_success(success, reward, threshold):
+    before = ANSWERED.model_copy(update={"success_threshold": threshold})
+    outcome = with_verdict(episode(before), judgement(success=success)).outcome
     assert (outcome.reward, outcome.success, outcome.answer) == (reward, success, "42")
     assert outcome.scores == (Score(source="judge", value=reward, detail="big"),)
 

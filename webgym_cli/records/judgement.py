@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
-from webgym_cli.records.trajectory import Outcome, Score, Trajectory
+from webgym_cli.records.trajectory import SUCCESS_REWARD, Outcome, Score, Trajectory
 from webgym_cli.records.usage import Requests, TokenUsage
 from webgym_cli.util.optional import known_or
 
@@ -192,7 +192,9 @@ def with_verdict(trajectory: Trajectory, judgement: Judgement | None) -> Traject
         reward = float(judgement.success)
         value = known_or(judgement.probability, reward)
         score = Score(source=judgement.source, value=value, detail=judgement.models.get("verdict", ""))
-        changes = {"reward": reward, "scores": (*before.scores, score), "failure": None, "failure_detail": ""}
+        # The threshold of the settings is of rewards that an environment or a gateway's client gives.
+        changes = {"reward": reward, "success_threshold": SUCCESS_REWARD, "failure": None, "failure_detail": ""}
+        changes["scores"] = (*before.scores, score)
     else:
         changes = {"reward": None, "failure": judgement.failure, "failure_detail": judgement.failure_detail}
     if scored_by_environment(trajectory) or (judgement.source == "orm" and before.reward is not None):

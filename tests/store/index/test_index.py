@@ -141,6 +141,8 @@ JUDGED = [
     (Outcome(failure=FailureKind.SITE_BLOCKED), WEB),
     (Outcome(reward=0.0, stop=Stop.ANSWERED, scores=(Score(source="environment", value=0.0),)), WEB),
     (Outcome(stop=Stop.TERMINATED), WEB),
+    (Outcome(stop=Stop.ANSWERED, success_threshold=5.0), WEB),
+    (Outcome(reward=2.0, success_threshold=5.0, scores=(Score(source="environment", value=2.0),)), WEB),
 ]
 DOWN = "down"
 VERDICTS = [(), (True,), (False,), (None,), (True, False), (False, True), (True, None), (None, False), (None, None)]

@@ -64,6 +64,7 @@ WITH newest AS (
 ), decided AS (
     SELECT * EXCLUDE (judge_failure, judge_detail, by_judge, check_reward, check_extra) REPLACE (
         CASE WHEN by_judge THEN coalesce(check_reward, judged::DOUBLE) ELSE reward END AS reward,
+        CASE WHEN by_judge AND judged_by <> 'check' THEN 1 ELSE success_threshold END AS success_threshold,
         CASE WHEN judged_by = 'check' THEN check_extra ELSE reward_extra END AS reward_extra,
         coalesce(check_reward, environment_reward) AS environment_reward,
         scored_by_environment OR coalesce(judged_by = 'check', FALSE) AS scored_by_environment,
