@@ -286,7 +286,7 @@ async def test_every_call_is_counted_and_written_and_a_helper_s_is_not_trained(t
     assert [line["call"].get("helper", False) for line in lines[2::2]] == [False, True, False]
     assert [step.response for step in result.steps] == [lines[2]["call"]["step"]["response"]] * 2
     assert [(name, number, limit) for name, number, limit, _ in counted] == [(result.id, n, 10) for n in (1, 2, 3)]
-    assert not list(recover_sessions(run.sessions))  # a gateway must not store the episode again
+    assert not list(recover_sessions(run.sessions, ""))  # a gateway must not store the episode again
 
 
 @pytest.mark.browser

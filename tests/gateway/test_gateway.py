@@ -792,6 +792,22 @@ async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path,
     assert len(upstream.bodies) == 3
 
 
+async def test_a_gateway_with_another_policy_takes_no_answers_of_the_one_before_for_its_own(tmp_path, model):
+    """Sessions of `--policy URL` went on with the run's own policy, and were trained as all its own."""
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            going, ended = await world.open(), await world.open()
+            for session in (going, ended):
+                await world.chat(session["key"], ask("First."))
+            world.recorder.find_session(ended["key"]).record("end", end=Outcome())
+            for path in world.run.sessions.iterdir():
+                path.write_text(path.read_text().replace('"policy":"base"', '"policy":"another"'))
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            outcomes = {one.id: (one.policy, one.outcome.failure) for one in stored(world.run)}
+            assert outcomes == {going["id"]: ("another", "cancelled"), ended["id"]: ("another", None)}
+            assert (await world.chat(going["key"])).status_code == 401
+
+
 FULL = StoreError("No space left on device")
 
 

@@ -70,10 +70,11 @@ class Recorder:
         """Open the sessions of an earlier gateway again, and store those that had ended."""
         for episode in read_plan(self.run, self.split, self.iteration, of_sessions=True):
             self._turns[episode.task.key] += 1
-        for session in recover_sessions(self.run.sessions):
+        for session in recover_sessions(self.run.sessions, self.agent.name):
+            of, served = session.episode, (self.split, self.iteration, self.agent.name)
             if session.end is not None:
                 self._store(session, again=True)
-            elif (session.episode.split, session.episode.iteration) == (self.split, self.iteration):
+            elif (of.split, of.iteration, session.policy) == served:
                 self.sessions[session.key] = session
             else:  # the policy that acted is not served any more
                 detail = "the gateway serves another policy"
@@ -94,8 +95,8 @@ class Recorder:
     def admit(self, episode: Episode, suffix: str = ".jsonl") -> tuple[Session, str]:
         """Open a session and return it with its key. `suffix`: of its file. Raises `StoreError`."""
         key = f"wg-{secrets.token_urlsafe(32)}"
-        session = Session(episode, digest_key(key), self.run.sessions / f"{episode.id}{suffix}")
-        session.record("open", episode=episode, key=session.key)
+        session = Session(episode, digest_key(key), self.run.sessions / f"{episode.id}{suffix}", self.agent.name)
+        session.record("open", episode=episode, key=session.key, policy=session.policy)
         self.sessions[session.key] = session
         return session, key
 
@@ -255,7 +256,7 @@ class Recorder:
                 task=episode.task,
                 instruction=episode.task.instruction,
                 seed=episode.seed,
-                policy=self.agent.name,
+                policy=session.policy,
                 prompt=self.build_spec(session),
                 sampling=self.agent.sampling(greedy=episode.greedy),
                 steps=session.steps(),

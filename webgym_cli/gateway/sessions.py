@@ -52,6 +52,8 @@ class SessionLine(Record):
     episode: Episode | None = None
     key: str | None = None
     """SHA-256 of the session's key; the key itself is never stored."""
+    policy: str = ""
+    """Of `open`: the policy that answers, as in trajectories; empty in files of earlier versions."""
     notes_deliveries: bool = True
     """In files of earlier versions; each answer that is sent has its `delivered`."""
     call: GatewayCall | None = None
@@ -71,6 +73,8 @@ class Session:
     """SHA-256 of its key."""
     path: Path
     """Its file."""
+    policy: str
+    """Name of the policy that answers its calls."""
     opened_at: str = field(default_factory=now)
     began: float = field(default_factory=time.monotonic)
     """When this gateway opened it or took it over, by the monotonic clock: the wall clock may jump."""
@@ -179,13 +183,16 @@ class Session:
             self.end = line.end
 
 
-def recover_sessions(folder: Path) -> Iterator[Session]:
-    """Yield the sessions that are not stored yet. A torn line is of a call that was never answered."""
+def recover_sessions(folder: Path, policy: str) -> Iterator[Session]:
+    """Yield the sessions that are not stored yet. A torn line is of a call that was never answered.
+
+    `policy`: that of sessions whose file has none.
+    """
     for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
         session: Session | None = None
         for line in read_valid_lines(path, SessionLine.model_validate_json):
             if line.episode is not None and line.key is not None:
-                session = Session(line.episode, line.key, path, line.at)
+                session = Session(line.episode, line.key, path, line.policy or policy, line.at)
             if session is not None:
                 session._apply(line)
         if session is not None:
