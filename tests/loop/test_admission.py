@@ -6,10 +6,18 @@ import random
 import pytest
 
 from tests.records.builders import CRASHED, trajectory
+from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.loop.admission import Admission, EpisodeGroup
+from webgym_cli.loop.collector import EpisodeStream
+from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation, Outcome
+from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import write_lines
 
 
 def group(name: str, size: int = 2, *, version: int | None = None, rewards=(), greedy=()) -> EpisodeGroup:
@@ -201,3 +209,24 @@ def test_no_step_of_a_batch_is_older_than_the_bound(bound, waits, seed):
             del episode_group.pending[episode]
     assert max(ages) <= bound
     assert bound == 0 or max(ages) > 0
+
+
+def test_what_a_judge_that_was_down_left_waits_in_its_group_for_the_next_judgement(tmp_path):
+    """`webgym resume`, once the judge was back, trained on the batch without these episodes before it had asked."""
+    tasks = tmp_path / "tasks.jsonl"
+    write_lines(tasks, [{"id": "a", "instruction": "Find a lamp.", "start_url": "https://a.test/"}])
+    given = (f"tasks.train={tasks}", "rollout.episodes=1", "rollout.policy=http://127.0.0.1:1/v1")
+    run, settings = RunDir(tmp_path / "run"), load(overrides=given)
+    plan = plan_rollout(run, settings, Split.TRAIN, 0)
+    write_plan(run, plan)
+    (episode,) = plan.episodes
+    stored = trajectory(id=episode.id, episode=episode.id, task=episode.task, outcome=Outcome())
+    append(run, stored)
+    facts = {"models": {}, "settings_digest": "d", "judged_at": stored.started_at, "failure": "judge_failed"}
+    append_judgement(run, Split.TRAIN, 0, Judgement(trajectory=stored.id, unavailable=True, **facts))
+    for is_judged in (True, False):
+        stream = EpisodeStream(run, settings, "task", judged=is_judged, used=frozenset(), window=0)
+        (begun,) = stream.open_stored()
+        assert begun.closed is not is_judged
+    begun.record(stored.model_copy(update={"outcome": Outcome(reward=1.0)}), judged=True)
+    assert begun.closed

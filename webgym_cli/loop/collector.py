@@ -68,6 +68,8 @@ class EpisodeStream:
         for trajectory in scan(self.run, Split.TRAIN, self.window):
             if group := by_episode.get(trajectory.episode):
                 group.record(trajectory, judged=self.judged)
+                if self.judged and trajectory.id in plan.unjudged:  # also one whose judge had failed: it is asked again
+                    group.unjudged.add(trajectory.episode)
         # A group with no pending and no stored episode has only blocked sites; a later command plans it again.
         return plan, [group for group in groups if group.pending or group.trajectories]
 
