@@ -6,14 +6,19 @@ import pytest
 
 from tests.rewards.cases import DOWN, GARBAGE, judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
-from tests.rollout.scripted import ANSWER, ScriptedAgent
+from tests.rollout.scripted import ANSWER, Script, ScriptedAgent, ScriptedPool
+from webgym_cli.config.cost import CostSettings
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.budget import Budget
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
+from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.queue import EpisodeQueue
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
 
@@ -163,3 +168,45 @@ async def test_without_a_judge_rewards_stay_unknown(world):
     summary = await world.roll(4, agent=AGENT)
     assert (summary["episodes"], summary["success_rate"], summary["collected"]) == (0, None, 4)
     assert len(world.plan(4).unjudged) == 4
+
+
+class WaitingQueue(EpisodeQueue):
+    """Holds its workers until it is ended, as that of an asynchronous loop does while no group may begin."""
+
+    ended = False
+
+    async def take(self):
+        while not self.ended and not self._waiting:
+            self.changed.clear()
+            await self.changed.wait()
+        return self.take_now()
+
+    def end(self):
+        self.ended = True
+        super().end()
+
+
+@pytest.mark.parametrize("limited", [True, False], ids=["no judge calls are left", "the judge is down"])
+async def test_a_loop_whose_episodes_will_not_be_judged_ends(world, limited):
+    """It waited for ever for their verdicts."""
+    everything = asyncio.Event()
+
+    async def judge(trajectory):
+        await everything.wait()
+        return verdict(trajectory, success=True, calls=1) if limited else failed(trajectory, unavailable=True)
+
+    def raise_if_down(trajectory, judged):
+        if rollout.judge_down:
+            raise WebGymError(rollout.judge_down)
+        if len(world.stored) == len(plan.owed):
+            everything.set()
+
+    world.load("judge.concurrency=1")
+    plan, cost = world.plan(MAX_CONSECUTIVE_FAILURES + 2), CostSettings(max_judge_calls=3 if limited else None)
+    runner = LocalRunner(world.run, world.settings, AGENT, ScriptedPool(Script()), world.gate)
+    parts = (plan, world.run, world.settings, runner, world.events.append, judge, WaitingQueue(plan.owed))
+    rollout = RolloutEngine(*parts, on_outcome=raise_if_down, budget=Budget(cost, "RUN"))
+    message = "3 of 3 judge calls are made" if limited else "no verdict"
+    with pytest.raises(WebGymError, match=message):
+        await asyncio.wait_for(rollout.run_all(), 20)
+    assert len(world.stored) == len(plan.owed)

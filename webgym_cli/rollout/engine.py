@@ -81,9 +81,10 @@ class RolloutEngine:
         runner.on_slots_added = self._add_slots
         self._queue = self.queue or EpisodeQueue(self.plan.owed, self.claims or make_claims(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
-        self._judge_queue = (
-            JudgeQueue(self.judge, self.run, self.monitor, self._on_judged, self.budget) if self.judge else None
-        )
+        if self.judge:
+            # A queue that waits for judgements, as an asynchronous loop's does, would wait for ever.
+            parts = (self.judge, self.run, self.monitor, self._on_judged, self.budget)
+            self._judge_queue = JudgeQueue(*parts, on_refused=self._queue.end)
 
     async def execute(self, watch: Watch | None = None, unjudged: Iterable[Trajectory] = ()) -> RolloutSummary:
         """Run all pending episodes and return the summary event.

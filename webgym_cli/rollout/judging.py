@@ -30,6 +30,8 @@ class JudgeQueue:
     on_judged: Callable[[Trajectory, Judgement], None]
     """Called with each judged trajectory once its judgement is stored."""
     budget: Budget = field(default_factory=Budget)
+    on_refused: Callable[[], None] = lambda: None
+    """Called when the budget has no room for a judgement."""
     down: str = ""
     """Error of an unavailable judge; empty while it responds."""
     _waiting: asyncio.Queue[Trajectory] = field(default_factory=asyncio.Queue)
@@ -49,7 +51,9 @@ class JudgeQueue:
             trajectory = await self._waiting.get()
             try:
                 async with self.budget.admit(Work.JUDGEMENT) as fits:
-                    if fits and not self.down:
+                    if not fits:
+                        self.on_refused()
+                    elif not self.down:
                         await self._judge(trajectory)
             finally:
                 self._waiting.task_done()
@@ -66,7 +70,6 @@ class JudgeQueue:
             judgement = await self.judge(trajectory)
         append_judgement(self.run, trajectory.split, trajectory.iteration, judgement)
         self.budget.charge(Work.JUDGEMENT, judgement.requests, judgement.calls)
-        self.on_judged(with_verdict(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
         if silent:
             self._consecutive_failures += 1
@@ -77,3 +80,5 @@ class JudgeQueue:
         # The judge counts as down: `webgym judge` judges the rest.
         if self._consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
             self.down = self._last_error
+        # Only now: of a judge that is down it ends an asynchronous loop, whose other episodes will not be judged.
+        self.on_judged(with_verdict(trajectory, judgement), judgement)
