@@ -157,7 +157,7 @@ def test_weights_and_moments_are_carried(planned, run, processes):
     ("reason", "how", "fields"),
     [
         ("train.keep_optimizer_state is off", {"train": {"keep_optimizer_state": False}}, {}),
-        ("the adapter is new", {"model": {"lora_rank": 4}}, {}),
+        ("the optimizer starts fresh: the adapter is new", {"model": {"lora_rank": 4}}, {}),
         ("has no states", {}, {"states": ()}),
         ("2 process(es), this training has 1", {"trainer": ZERO}, {"world_size": 2, "zero_stage": 1}),
         ("ZeRO-1, this training uses no DeepSpeed", {}, {"zero_stage": 1}),
@@ -170,7 +170,7 @@ def test_why_nothing_is_carried(planned, run, reason, how, fields):
     plan = planned(**how)
     assert (plan.start.mode, plan.start.training.carried) == ("fresh", False)
     assert plan.options["trainer"].get("carry_state") is None
-    assert reason in plan.notes[0]
+    assert reason in plan.notes[0] and "the one before" not in plan.notes[0]
 
 
 ADAPTER = {"base": "tiny", "rank": 4, "alpha": 16, "targets": "all-linear", "vision": False}
@@ -191,6 +191,7 @@ def test_a_lora_training_goes_on_with_its_adapter_on_the_model_below_it(planned,
         plan = planned(model=changed)
         assert (plan.launch.config["model"]["path"], plan.record["adapter"].base) == (str(folder), "policy")
         assert "adapter" not in plan.launch.config["model"] and plan.start.mode == "fresh"
+        assert plan.notes[0].endswith(f"{folder.name} holds the one before in its weights")
     assert "only a LoRA adapter" in planned().notes[0]
     batch(run, 1, folder.name, **WEBRL)
     assert "adapter" not in planned(algorithm="webrl", model={"lora_rank": 4}).launch.config["model"]

@@ -237,7 +237,7 @@ def _why_not_carried(
     if not settings.train.keep_optimizer_state:
         return "train.keep_optimizer_state is off"
     if settings.rl.model.lora_rank and "adapter" not in config["model"]:
-        return f"the adapter is new, {folder.name} holds the one before merged into its weights"
+        return "the adapter is new" + when(newest.adapter, f", {folder.name} holds the one before in its weights")
     if newest.adapter and not settings.rl.model.lora_rank:
         return f"of {folder.name} only a LoRA adapter was trained"
     states = folder / working_dir.RL_STATE
