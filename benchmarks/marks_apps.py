@@ -21,9 +21,10 @@ PYTHON_PACKAGES = ("datasette~=0.65", "django~=5.2.0", "jupyterlab~=4.4", "sqlit
 NODE_PACKAGES = (
     *("monaco-editor@0.52.2", "swagger-ui-dist@5", "redoc@2", "@shoelace-style/shoelace@2", "tabulator-tables@6"),
 )
+NPM_INSTALL = ("npm", "install", "--loglevel=error", "--no-audit", "--no-fund")
 # What only the benchmark looks at.
 MORE_NODE_PACKAGES = (
-    *("drawflow@0.0.60", "fullcalendar@6", "tiddlywiki@5", "node-red@4"),
+    *("drawflow@0.0.60", "fullcalendar@6.1.20", "tiddlywiki@5", "node-red@4"),
     *("ag-grid-community@34", "tinymce@7"),
 )
 MORE_PYTHON_PACKAGES = ("marimo~=0.25",)
@@ -229,7 +230,7 @@ def install(folder: Path, *, more: bool = False) -> None:
         wanted = (*NODE_PACKAGES, *(MORE_NODE_PACKAGES if more else ()))
         lacking = [package for package in wanted if not (folder / "node_modules" / package.rpartition("@")[0]).exists()]
         if lacking:
-            run_command(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *lacking])
+            run_command([*NPM_INSTALL, "--prefix", str(folder), *lacking])
     if more and not (folder / "venv" / "bin" / "marimo").exists():
         run_command([str(python), "-m", "pip", "install", "-q", *MORE_PYTHON_PACKAGES])
     if more and not (folder / "wiki").exists():
@@ -257,12 +258,11 @@ with sqlite3.connect(sys.argv[1]) as base:
 
 
 def run_command(command: list[str]) -> None:
-    """Run a command to its end. Raises `JobError` with the last line that it wrote."""
+    """Run a command to its end. Raises `JobError` with the last lines that it wrote."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise JobError(
-            f"{command[0]} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}", hint="install it by hand"
-        )
+        last = " ".join(done.stderr.strip().splitlines()[-3:])  # npm's last line only names its log
+        raise JobError(f"{command[0]} failed: {last}", hint="install it by hand")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks import marks_by_hand
-from benchmarks.marks_apps import App, AppState, run_command
+from benchmarks.marks_apps import NPM_INSTALL, App, AppState, run_command
 from benchmarks.marks_states import SERVE
 from webgym_cli.errors import JobError
 
@@ -29,8 +29,7 @@ def install_libraries(folder: Path) -> None:
     home.mkdir(exist_ok=True)
     bundler = home / "node_modules" / ".bin" / "esbuild"
     if not all((home / "node_modules" / package.rpartition("@")[0]).exists() for package in PACKAGES):
-        options = ("--silent", "--no-audit", "--no-fund", "--legacy-peer-deps", "--prefix", str(home))
-        run_command(["npm", "install", *options, *PACKAGES])
+        run_command([*NPM_INSTALL, "--legacy-peer-deps", "--prefix", str(home), *PACKAGES])
     for source in sorted((*_SOURCES.iterdir(), *marks_by_hand.SOURCES.iterdir())):
         copied, path = home / source.name, folder / f"{source.stem}.js"
         shutil.copy(source, copied)  # beside the packages that it imports
