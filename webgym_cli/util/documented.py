@@ -23,6 +23,7 @@ class DocumentedModel(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """See pydantic."""
+        cls.model_rebuild()  # before pydantic 2.14 the default values of a model that is not built have no JSON form
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for owner in cls.__mro__:
