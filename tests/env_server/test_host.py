@@ -95,6 +95,29 @@ async def test_no_more_episodes_start_at_once_than_a_rollout_would_run():
         await session.stop()
 
 
+async def test_a_client_that_starts_anew_leaves_its_site_to_those_that_wait_for_it():
+    site = asyncio.Lock()
+
+    async def leave(environment):
+        site.release()
+
+    async def enter(_):
+        await site.acquire()
+
+    host, pool = serve_scripted(Script(on_reset=enter, on_close=leave), "rollout.concurrency=1")
+    one, two = host.open_session(), host.open_session()
+    await host.start_episode(one, plan(host, index=0))
+    waiting = asyncio.create_task(host.start_episode(two, plan(host, index=0)))
+    async with asyncio.timeout(30):
+        while len(pool.started) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        again = asyncio.create_task(host.start_episode(one, plan(host, index=0)))
+        assert (await waiting).view is not None
+        await two.stop()
+        assert (await again).view is not None
+    await one.stop()
+
+
 @pytest.mark.parametrize("version", ["webrl", "ui_tars"])
 def test_an_action_set_without_named_arguments_is_refused(version):
     with pytest.raises(SettingsError, match=version):

@@ -98,6 +98,8 @@ class SessionHost:
 
         A client that waited for memory would wait for other clients, who may think for as long as they like.
         """
+        # First: the others that start may wait for a site that its running episode has, and would do so to their end.
+        await session.drop_episode()
         async with self._starting:
             reserve, free = self.settings.browser.memory_reserve_mb, free_mb()
             if free < reserve and any(other.is_playing for other in self._sessions - {session}):

@@ -56,6 +56,11 @@ class ClientSession(Agent):
         """Whether an episode runs, with a browser context."""
         return self._playing is not None
 
+    async def drop_episode(self) -> None:
+        """Drop the running episode, as `stop`, once the client's call in flight has its answer."""
+        async with self._one_at_a_time:
+            await self.stop()
+
     async def reset(self, episode: Episode, pool: EnvironmentPool) -> Turn:
         """Start an episode; the running one is dropped. Raises `WebGymError`."""
         async with self._one_at_a_time:
