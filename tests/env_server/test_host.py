@@ -24,6 +24,8 @@ def test_the_seed_draws_the_task_and_is_drawn_itself(host):
     assert plan(host, seed=20).task == plan(host, index=20 % len(host.tasks[Split.TRAIN])).task
     assert len({plan(host).seed for _ in range(5)}) == 5
     assert len({plan(host, seed=1).id for _ in range(5)}) == 5
+    # a reset hook would give a host that is started anew the tenants of the episodes before
+    assert len({plan(SessionHost(host.settings), seed=1).id for _ in range(2)}) == 2
 
 
 def test_a_task_is_named_by_id_or_index_in_a_split(host):

@@ -146,6 +146,20 @@ async def test_there_is_no_picture_before_and_after_the_task():
     assert await LiveTask(environment, Task(id="a", environment="web"), 0, load()).screenshot() == b""
 
 
+async def test_each_undo_opens_the_task_under_another_id():
+    opened = []
+
+    async def reset(task, seed):
+        opened.append(environment.episode)
+        return task.instruction, None
+
+    environment = Mock(episode="a.live", reset=reset)
+    live = LiveTask(environment, Task(id="a", environment="web"), 0, load())
+    await live.open()
+    await live.undo()
+    assert (opened, live.message) == (["a.live.1", "a.live.2"], "")
+
+
 PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank>
 <label>Size <select name=size><option value=1>Small</option><option value=2>Large, blue</option></select></label>
 <label>Name <input name=name value=Ann></label><label>Note <textarea name=note></textarea></label>

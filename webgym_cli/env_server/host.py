@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from itertools import count
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -54,7 +53,6 @@ class SessionHost:
         self.tasks: dict[Split, TaskSet] = {split: open_tasks(source) for split, source in sources.items() if source}
         self._pools: dict[str, EnvironmentPool] = {}
         self._sessions: set[ClientSession] = set()
-        self._numbers = count(1)
         # More browser contexts at once than a rollout would open start so slowly that all exceed their time limit.
         self._starting = asyncio.Semaphore(default_concurrency(settings.rollout))
 
@@ -125,7 +123,8 @@ class SessionHost:
             raise UsageError(f"{chosen} has {len(tasks)} tasks, but none of {choice!r}"[:300])
         task = tasks.task(index)
         steps = find_environment(task.environment).max_steps(self.settings, task, chosen)
-        name = f"{chosen}-client-{next(self._numbers):06d}"
+        # Numbered, a server started anew, or a second one, got the tenants of another one's episodes from a reset hook.
+        name = f"{chosen}-client-{secrets.token_hex(8)}"
         return Episode(id=name, split=chosen, iteration=0, task=task, seed=seed, max_steps=steps)
 
     def find_tasks(self, split: str) -> TaskSet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from webgym_cli.agent.forms.tools import describe_action
@@ -39,6 +40,7 @@ class LiveTask:
         self.choices: dict[str, Any] = {}
         """What the person has to choose next: an option of a list, or a file."""
         self._environment, self._seed, self._settings = environment, seed, settings
+        self._name, self._openings = environment.episode, count(1)
         self._writer, self._lock = ActionWriter(settings), asyncio.Lock()
         self._has_moved = False
         """Whether the last Tab changed what is on the page, or where."""
@@ -47,6 +49,8 @@ class LiveTask:
 
     async def open(self) -> None:
         """Open the start page in a fresh context."""
+        # With one id for all, a hook that makes a tenant for an episode was asked for the same again by each undo.
+        self._environment.episode = f"{self._name}.{next(self._openings)}"
         self.instruction, _ = await self._environment.reset(self.task, self._seed)
 
     async def screenshot(self) -> bytes:
