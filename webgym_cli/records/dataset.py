@@ -31,7 +31,9 @@ class TrainingData(NamedTuple):
     model: str
     """Its folder or hub id."""
     digest: str
-    """SHA-256 of the samples."""
+    """SHA-256 of the samples, and of a batch's rewards."""
+    former_digest: str = ""
+    """The same as an older version computed it, without the rewards; empty if there are none."""
 
 
 class PreparedRecord(Protocol):

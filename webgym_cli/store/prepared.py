@@ -13,12 +13,23 @@ from pydantic import ValidationError
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.base import Record, describe_invalid
-from webgym_cli.records.dataset import DEEPSPEED, PREPARED, SUMMARY, TRAIN_FILE, VALIDATION_FILE, Prepared, RlData
+from webgym_cli.records.dataset import (
+    DEEPSPEED,
+    PREPARED,
+    SUMMARY,
+    TRAIN_FILE,
+    TRAJECTORIES,
+    VALIDATION_FILE,
+    Prepared,
+    RlData,
+    TrainingData,
+)
 from webgym_cli.store import checkpoints
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.find_run import require_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import digest_content, read_json
+from webgym_cli.util.json_values import digest_json
 
 R = TypeVar("R", bound=Record)
 # The first image of a sample, where it is an absolute path.
@@ -119,6 +130,17 @@ def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
         raise MissingStageError(f"{run.rl_data}: the batch {fault}", hint=f"{hint} -s train.algorithm={kind}")
     # Where the policy is now: the run may have been moved or copied since.
     return batch.model_copy(update={"model": checkpoints.locate_model(checkpoints.policy_path(run, settings))})
+
+
+def describe_batch(run: RunDir, batch: RlData) -> TrainingData:
+    """Return a batch as training data. Raises `MissingStageError` where its rewards are missing."""
+    file = run.rl_data / TRAJECTORIES
+    try:  # episodes that were judged again have the same rows with other rewards
+        digest = digest_json([batch.digest, digest_content(file)])
+    except OSError as error:
+        hint = f"webgym prepare {run.root}"
+        raise MissingStageError(f"{file}: can't be read: {error.strerror}", hint=hint) from None
+    return TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, digest, batch.digest)
 
 
 def read_record(file: Path, kind: type[R], hint: str) -> R:

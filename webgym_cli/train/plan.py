@@ -50,6 +50,7 @@ def identify(
         data_digest=data.digest,
         config_digest=digests[0],
         former_digest=digests[1],
+        former_data=data.former_digest,
         parent=data.parent,
         carried=False,
         world_size=placement.world_size,
@@ -69,7 +70,9 @@ def find_resumable(
     """
     for path, before in interrupted:
         adopted = path if path != folder else None
-        if done := working_dir.finished_checkpoint(path):
+        # where the digest leaves out the rewards, only the trainer knows whether its steps were made with them
+        has_rewards = before.data_digest != before.former_data
+        if has_rewards and (done := working_dir.finished_checkpoint(path)):
             note = "all steps of the interrupted training were made: only its publication is missing"
             return TrainingStart(before, "finished", folder / done.name, adopted, note=note)
         note = "goes on after step {} of the interrupted training"

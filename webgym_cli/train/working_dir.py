@@ -34,6 +34,8 @@ class TrainingIdentity(Record):
     """SHA-256 of the settings that change what is learned."""
     former_digest: str = Field("", exclude=True)
     """The same as an older version computed it, for a training that it began; not stored."""
+    former_data: str = Field("", exclude=True)
+    """`data_digest` of an older version, which left out a batch's rewards; not stored."""
     parent: str
     """The model that it started from."""
     carried: bool
@@ -89,9 +91,10 @@ def find_interrupted(
         if (before := read_training(folder)) is None:
             continue
         size = before.world_size if any_size else training.world_size
-        is_former = before.config_digest == training.former_digest
-        digests = {"config_digest": before.config_digest if is_former else training.config_digest, "former_digest": ""}
-        if before == training.model_copy(update={"carried": before.carried, "world_size": size, **digests}):
+        facts = {"carried": before.carried, "world_size": size, "former_digest": "", "former_data": ""}
+        former = {"config_digest": training.former_digest, "data_digest": training.former_data}
+        facts |= {name: digest for name, digest in former.items() if getattr(before, name) == digest}
+        if before == training.model_copy(update=facts):
             yield folder, before
 
 

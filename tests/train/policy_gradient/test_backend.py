@@ -24,13 +24,14 @@ ZERO = {"deepspeed": "ds_config_cpu_zero1.json"}
 WEBRL = {"current_rows": 6, "replayed_rows": 3}
 
 
-def batch(run, iteration=0, policy="tiny", digest="d0", **facts):
+def batch(run, iteration=0, policy="tiny", digest="d0", reward=1.0, **facts):
     names = {"iteration": iteration, "model_name": NAME, "policy": policy, "plan_digest": "p", "digest": digest}
     model = str(run.checkpoints / policy) if iteration else "tiny"
     counts = {"trained": 6, "rows": 9, "tokens": 90, "trained_tokens": 30}
     data = RlData(model=model, sampling=Sampling(temperature=1.0), **names, **counts).model_copy(update=facts)
     run.rl_data.mkdir(exist_ok=True)
     write_json(run.rl_data / "rl.json", data.model_dump(mode="json", by_alias=True))
+    write_json(run.rl_data / "trajectories.jsonl", {"number": 0, "reward": reward})
 
 
 def settings(role, algorithm="grpo", train=None, **rl):
@@ -209,8 +210,23 @@ def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
     assert planned(actor={"optim": {"lr": 0.2}}).start.mode == "fresh"
     checkpoint(folder / "checkpoint-4")
     assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "finished"
-    batch(run, digest="another")
-    assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "fresh"
+    for changed in ({"digest": "another"}, {"reward": 0.0}):  # other episodes; the same, judged again
+        batch(run, **changed)
+        assert planned(actor={"optim": {"lr": 0.1}}).start.mode == "fresh"
+    (run.rl_data / "trajectories.jsonl").unlink()
+    with pytest.raises(MissingStageError, match=r"trajectories\.jsonl: can't be read"):
+        planned()
+
+
+def test_the_trainer_decides_whether_a_finished_training_of_an_older_version_had_these_rewards(planned, run):
+    batch(run)
+    former = planned().start.training.model_copy(update={"data_digest": "d0"})
+    folder = checkpoint(run.checkpoints / f"{NAME}.partial/checkpoint-4").parent
+    write_json(folder / working_dir.RECORD, former.model_dump(mode="json"))
+    for reward in (1.0, 0.0):
+        batch(run, reward=reward)
+        start = planned().start
+        assert (start.mode, start.training.data_digest) == ("continued", "d0")
 
 
 def test_an_interrupted_training_of_a_run_that_was_moved_goes_on(planned, run, role, tmp_path):

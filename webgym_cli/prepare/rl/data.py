@@ -16,7 +16,7 @@ from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import PreparedRecord, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.checkpoints import algorithm, policy_path
-from webgym_cli.store.prepared import find_batch, read_batch
+from webgym_cli.store.prepared import describe_batch, find_batch, read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import known_or
 from webgym_cli.util.registry import lazy
@@ -79,8 +79,7 @@ class GradientBatch(PreparedData["RlPlan"]):
 
     def read(self, run: RunDir, settings: Settings) -> TrainingData:
         """See `read_batch`."""
-        batch = read_batch(run, settings, webrl=self.transitions)
-        return TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest)
+        return describe_batch(run, read_batch(run, settings, webrl=self.transitions))
 
     def needs_scores(self, plan: RlPlan) -> bool:
         """Whether the plan replays."""

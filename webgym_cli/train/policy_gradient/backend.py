@@ -16,11 +16,11 @@ from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
-from webgym_cli.records.dataset import RlData, TrainingData
+from webgym_cli.records.dataset import RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
-from webgym_cli.store.prepared import read_batch
+from webgym_cli.store.prepared import describe_batch, read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import Tensor
 from webgym_cli.train import footprint, working_dir
@@ -63,12 +63,16 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     adapter = _plan_adapter(run, settings, newest, webrl=webrl)
     config = _trainer_config(inputs, batch, adapter, began, webrl=webrl)
     deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
-    data = TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest)
+    data = describe_batch(run, batch)
     training = identify(data, placement, _digest(run, config, deepspeed), deepspeed)
     begin = _carry(inputs, batch, config, training)
     # Without ZeRO each process has all states, and the mini-batches don't depend on their number.
     candidates = working_dir.find_interrupted(run, begin.training, any_size=training.zero_stage is None)
-    interrupted = ((path, begin.training) for path, before in candidates if before.carried == begin.training.carried)
+    interrupted = (
+        (path, begin.training.model_copy(update={"data_digest": before.data_digest}))
+        for path, before in candidates
+        if before.carried == begin.training.carried
+    )
     start = find_resumable(folder, interrupted) or begin
     argv: tuple[str, ...] = (str(python), "-m", MODULE, LAUNCH_FILE)
     if placement.world_size > 1:
