@@ -61,6 +61,8 @@ def test_the_same_seed_gives_the_same_bytes(run, model):
     assert others == files
     assert (again.data_digest, again.plan_digest) == (first.data_digest, first.plan_digest)
     assert prepared(run, chosen(model, "filters.max_steps_per_trajectory=4", "seed=1"))[1] != files
+    raised = prepared(run, chosen(model, "filters.max_steps_per_trajectory=4", "image.image_max_pixels=2000000"))[0]
+    assert raised.plan_digest != first.plan_digest  # screenshots that were too large before are fit now
 
 
 def test_an_episode_whose_first_attempt_was_cancelled_gives_the_same_samples(run, model, tmp_path):

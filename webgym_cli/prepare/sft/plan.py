@@ -210,6 +210,8 @@ class PreparePlan:
         steps = [sorted(self.counts.eligible.items()), self.counts.fingerprint]
         # Only what affects the sampling: a changed learning rate must not make the dataset stale.
         content = [self.iteration, settings.seed, drawn_by, chosen_by, steps]
+        # by their limits screenshots are dropped; datasets of older versions were written without the default ones
+        content += filter(None, [settings.image.model_dump(exclude_defaults=True)])
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def to_json(self) -> dict[str, object]:
