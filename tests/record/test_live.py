@@ -21,11 +21,17 @@ from webgym_cli.record.server import RecordServer
 from webgym_cli.records.task import Split, Task
 from webgym_cli.scoring import check
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.run import create_or_open
+from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.local_server import LocalServer
 
 MARKS, POINTS = "set_of_marks", "coordinates"
 FULL = ("context_config.prompt_version=full", "browser.private_hosts=[127.0.0.1]")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run without settings: each test has its own."""
+    return RunDir(tmp_path / "run")
 
 
 class Person:
