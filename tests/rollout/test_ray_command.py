@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.jobs.local_cluster import local_cluster
+from tests.records.builders import new_run
 from webgym_cli.config.load import load
 from webgym_cli.loop import rollouts
 from webgym_cli.loop.context import StageContext
@@ -65,9 +66,10 @@ def test_nothing_on_the_nodes_outlives_the_command(cluster, tmp_path, number, co
 @pytest.mark.stack
 @pytest.mark.browser
 async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, tmp_path, capfd):
-    run, events, ranks, victims, killed = RunDir(tmp_path / "run"), [], {}, [], []
+    events, ranks, victims, killed = [], {}, [], []
     given = ["tasks.train=miniwob:enter-text", f"rollout.episodes={EPISODES}", "rollout.concurrency=2"]
     settings = load(overrides=[*given, "rollout.executor=ray", f"rollout.ray_address={cluster.address}"])
+    run = new_run(tmp_path / "run", settings)
     nodes = {node.node_id: node for node in cluster.list_all_nodes()}
 
     def sink(event):

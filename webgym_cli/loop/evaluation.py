@@ -21,7 +21,7 @@ from webgym_cli.loop.scoring import score
 from webgym_cli.records.events import make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.task import Episode, Split
+from webgym_cli.records.task import Episode, Split, Task
 from webgym_cli.rewards.check_scorer import CheckScorer
 from webgym_cli.rewards.judge.judge import compute_settings_digest
 from webgym_cli.rewards.judge.scorer import JudgeScorer
@@ -68,6 +68,10 @@ class EvaluationPlan:
     """The same at the time of the first episode."""
     verdict: Judgement | None
     """The newest verdict of the program that scored tasks without a check."""
+
+    def list_tasks(self) -> list[Task]:
+        """Return the distinct tasks of the episodes."""
+        return [*{episode.task.key: episode.task for episode in self.episodes}.values()]
 
     @property
     def scorer(self) -> tuple[str, str]:

@@ -14,8 +14,9 @@ from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from webgym_cli.cli.output import Output
     from webgym_cli.config.model import Settings
-    from webgym_cli.loop.evaluation import Benchmark
+    from webgym_cli.loop.evaluation import Benchmark, EvaluationPlan
 
 SubjectArg = Annotated[
     str,
@@ -84,7 +85,7 @@ def eval_(
     """
     from webgym_cli.cli.stage import check_command, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
-    from webgym_cli.loop.rollout_setup import check_policy, list_unscored
+    from webgym_cli.loop.rollout_setup import check_policy
     from webgym_cli.store.run import RunDir
 
     source = _locate_tasks(subject, benchmark)
@@ -94,21 +95,27 @@ def eval_(
     chosen = Benchmark(source, _read_ids(subset) if subset else None, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
-    tasks = [*{episode.task.id: episode.task for episode in plan.episodes}.values()]
     if not directory.conditions.is_file():  # before the run is made, so that the corrected command can make it
-        check_policy(settings, settings.rollout.policy, tasks)
+        check_policy(settings, settings.rollout.policy, plan.list_tasks())
     output = options.open_output()
     own_options = _collect_options(settings, chosen, subset)
     if options.dry_run:
         check_command("eval", directory, settings, own_options, output)
-        for line in list_unscored(settings, tasks):
-            output.note(line)
-        output.show(plan.to_json())
+        _show(plan, output)
         return
     with stage("eval", directory, settings, output, own_options) as at:
         at.execute(lambda context: evaluate(context, plan))
     output.note(f"the record: {plan.record}, the page: {plan.record.with_suffix('.html')}")
     output.next_step(f"webgym compare {plan.record} OTHER")
+
+
+def _show(plan: EvaluationPlan, output: Output) -> None:
+    """Print a plan, after a note if nothing scores some of its tasks."""
+    from webgym_cli.loop.rollout_setup import list_unscored
+
+    for line in list_unscored(plan.settings, plan.list_tasks()):
+        output.note(line)
+    output.show(plan.to_json())
 
 
 def _locate_tasks(subject: str, benchmark: str) -> str:

@@ -89,7 +89,6 @@ def compute_targets(
         raise TrainingError(f"algorithm: {error}") from error
     rollout = batch.rollout_log_probs
     weights, capped = importance_weights(old_log_probs, rollout, tokens.row, options.rollout_correction)
-    difference = old_log_probs - rollout
     metrics = _about(batch, tokens, rewards) | kl_metrics
     metrics |= summary_stats("critic/advantages", advantages)
     with_gradient = tokens.row[advantages.abs() > NO_ADVANTAGE]
@@ -98,13 +97,7 @@ def compute_targets(
         metrics |= summary_stats("critic/returns", returns) | summary_stats("critic/values", values)
         unexplained = float((returns - values).var(correction=0) / returns.var(correction=0))
         metrics["critic/vf_explained_var"] = 1 - unexplained
-    metrics |= {
-        "rollout_corr/capped": capped,
-        "rollout_corr/mean": float(weights.mean()),
-        "rollout_corr/log_prob_difference": float(difference.abs().mean()),
-        "rollout_corr/kl": float(-difference.mean()),
-    }
-    metrics |= mismatch_by_staleness(old_log_probs, rollout, weights, _staleness(batch)[tokens.row])
+    metrics |= {"rollout_corr/capped": capped} | _about_mismatch(batch, tokens, old_log_probs, weights)
     tensors = {"old_log_probs": old_log_probs, "advantages": advantages, "weights": weights}
     further = {"reference": reference, "values": values, "returns": returns}
     tensors |= {name: tensor for name, tensor in further.items() if tensor is not None}
@@ -135,6 +128,20 @@ def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str,
         **batch_metrics(batch),
         **summary_stats("critic/rewards", tokens.total(rewards)[tokens.valid]),
         **(summary_stats("staleness", known) if len(known) else {}),
+    }
+
+
+def _about_mismatch(
+    batch: Batch, tokens: Experience, old_log_probs: torch.Tensor, weights: torch.Tensor
+) -> dict[str, float]:
+    """Return metrics of the log-probs of the training weights beside those of the weights that sampled."""
+    rollout = batch.rollout_log_probs
+    difference = old_log_probs - rollout
+    return {
+        "rollout_corr/mean": float(weights.mean()),
+        "rollout_corr/log_prob_difference": float(difference.abs().mean()),
+        "rollout_corr/kl": float(-difference.mean()),
+        **mismatch_by_staleness(old_log_probs, rollout, weights, _staleness(batch)[tokens.row]),
     }
 
 
