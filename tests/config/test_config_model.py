@@ -137,7 +137,7 @@ def test_a_file_that_is_not_there_names_the_shipped_ones(find):
 def test_the_json_schema_has_a_help_text_from_the_docstrings():
     schema = Settings.model_json_schema()
     assert schema["$defs"]["RolloutSettings"]["properties"]["concurrency"]["description"] == (
-        "Maximum number of concurrent episodes; null: determined from the machine's cores and free memory."
+        "Maximum number of concurrent episodes, on Ray of each node; null: by the machine's cores and free memory."
     )
     json.dumps(schema)
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.records.builders import CRASHED, trajectory
+from tests.records.builders import CRASHED, new_run, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.loop.admission import Admission, EpisodeGroup
@@ -16,7 +16,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation, Outcome
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import write_lines
 
 
@@ -216,7 +215,8 @@ def test_what_a_judge_that_was_down_left_waits_in_its_group_for_the_next_judgeme
     tasks = tmp_path / "tasks.jsonl"
     write_lines(tasks, [{"id": "a", "instruction": "Find a lamp.", "start_url": "https://a.test/"}])
     given = (f"tasks.train={tasks}", "rollout.episodes=1", "rollout.policy=http://127.0.0.1:1/v1")
-    run, settings = RunDir(tmp_path / "run"), load(overrides=given)
+    settings = load(overrides=given)
+    run = new_run(tmp_path / "run", settings)
     plan = plan_rollout(run, settings, Split.TRAIN, 0)
     write_plan(run, plan)
     (episode,) = plan.episodes

@@ -94,7 +94,9 @@ async def test_an_episode_goes_as_its_replies_say_and_what_was_sent_can_be_made_
     names = [step.action.name for step in (beside, navigated, scrolled)]
     assert names == [ActionName.CLICK, ActionName.NAVIGATE, ActionName.SCROLL]
     assert navigated.action_error.startswith("this page is the whole world")
-    assert (stored.outcome.reward, stored.outcome.stop, stored.outcome.scores) == (0.0, Stop.STEP_LIMIT, ())
+    (score,) = stored.outcome.scores
+    assert (stored.outcome.reward, stored.outcome.stop) == (0.0, Stop.STEP_LIMIT)
+    assert (score.source, score.value, score.detail) == ("environment", 0.0, "ended by step_limit")
     if pages.mode is MARKS:
         assert HOSTILE[:50] in {element.value[:50] for element in unread.observation.elements}
     for step, prompt in zip(stored.steps, sent, strict=True):

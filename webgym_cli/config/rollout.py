@@ -58,8 +58,7 @@ class RolloutSettings(ConfigSection):
     test_repeats: int = Field(default=1, ge=1, le=MAX_CHAINS)
     """Number of episodes per held-out pair, for the average over sampled responses."""
     concurrency: int | None = Field(default=None, ge=1)
-    """Maximum number of concurrent episodes, with `executor=ray` on each node; null: determined from the machine's
-    cores and free memory."""
+    """Maximum number of concurrent episodes, on Ray of each node; null: by the machine's cores and free memory."""
     train_max_steps: MaxSteps = MaxSteps.model_construct()
     """Step limits of training episodes."""
     test_max_steps: MaxSteps = MaxSteps.model_construct(easy=30, medium=50, hard=70)
