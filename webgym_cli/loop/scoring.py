@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.judge import OrmSettings
@@ -19,6 +20,7 @@ from webgym_cli.rewards.orm.scorer import OrmScorer, require_orm
 from webgym_cli.rewards.selection import Scorer, ScoringPlan
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
+from webgym_cli.store.checkpoints import locate_model
 from webgym_cli.store.index.query import refresh_index
 from webgym_cli.util.optional import when
 from webgym_cli.venvs.locate import resolve_device, role_python
@@ -81,9 +83,11 @@ async def reachable_orm(context: StageContext, *, needed: bool) -> AsyncIterator
 
 
 def resolve_orm_model(settings: Settings) -> Settings:
-    """Return the settings with the ORM's name, queried from its server if not set. Raises `SettingsError`."""
+    """Return the settings with the ORM's folder, or its name, which its server tells. Raises `SettingsError`."""
     orm = settings.orm
     require_orm(orm)
-    if orm.model:
+    if orm.model and orm.base_url:
         return settings
+    if orm.model:  # a run's `orm/model.pt` links to another checkpoint after each training: that is another model
+        return settings.with_changes(orm={"model": locate_model(Path(orm.model))})
     return settings.with_changes(orm={"model": query_served_model(orm)})

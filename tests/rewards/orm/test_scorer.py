@@ -7,8 +7,11 @@ from tests.records.test_judgement import SCORED
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL
 from tests.tasks.test_encryption import record
+from webgym_cli.agent.prompts.orm_prompt import compute_prompt_digest
 from webgym_cli.config.judge import OrmSettings
+from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
+from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.rewards.engine import execute_scoring
@@ -152,3 +155,17 @@ def test_what_is_not_there_is_named(run):
         plan_scoring(run, scorer, ScoringQuery(ids=("nosuch",)))
     with pytest.raises(SettingsError, match="no model to ask"):
         require_orm(OrmSettings())
+
+
+def test_a_reward_model_that_was_trained_again_is_another_model(tmp_path):
+    link, digests = tmp_path / "model.pt", []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+        by_link, by_name = (resolve_orm_model(load(overrides=[f"orm.model={at}"])) for at in (link, tmp_path / name))
+        digests.append(compute_prompt_digest(by_link.orm))
+        assert digests[-1] == compute_prompt_digest(by_name.orm)
+    assert len(set(digests)) == 2
+    served = load(overrides=[f"orm.model={link}", "orm.base_url=http://127.0.0.1:1/v1"])
+    assert resolve_orm_model(served) == served, "the name of a model at a server is no path"

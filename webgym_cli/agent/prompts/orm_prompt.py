@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from webgym_cli.agent.forms.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.forms.tools import describe_action
@@ -73,10 +72,7 @@ def build_initial_orm_prompt(instruction: str, observation: Observation) -> OrmP
 
 def compute_prompt_digest(settings: OrmSettings) -> str:
     """Return the SHA-256 of the inputs of a probability other than the trajectory: model, prompt and length limit."""
-    model = settings.model
-    if model and Path(model).is_dir():  # a run's `orm/model.pt` links to another checkpoint after each training
-        model = str(Path(model).resolve())
-    content = [model, settings.system_prompt or SYSTEM, settings.max_tokens, ANSWERS]
+    content = [settings.model, settings.system_prompt or SYSTEM, settings.max_tokens, ANSWERS]
     return digest_json(content)
 
 
