@@ -27,8 +27,12 @@ def session():
     return open_session()
 
 
-async def test_a_client_plays_episode_after_episode(session):
-    pool = ScriptedPool(Script())
+@pytest.mark.parametrize("thinking", ["true", "false"])
+async def test_a_client_plays_episode_after_episode(thinking):
+    session, pool = (
+        open_session(f"policy_config.thinking={thinking}", "policy_config.template=mine"),
+        ScriptedPool(Script()),
+    )
     for _ in range(2):
         first = await session.reset(EPISODE, pool)
         assert (first.instruction, first.outcome, first.action_error) == ("Click.", None, "")

@@ -2,10 +2,12 @@
 
 import pytest
 
+from webgym_cli.agent.actions.action_sets import find_action_set
 from webgym_cli.config.load import load
 from webgym_cli.record.replay import ActionWriter
 from webgym_cli.records.action import Action
 from webgym_cli.records.trajectory import Element
+from webgym_cli.rollout.episode import build_prompt_spec
 
 SIZE = (1000, 500)
 MAP = Element(id=4, role="canvas", name="Map", box=(100, 50, 400, 400))
@@ -53,3 +55,10 @@ def test_a_drag_keeps_its_way_where_the_set_has_paths_and_with_marks_within_an_e
 def test_points_stay_points_in_coordinates():
     settings = (MORE, "context_config.interaction_mode=coordinates")
     assert write("click", (MAP, (200, 150)), None, settings=settings) == {"coordinate": (200, 300)}
+
+
+def test_an_action_is_a_response_of_a_thinking_model():
+    settings = load(overrides=["policy_config.thinking=true", "policy_config.template=mine"])
+    spec, wait = build_prompt_spec(settings, None), Action(name="wait", seconds=1)
+    text = ActionWriter(settings).format(wait)
+    assert find_action_set(spec).parse(text, spec, truncated=False, max_calls=1) == wait

@@ -1,6 +1,7 @@
 """The expert's episodes of questions: through the same rollout as a policy's, and on into a dataset."""
 
 import json
+from itertools import chain
 
 import pytest
 
@@ -36,6 +37,14 @@ async def test_shipped_questions_are_solved(tmp_path, name, count):
         assert json.loads(first.response.split("\n")[1])["arguments"] == {"expression": expression}
         assert [result.text for result in second.observation.results] == [answer]
         assert second.response == trajectory.outcome.answer == f"The answer is \\boxed{{{answer}}}."
+
+
+async def test_an_expert_of_a_thinking_model_acts_after_a_thought(tmp_path):
+    given = ("agent.num_chains=1", "tasks.train=arithmetic:test", "policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking")
+    *_, summary, outcome = await roll_stage(tmp_path, "oracle", 2, *given)
+    assert summary["success_rate"] == 1.0
+    for step in chain.from_iterable(trajectory.steps for trajectory in outcome):
+        assert step.response.startswith("<think>\n\n</think>\n\n")
 
 
 def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):

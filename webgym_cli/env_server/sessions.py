@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from webgym_cli.agent.forms.reasoning import add_empty_thought
 from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentPool, RawObservation
@@ -101,7 +102,9 @@ class ClientSession(Agent):
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Wait for the client's next action."""
-        return PolicyReply(text=await self._replies.get(), generation=Generation(finish_reason="stop"))
+        thinking = bool(self._settings.policy_config.thinking)
+        text = add_empty_thought(await self._replies.get(), thinking=thinking)
+        return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
     def show(self, episode: EpisodeRun, view: RawObservation) -> None:
         """Hand the next observation to the client."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.agent.forms.reasoning import add_empty_thought
 from webgym_cli.agent.prompt import PolicyReply, Prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment
@@ -45,6 +46,7 @@ class ActionWriter:
         """Raises `UsageError` for an action set that shows pages as text."""
         context = settings.context_config
         self._mode, self._version = context.interaction_mode, str(context.prompt_version)
+        self._thinking = bool(settings.policy_config.thinking)
         actions = ACTION_SETS.find(self._version)
         if actions.observes == "text":
             hint = "-s context_config.prompt_version=complete"
@@ -89,7 +91,7 @@ class ActionWriter:
 
     def format(self, action: Action) -> str:
         """Return an action as a response of the policy."""
-        return self._actions.format_action(action, self._mode)
+        return add_empty_thought(self._actions.format_action(action, self._mode), thinking=self._thinking)
 
     @property
     def needs_element(self) -> bool:

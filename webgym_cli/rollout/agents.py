@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
+from webgym_cli.agent.forms.reasoning import add_empty_thought
 from webgym_cli.agent.prompt import PolicyReply, Prompt, ServerCounters
 from webgym_cli.environments.base import Environment
 from webgym_cli.errors import UsageError
@@ -77,11 +78,17 @@ class OracleAgent(Agent):
     name = EXPERT
 
     def __init__(
-        self, mode: InteractionMode, action_set: str = PromptVersion.VANILLA, call_format: str = "hermes"
+        self,
+        mode: InteractionMode,
+        action_set: str = PromptVersion.VANILLA,
+        call_format: str = "hermes",
+        *,
+        thinking: bool = False,
     ) -> None:
         self._mode = mode
         self._action_set = action_set
         self._call_format = call_format
+        self._thinking = thinking
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the expert's next action in the response format of the prompt."""
@@ -94,6 +101,7 @@ class OracleAgent(Agent):
             text = formats.find(name).format_action(action, self._mode)
         except ValueError as error:
             raise UsageError(f"the expert's action can't be written as {name} has it: {error}", hint=hint) from error
+        text = add_empty_thought(text, thinking=self._thinking)
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
 

@@ -90,8 +90,9 @@ async def open_agent(
 ) -> AsyncIterator[Agent]:
     """Yield the agent, connected to the policy servers if there are any. `gate`: None means one that stays open."""
     if not acting.base_urls:
-        context = settings.context_config
-        yield OracleAgent(context.interaction_mode, context.prompt_version, settings.agent.call_format)
+        context, thinking = settings.context_config, bool(settings.policy_config.thinking)
+        call_format = settings.agent.call_format
+        yield OracleAgent(context.interaction_mode, context.prompt_version, call_format, thinking=thinking)
         return
     from webgym_cli.agent.client.chat_request import EncodedImages
     from webgym_cli.agent.client.load_balancer import BalancedPolicy

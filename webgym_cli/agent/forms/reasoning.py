@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from webgym_cli.util.optional import when
 from webgym_cli.util.text import remove_between
 
 OPEN, CLOSE = "<think>", "</think>"
+# As the chat templates of thinking models write it.
+_EMPTY_THOUGHT = f"{OPEN}\n\n{CLOSE}\n\n"
 
 _LEADING = re.compile(r"^\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 
@@ -20,6 +23,14 @@ def strip_reasoning(response: str, *, thinking: bool) -> str:
     block, closed or not, is reasoning.
     """
     return _after_last(response) if thinking else _LEADING.sub("", response, count=1)
+
+
+def add_empty_thought(action: str, *, thinking: bool) -> str:
+    """Return an action that no model wrote as a response of the policy: a thinking model acts after its thought only.
+
+    Without one each action of an expert was read as a thought, and its episodes ended with a reward of 0.
+    """
+    return when(thinking, _EMPTY_THOUGHT) + action
 
 
 def history_text(response: str, *, thinking: bool) -> str:
